@@ -14,7 +14,12 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!(
         "cargo::rerun-if-changed={}",
-        if pages.is_dir() { pages.clone() } else { root.join("ui") }.display()
+        if pages.is_dir() {
+            pages.clone()
+        } else {
+            root.join("ui")
+        }
+        .display()
     );
     let mut files = Vec::new();
     if pages.join("index.html").is_file() {

@@ -13,7 +13,9 @@ pub(crate) struct ActiveConfig {
 impl ActiveConfig {
     /// These settings, until others replace them.
     pub(crate) fn new(settings: Settings) -> Self {
-        Self { settings: RwLock::new(Arc::new(settings)) }
+        Self {
+            settings: RwLock::new(Arc::new(settings)),
+        }
     }
 
     /// The settings now.

@@ -70,7 +70,10 @@ impl Ready {
         let aggregator = Aggregator::new(build::aggregator(wanted, settings))
             .map_err(|error| CliError::new(format!("[aggregator]: {error}")))?;
         let recv_buffer = usize::try_from(wanted.receive_buffer.0).unwrap_or(usize::MAX);
-        let options = Options { recv_buffer, ..Options::default() };
+        let options = Options {
+            recv_buffer,
+            ..Options::default()
+        };
         let receiver = match &wanted.listen {
             Listen::Udp(address) => Receiver::bind(*address, &options).map_err(failed)?,
             other => {
@@ -81,9 +84,18 @@ impl Ready {
         if let Some(warning) = receiver.warning() {
             tracing::warn!(warning, "the socket works with a limit");
         }
-        let outlets = wanted.forward.iter().map(|to| Outlet::open(*to)).collect::<Result<_, _>>();
+        let outlets = wanted
+            .forward
+            .iter()
+            .map(|to| Outlet::open(*to))
+            .collect::<Result<_, _>>();
         let outlets = Outlets(outlets.map_err(failed)?);
-        Ok(Self { settings: wanted.clone(), receiver, aggregator, outlets })
+        Ok(Self {
+            settings: wanted.clone(),
+            receiver,
+            aggregator,
+            outlets,
+        })
     }
 
     /// Starts the thread.
@@ -92,10 +104,23 @@ impl Ready {
     /// The system refuses a thread.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
         let (address, stop) = (self.receiver.local_addr(), Arc::new(AtomicBool::new(false)));
-        let Self { settings, receiver, aggregator, outlets } = self;
+        let Self {
+            settings,
+            receiver,
+            aggregator,
+            outlets,
+        } = self;
         let senders = build::senders(&settings.allow);
-        let mut worker =
-            Worker { settings, receiver, senders, not_allowed: 0, aggregator, outlets, cut: 0, published: 0 };
+        let mut worker = Worker {
+            settings,
+            receiver,
+            senders,
+            not_allowed: 0,
+            aggregator,
+            outlets,
+            cut: 0,
+            published: 0,
+        };
         let shared = Arc::new(Mutex::new(worker.view()));
         let (published, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
         let failed = control.clone();
@@ -104,7 +129,12 @@ impl Ready {
                 failed.failed(format!("the aggregator failed: {error}"));
             }
         };
-        Ok(Role { shared, address, stop, thread: Some(control.spawn("aggregator", work)?) })
+        Ok(Role {
+            shared,
+            address,
+            stop,
+            thread: Some(control.spawn("aggregator", work)?),
+        })
     }
 }
 
@@ -130,7 +160,11 @@ impl Drop for Role {
             let _ = thread.join();
         }
         let Stats { postcards, .. } = view(&self.shared).stats;
-        let sent: u64 = view(&self.shared).forward.iter().map(|outlet| outlet.datagrams).sum();
+        let sent: u64 = view(&self.shared)
+            .forward
+            .iter()
+            .map(|outlet| outlet.datagrams)
+            .sum();
         tracing::info!(postcards, aggregates = sent, "the aggregator stopped");
     }
 }
@@ -176,21 +210,35 @@ impl Worker {
     }
 
     fn ingest(&mut self, now: u64, burst: &Burst) {
-        let Self { senders, not_allowed, aggregator, outlets, .. } = self;
+        let Self {
+            senders,
+            not_allowed,
+            aggregator,
+            outlets,
+            ..
+        } = self;
         let allowed = |packet: &Packet<'_>| {
             let is_allowed = is_allowed(senders.as_ref(), packet.source);
             *not_allowed += u64::from(!is_allowed);
             is_allowed
         };
-        aggregator.ingest(now, burst.iter().filter(allowed).map(|packet| packet.data), outlets);
+        aggregator.ingest(
+            now,
+            burst.iter().filter(allowed).map(|packet| packet.data),
+            outlets,
+        );
     }
 
     /// Time to wait for datagrams, ms: until the next deadline of a register, at most [`SLEEP`]. Rounded up, because the
     /// socket's timeout has a resolution of 1 ms.
     fn timeout(&self) -> u32 {
-        let Some(deadline) = self.aggregator.deadline() else { return SLEEP };
+        let Some(deadline) = self.aggregator.deadline() else {
+            return SLEEP;
+        };
         let left = deadline.saturating_sub(nic::time::monotonic());
-        u32::try_from(left.div_ceil(1_000_000)).unwrap_or(SLEEP).min(SLEEP)
+        u32::try_from(left.div_ceil(1_000_000))
+            .unwrap_or(SLEEP)
+            .min(SLEEP)
     }
 
     fn publish(&mut self, shared: &Mutex<AggregatorView>) {
@@ -205,12 +253,21 @@ impl Worker {
         let received = self.receiver.stats();
         let settings = &self.settings;
         let by_name = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
-        let unreadable =
-            Refusal::ALL.map(|refusal| (refusal.name(), stats.unreadable[refusal.index()])).to_vec();
-        let refused = Reason::ALL.map(|reason| (reason.name(), stats.refused[reason as usize])).to_vec();
+        let unreadable = Refusal::ALL
+            .map(|refusal| (refusal.name(), stats.unreadable[refusal.index()]))
+            .to_vec();
+        let refused = Reason::ALL
+            .map(|reason| (reason.name(), stats.refused[reason as usize]))
+            .to_vec();
         let sent = Cause::ALL.map(|cause| {
             let sent = stats.sent[cause as usize];
-            (cause.name(), SentView { datagrams: sent.aggregates, postcards: sent.postcards })
+            (
+                cause.name(),
+                SentView {
+                    datagrams: sent.aggregates,
+                    postcards: sent.postcards,
+                },
+            )
         });
         let nodes = self.aggregator.nodes().take(MAX_NODES).map(|node| NodeView {
             node: node.node,
@@ -237,7 +294,10 @@ impl Worker {
             postcards: stats.postcards,
             pending: stats.pending,
             occupied: stats.occupied,
-            sent: sent.into_iter().map(|(cause, sent)| (cause.into(), sent)).collect(),
+            sent: sent
+                .into_iter()
+                .map(|(cause, sent)| (cause.into(), sent))
+                .collect(),
             missing_values: stats.missing_values,
             balanced: stats.is_balanced(),
             forward: self.outlets.0.iter().map(Outlet::view).collect(),
@@ -325,7 +385,11 @@ impl Outlet {
 /// The payload with this index; `bytes` are all payloads, concatenated.
 fn payload<'a>(bytes: &'a [u8], ends: &[usize], at: usize) -> &'a [u8] {
     let Some(end) = ends.get(at) else { return &[] };
-    let start = at.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    let start = at
+        .checked_sub(1)
+        .and_then(|before| ends.get(before))
+        .copied()
+        .unwrap_or(0);
     bytes.get(start..*end).unwrap_or(&[])
 }
 
@@ -340,7 +404,9 @@ impl Outlets {
 
 impl Output for Outlets {
     fn send(&mut self, destination: usize, payload: &[u8]) {
-        let Some(outlet) = self.0.get_mut(destination) else { return };
+        let Some(outlet) = self.0.get_mut(destination) else {
+            return;
+        };
         outlet.bytes.extend_from_slice(payload);
         outlet.ends.push(outlet.bytes.len());
         if outlet.ends.len() == BURST {

@@ -61,11 +61,19 @@ pub(crate) enum Record<'a> {
 
 /// The records of a batch; changes first.
 pub(crate) fn records(batch: &Batch) -> impl Iterator<Item = Record<'_>> {
-    let events = batch.events_by_sender().map(|(sender, event, path)| Record::Event(sender, event, path));
-    let drops = batch.drops_by_sender().map(|(sender, drop)| Record::Drop(sender, drop));
+    let events = batch
+        .events_by_sender()
+        .map(|(sender, event, path)| Record::Event(sender, event, path));
+    let drops = batch
+        .drops_by_sender()
+        .map(|(sender, drop)| Record::Drop(sender, drop));
     let losses = batch.losses().iter().map(Record::Loss);
     let flows = batch.flows().map(|(row, path)| Record::Flow(row, path));
-    events.chain(drops).chain(losses).chain(flows).chain(batch.rollups().iter().map(Record::Rollup))
+    events
+        .chain(drops)
+        .chain(losses)
+        .chain(flows)
+        .chain(batch.rollups().iter().map(Record::Rollup))
 }
 
 impl Record<'_> {
@@ -165,7 +173,10 @@ impl BuildHasher for SenderHash {
     type Hasher = SenderHasher;
 
     fn build_hasher(&self) -> SenderHasher {
-        SenderHasher { factor: self.0, hash: 0 }
+        SenderHasher {
+            factor: self.0,
+            hash: 0,
+        }
     }
 }
 
@@ -204,7 +215,13 @@ struct Chunk {
 impl Backlog {
     /// An empty queue for `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, changes: Class::default(), routine: Class::default(), next: 0, shed: Shed::default() }
+        Self {
+            limit,
+            changes: Class::default(),
+            routine: Class::default(),
+            next: 0,
+            shed: Shed::default(),
+        }
     }
 
     /// Bytes in use; never more than the limit.
@@ -243,7 +260,9 @@ impl Backlog {
             true => (&self.changes, self.changes.bytes),
             false => (&self.routine, self.bytes()),
         };
-        let Some(free) = self.limit.checked_sub(used + record.bytes()) else { return Some(Reason::Full) };
+        let Some(free) = self.limit.checked_sub(used + record.bytes()) else {
+            return Some(Reason::Full);
+        };
         let own = class.by_sender.get(&record.sender()).copied().unwrap_or(0) + record.bytes();
         (record.has_limit() && own > free.max(MIN_SHARE.min(self.limit / 4))).then_some(Reason::Share)
     }
@@ -256,14 +275,20 @@ impl Backlog {
         {
             self.shed.displaced += chunk.records.len();
         }
-        let class = if record.is_change() { &mut self.changes } else { &mut self.routine };
+        let class = if record.is_change() {
+            &mut self.changes
+        } else {
+            &mut self.routine
+        };
         let sender = record.sender();
         let chunk = match class.chunks.back_mut() {
             Some(last) if last.has_room(&record, rules) => last,
             _ => {
                 self.next += 1;
                 class.chunks.push_back(Chunk::new(self.next, &record, rules));
-                let Some(last) = class.chunks.back_mut() else { return };
+                let Some(last) = class.chunks.back_mut() else {
+                    return;
+                };
                 last
             }
         };
@@ -281,7 +306,11 @@ impl Backlog {
     pub(crate) fn pop(&mut self) -> Option<RecordBatch> {
         let number = |class: &Class| class.chunks.front().map_or(u64::MAX, |chunk| chunk.number);
         let changes_first = number(&self.changes) < number(&self.routine);
-        let class = if changes_first { &mut self.changes } else { &mut self.routine };
+        let class = if changes_first {
+            &mut self.changes
+        } else {
+            &mut self.routine
+        };
         class.remove(VecDeque::pop_front).map(|chunk| chunk.records)
     }
 }
@@ -290,7 +319,10 @@ impl Class {
     fn remove(&mut self, pop: fn(&mut VecDeque<Chunk>) -> Option<Chunk>) -> Option<Chunk> {
         let chunk = pop(&mut self.chunks)?;
         self.bytes -= chunk.bytes;
-        chunk.by_sender.iter().for_each(|(sender, bytes)| self.release(*sender, *bytes));
+        chunk
+            .by_sender
+            .iter()
+            .for_each(|(sender, bytes)| self.release(*sender, *bytes));
         Some(chunk)
     }
 
@@ -311,7 +343,12 @@ impl Chunk {
             Record::Recording(_) => RecordBatch::Recordings(Vec::new()),
             _ => RecordBatch::Results(Batch::growing(CHUNK_RECORDS), Arc::clone(rules)),
         };
-        Self { number, records, bytes: 0, by_sender: Vec::new() }
+        Self {
+            number,
+            records,
+            bytes: 0,
+            by_sender: Vec::new(),
+        }
     }
 
     fn has_room(&self, record: &Record<'_>, rules: &RuleNames) -> bool {

@@ -8,7 +8,13 @@ use crate::config::sections::Capabilities;
 
 /// Capabilities to open an interface. CAP_PERFMON is only for detection (`mode = "kernel"`) and collector memory (`mode = "xdp"`)
 /// in the kernel: without it the verifier refuses a program that computes an address from the bytes of a frame.
-const OPENING: [Cap; 5] = [Cap::BPF, Cap::NET_ADMIN, Cap::NET_RAW, Cap::IPC_LOCK, Cap::PERFMON];
+const OPENING: [Cap; 5] = [
+    Cap::BPF,
+    Cap::NET_ADMIN,
+    Cap::NET_RAW,
+    Cap::IPC_LOCK,
+    Cap::PERFMON,
+];
 
 /// Capabilities, dropped in two steps.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +34,10 @@ impl CapabilityDrop {
         let mut retained = vec![Cap::NET_BIND_SERVICE];
         retained.extend(root.then_some(Cap::DAC_OVERRIDE));
         retained.extend(devices.then_some(Cap::IPC_LOCK));
-        let this = Self { wanted, retained: CapSet::of(&retained) };
+        let this = Self {
+            wanted,
+            retained: CapSet::of(&retained),
+        };
         if wanted != Capabilities::All {
             if wanted == Capabilities::Reopen && opens_again {
                 retained.extend(OPENING);

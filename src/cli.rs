@@ -108,7 +108,9 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, CliError>
     // Names of benchmarks are plain arguments to the parser.
     if arguments.get(1).is_some_and(|command| command == "bench") {
         let renamed = arguments.iter().skip(2).filter_map(|name| name.to_str());
-        let old = renamed.filter_map(|name| Some((name, renamed::argument(name)?))).next();
+        let old = renamed
+            .filter_map(|name| Some((name, renamed::argument(name)?)))
+            .next();
         if let Some((old, new)) = old {
             return Err(CliError::new(format!("`{old}` is now `{new}`")));
         }
@@ -121,7 +123,11 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, CliError>
 
 /// The old name that an error is about, and its new one.
 fn old_name(error: &clap::Error) -> Option<(String, &'static str)> {
-    let kinds = [ContextKind::InvalidSubcommand, ContextKind::InvalidValue, ContextKind::InvalidArg];
+    let kinds = [
+        ContextKind::InvalidSubcommand,
+        ContextKind::InvalidValue,
+        ContextKind::InvalidArg,
+    ];
     let written = kinds.into_iter().find_map(|kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,

@@ -119,15 +119,21 @@ impl Control {
 
 /// Turns SIGTERM, SIGINT and SIGHUP into messages, until the current runtime ends.
 pub(crate) fn signals(control: &Control) {
-    for (kind, reload) in
-        [(SignalKind::terminate(), false), (SignalKind::interrupt(), false), (SignalKind::hangup(), true)]
-    {
+    for (kind, reload) in [
+        (SignalKind::terminate(), false),
+        (SignalKind::interrupt(), false),
+        (SignalKind::hangup(), true),
+    ] {
         let control = control.clone();
         match signal(kind) {
             Ok(mut signals) => {
                 tokio::spawn(async move {
                     while signals.recv().await.is_some() {
-                        control.send(if reload { Message::Reload(None) } else { Message::Stop });
+                        control.send(if reload {
+                            Message::Reload(None)
+                        } else {
+                            Message::Stop
+                        });
                     }
                 });
             }
@@ -144,8 +150,13 @@ mod tests {
     fn the_death_of_a_thread_is_a_message() {
         let (control, messages) = Control::new();
         let thread = control.spawn("fragile", || panic!("on purpose")).unwrap();
-        let Ok(Message::Failed(reason)) = messages.recv() else { panic!("no message") };
-        assert_eq!(reason, "the thread `fragile` has died; this is a fault in hopwise, please report it");
+        let Ok(Message::Failed(reason)) = messages.recv() else {
+            panic!("no message")
+        };
+        assert_eq!(
+            reason,
+            "the thread `fragile` has died; this is a fault in hopwise, please report it"
+        );
         thread.join().unwrap();
     }
 }

@@ -26,7 +26,11 @@ impl AggregatePorts {
     /// The kind of datagrams to a port.
     #[inline]
     pub(crate) fn contents(&self, port: u16) -> Contents {
-        if self.0.contains(&port) { Contents::Aggregates } else { Contents::Reports }
+        if self.0.contains(&port) {
+            Contents::Aggregates
+        } else {
+            Contents::Reports
+        }
     }
 }
 
@@ -41,13 +45,25 @@ pub(crate) fn each_chunk(
         one.port == next.port || ports.contents(one.port) == ports.contents(next.port)
     };
     for packets in packets.chunk_by(alike).flat_map(|run| run.chunks(CHUNK)) {
-        let contents = packets.first().map_or(Contents::Reports, |packet| ports.contents(packet.port));
-        let mut chunk =
-            [Datagram { payload: &[], source: [0; 16], src_port: 0, listener, received: 0 }; CHUNK];
+        let contents = packets
+            .first()
+            .map_or(Contents::Reports, |packet| ports.contents(packet.port));
+        let mut chunk = [Datagram {
+            payload: &[],
+            source: [0; 16],
+            src_port: 0,
+            listener,
+            received: 0,
+        }; CHUNK];
         for (datagram, packet) in chunk.iter_mut().zip(packets) {
             let (source, src_port) = (octets(packet.source.ip()), packet.source.port());
-            *datagram =
-                Datagram { payload: packet.data, source, src_port, listener, received: packet.received };
+            *datagram = Datagram {
+                payload: packet.data,
+                source,
+                src_port,
+                listener,
+                received: packet.received,
+            };
         }
         take(contents, &chunk[..packets.len()]);
     }
@@ -83,13 +99,18 @@ pub(crate) struct Profiles {
 impl Profiles {
     /// The number of a source's profile.
     pub(crate) fn index_of(&self, source: &[u8; 16]) -> usize {
-        let found = self.by_source.iter().position(|(prefix, _)| prefix.contains_octets(source));
+        let found = self
+            .by_source
+            .iter()
+            .position(|(prefix, _)| prefix.contains_octets(source));
         found.unwrap_or(self.by_source.len())
     }
 
     /// The profile of this number.
     pub(crate) fn at(&self, index: usize) -> &wire::Profile {
-        self.by_source.get(index).map_or(&self.default, |(_, profile)| profile)
+        self.by_source
+            .get(index)
+            .map_or(&self.default, |(_, profile)| profile)
     }
 
     /// The profile of a source.

@@ -38,12 +38,16 @@ impl Resolver {
 
     fn with(lookup: Lookup) -> Result<Self, CliError> {
         let cache = Mutex::new(Cache::new(Instant::now()));
-        let resolver = Self(Arc::new(Shared { cache, changed: Condvar::new() }));
+        let resolver = Self(Arc::new(Shared {
+            cache,
+            changed: Condvar::new(),
+        }));
         for number in 0..THREADS {
             let shared = Arc::clone(&resolver.0);
             // It is not joined: a lookup takes as long as the system's resolver lets it.
-            let thread =
-                thread::Builder::new().name(format!("dns-{number}")).spawn(move || shared.work(lookup));
+            let thread = thread::Builder::new()
+                .name(format!("dns-{number}"))
+                .spawn(move || shared.work(lookup));
             thread.map_err(|error| {
                 CliError::io("cannot start a thread", error, "raise the limit of threads")
             })?;
@@ -93,7 +97,11 @@ impl Shared {
                 Ok(ip) => return Some(ip),
                 Err(wait) => wait.unwrap_or(IDLE),
             };
-            cache = self.changed.wait_timeout(cache, wait).unwrap_or_else(PoisonError::into_inner).0;
+            cache = self
+                .changed
+                .wait_timeout(cache, wait)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         None
     }
@@ -182,18 +190,35 @@ impl Cache {
         *count += 1;
         if self.known.len() == MAX_KNOWN && !self.known.contains_key(&ip) {
             // Rare, and no more often than lookups.
-            let oldest = self.known.iter().min_by_key(|(_, known)| known.until).map(|(ip, _)| *ip);
+            let oldest = self
+                .known
+                .iter()
+                .min_by_key(|(_, known)| known.until)
+                .map(|(ip, _)| *ip);
             oldest.map(|oldest| self.known.remove(&oldest));
         }
-        self.known.insert(ip, Known { name, until: now + lifetime });
+        self.known.insert(
+            ip,
+            Known {
+                name,
+                until: now + lifetime,
+            },
+        );
     }
 
     fn names(&self) -> Vec<(IpAddr, String)> {
-        self.known.iter().filter_map(|(ip, known)| Some((*ip, known.name.clone()?))).collect()
+        self.known
+            .iter()
+            .filter_map(|(ip, known)| Some((*ip, known.name.clone()?)))
+            .collect()
     }
 
     fn counts(&self) -> Counts {
-        Counts { waiting: self.asked.len(), cached: self.known.len(), ..self.counts }
+        Counts {
+            waiting: self.asked.len(),
+            cached: self.known.len(),
+            ..self.counts
+        }
     }
 }
 
@@ -234,12 +259,22 @@ mod tests {
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut cache = Cache::new(start);
         assert_eq!(cache.take(start), Err(None));
-        for address in ["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2", "224.0.0.1", "::", "10.0.0.1"] {
+        for address in [
+            "10.0.0.1",
+            "::ffff:10.0.0.1",
+            "10.0.0.2",
+            "224.0.0.1",
+            "::",
+            "10.0.0.1",
+        ] {
             cache.want(address.parse().unwrap(), start);
         }
         // Twenty a second.
         assert_eq!(cache.take(start), Ok(ip(1)));
-        assert_eq!(cache.take(start + Duration::from_millis(20)), Err(Some(Duration::from_millis(30))));
+        assert_eq!(
+            cache.take(start + Duration::from_millis(20)),
+            Err(Some(Duration::from_millis(30)))
+        );
         assert_eq!(cache.take(start + Duration::from_millis(50)), Ok(ip(2)));
         // One that is being looked up is not asked for again.
         cache.want(ip(2), at(1));
@@ -254,7 +289,16 @@ mod tests {
         assert_eq!(again(&mut cache, at(600)), (Err(None), h1.clone()));
         assert_eq!(again(&mut cache, at(601)), (Ok(ip(2)), h1.clone()));
         assert_eq!(again(&mut cache, at(3601)), (Ok(ip(1)), h1));
-        assert_eq!(cache.counts(), Counts { found: 1, without: 1, refused: 0, waiting: 2, cached: 2 });
+        assert_eq!(
+            cache.counts(),
+            Counts {
+                found: 1,
+                without: 1,
+                refused: 0,
+                waiting: 2,
+                cached: 2
+            }
+        );
     }
 
     #[test]
@@ -262,22 +306,46 @@ mod tests {
         let start = Instant::now();
         let mut cache = Cache::new(start);
         (0..2_000).for_each(|number| cache.want(ip(number), start));
-        let counts = Counts { refused: 976, waiting: 1024, ..Counts::default() };
+        let counts = Counts {
+            refused: 976,
+            waiting: 1024,
+            ..Counts::default()
+        };
         assert_eq!(cache.counts(), counts);
         let mut cache = Cache::new(start);
         for number in 0..=16_384 {
-            cache.put(ip(number), Some("h".to_owned()), start + Duration::from_secs(u64::from(number)));
+            cache.put(
+                ip(number),
+                Some("h".to_owned()),
+                start + Duration::from_secs(u64::from(number)),
+            );
         }
-        assert_eq!((cache.known.len(), cache.known.contains_key(&ip(0))), (16_384, false));
+        assert_eq!(
+            (cache.known.len(), cache.known.contains_key(&ip(0))),
+            (16_384, false)
+        );
         assert!(cache.known.contains_key(&ip(1)) && cache.known.contains_key(&ip(16_384)));
     }
 
     #[test]
     fn a_name_has_letters_digits_dots_and_hyphens() {
-        for (name, shown) in [("h1.example.org.", Some("h1.example.org")), ("a_b-C9", Some("a_b-C9"))] {
+        for (name, shown) in [
+            ("h1.example.org.", Some("h1.example.org")),
+            ("a_b-C9", Some("a_b-C9")),
+        ] {
             assert_eq!(valid(name).as_deref(), shown);
         }
-        for name in ["", ".", "10.0.0.1", "fd00::1", "a b", "<b>", "\u{1b}[31m", "é", &"a".repeat(254)] {
+        for name in [
+            "",
+            ".",
+            "10.0.0.1",
+            "fd00::1",
+            "a b",
+            "<b>",
+            "\u{1b}[31m",
+            "é",
+            &"a".repeat(254),
+        ] {
             assert_eq!(valid(name), None, "{name}");
         }
     }
@@ -287,7 +355,13 @@ mod tests {
         let resolver =
             Resolver::with(|ip| (ip.to_string() == "10.0.0.7").then(|| "db7.".to_owned())).unwrap();
         resolver.want([ip(7), ip(8)].into_iter());
-        let both = Counts { found: 1, without: 1, refused: 0, waiting: 0, cached: 2 };
+        let both = Counts {
+            found: 1,
+            without: 1,
+            refused: 0,
+            waiting: 0,
+            cached: 2,
+        };
         while resolver.counts() != both {
             thread::yield_now();
         }

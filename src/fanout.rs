@@ -58,7 +58,10 @@ struct Arrival<'p> {
 impl Load {
     /// An empty load with memory for a datagram of `len` bytes.
     fn with_room_for(len: usize) -> Self {
-        Self { bytes: Vec::with_capacity(len.max(LOAD_BYTES)), entries: Vec::with_capacity(LOAD_DATAGRAMS) }
+        Self {
+            bytes: Vec::with_capacity(len.max(LOAD_BYTES)),
+            entries: Vec::with_capacity(LOAD_DATAGRAMS),
+        }
     }
 
     /// Bytes of memory of [`Load::with_room_for`].
@@ -83,7 +86,10 @@ impl Load {
 
     fn push(&mut self, arrival: &Arrival<'_>) {
         self.bytes.extend_from_slice(arrival.data);
-        self.entries.push(Entry { end: self.bytes.len(), ..arrival.entry });
+        self.entries.push(Entry {
+            end: self.bytes.len(),
+            ..arrival.entry
+        });
     }
 
     fn clear(&mut self) {
@@ -138,8 +144,16 @@ impl Ledger {
     pub(crate) fn new(outlet: Outlet, max_sources: usize, seed: u64) -> Self {
         let batch = outlet.batch();
         let sequencer = Sequencer::new(max_sources, seed);
-        let accounts = Mutex::new(Accounts { sequencer, outlet, batch, accounted: 0 });
-        Self { accounts, gauge: Arc::default() }
+        let accounts = Mutex::new(Accounts {
+            sequencer,
+            outlet,
+            batch,
+            accounted: 0,
+        });
+        Self {
+            accounts,
+            gauge: Arc::default(),
+        }
     }
 
     /// The counters.
@@ -149,7 +163,13 @@ impl Ledger {
 
     fn observe(&self, noted: &[Noted]) {
         let Accounts { sequencer, batch, .. } = &mut *lock(&self.accounts);
-        for &Noted { stream, seq, received, refused } in noted {
+        for &Noted {
+            stream,
+            seq,
+            received,
+            refused,
+        } in noted
+        {
             if refused {
                 sequencer.observe_refused(&stream, seq, received, &mut LossOutput(batch));
             } else {
@@ -163,7 +183,9 @@ impl Ledger {
         let accounts = &mut *lock(&self.accounts);
         if now.abs_diff(accounts.accounted) >= ACCOUNT_EVERY {
             accounts.accounted = now;
-            accounts.sequencer.account(now, &mut LossOutput(&mut accounts.batch));
+            accounts
+                .sequencer
+                .account(now, &mut LossOutput(&mut accounts.batch));
             accounts.publish(&self.gauge);
         }
     }
@@ -171,7 +193,9 @@ impl Ledger {
     /// At the end, missing sequence numbers count as lost.
     pub(crate) fn finish(&self, now: Nanos) {
         let accounts = &mut *lock(&self.accounts);
-        accounts.sequencer.finish(now, &mut LossOutput(&mut accounts.batch));
+        accounts
+            .sequencer
+            .finish(now, &mut LossOutput(&mut accounts.batch));
         accounts.publish(&self.gauge);
     }
 }
@@ -181,8 +205,11 @@ impl Accounts {
         // Losses have no rule, so the names do not matter.
         self.outlet.send(&mut self.batch, &RuleNames::from([]));
         let sequencer = &self.sequencer;
-        *lock(&gauge.streams) =
-            (sequencer.streams().collect(), sequencer.table(), sequencer.evicted_losses());
+        *lock(&gauge.streams) = (
+            sequencer.streams().collect(),
+            sequencer.table(),
+            sequencer.evicted_losses(),
+        );
     }
 }
 
@@ -233,7 +260,13 @@ impl Sender {
         let octets = octets(packet.source.ip());
         let contents = plan.aggregate_ports.contents(packet.port);
         let profile = plan.profiles.index_of(&octets);
-        Self { address: packet.source, port: packet.port, octets, contents, profile }
+        Self {
+            address: packet.source,
+            port: packet.port,
+            octets,
+            contents,
+            profile,
+        }
     }
 }
 
@@ -242,9 +275,21 @@ impl Spreader {
     pub(crate) fn new(plan: Plan) -> Self {
         let shares = plan.workers.iter().map(|_| Vec::new()).collect();
         let nobody = SocketAddr::from(([0; 16], 0));
-        let none = Packet { data: &[], source: nobody, port: 0, received: 0, truncated: false };
+        let none = Packet {
+            data: &[],
+            source: nobody,
+            port: 0,
+            received: 0,
+            truncated: false,
+        };
         let latest = Sender::of(&none, &plan);
-        Self { plan, shares, noted: Vec::new(), next: 0, latest }
+        Self {
+            plan,
+            shares,
+            noted: Vec::new(),
+            next: 0,
+            latest,
+        }
     }
 
     /// Copies datagrams into the queues of their workers; waits while one of these is full.
@@ -287,10 +332,17 @@ impl Spreader {
 
     fn flush(&mut self, packets: &[Packet<'_>]) {
         let mut ended = 0;
-        for (worker, share) in
-            self.plan.workers.iter().zip(&mut self.shares).filter(|(_, share)| !share.is_empty())
+        for (worker, share) in self
+            .plan
+            .workers
+            .iter()
+            .zip(&mut self.shares)
+            .filter(|(_, share)| !share.is_empty())
         {
-            let arrivals = share.drain(..).map(|(index, entry)| Arrival { data: packets[index].data, entry });
+            let arrivals = share.drain(..).map(|(index, entry)| Arrival {
+                data: packets[index].data,
+                entry,
+            });
             ended += worker.send(arrivals);
         }
         if ended > 0 {
@@ -304,7 +356,10 @@ impl Spreader {
         let peeked = peek(packet.data, profile);
         let refused = peeked.is_err();
         let peek = peeked.or_else(|_| peek_header(packet.data, profile)).ok()?;
-        self.plan.access.check(self.plan.listener, &sender.octets, || Ok(peek.node_id)).ok()?;
+        self.plan
+            .access
+            .check(self.plan.listener, &sender.octets, || Ok(peek.node_id))
+            .ok()?;
         self.noted.push(Noted {
             stream: stream(&peek, self.plan.listener, sender.octets),
             seq: peek.seq,
@@ -324,7 +379,13 @@ impl Spreader {
         let node = Some(header.aggregator);
         let listener = self.plan.listener;
         self.plan.access.check(listener, &source, || Ok(node)).ok()?;
-        let id = StreamId { version: collector::AGGREGATE_VERSION, hw_id: 0, listener, node, source };
+        let id = StreamId {
+            version: collector::AGGREGATE_VERSION,
+            hw_id: 0,
+            listener,
+            node,
+            source,
+        };
         self.noted.push(Noted {
             stream: id,
             seq: header.sequence,
@@ -347,19 +408,31 @@ fn stream(peek: &Peek, listener: u16, source: [u8; 16]) -> StreamId {
         Version::V10 => 10,
         Version::V20 => 20,
     };
-    StreamId { version, hw_id: peek.hw_id, listener, node: peek.node_id, source }
+    StreamId {
+        version,
+        hw_id: peek.hw_id,
+        listener,
+        node: peek.node_id,
+        source,
+    }
 }
 
 /// The Flow ID of a postcard without a packet (wire-formats 4.1): the first of its datagram.
 fn postcard_id(payload: &[u8]) -> Option<u32> {
-    let half = |at: usize| payload.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    let half = |at: usize| {
+        payload
+            .get(at..at + 2)
+            .map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    };
     let (types, bits, domain, items) = (payload.get(8)?, half(12)?, half(14)?, half(16)?);
     let is_postcard = payload[0] >> 4 == 2
         && types >> 4 == 1
         && domain == wire::report::v20::POSTCARD_DOMAIN
         && items & wire::report::v20::POSTCARD_FLOW_ID != 0;
     let words = (bits.count_ones() + (bits & 0x0e00).count_ones()) as usize;
-    let id = payload.get(20 + words * 4..24 + words * 4).filter(|_| is_postcard)?;
+    let id = payload
+        .get(20 + words * 4..24 + words * 4)
+        .filter(|_| is_postcard)?;
     Some(u32::from_be_bytes([id[0], id[1], id[2], id[3]]))
 }
 
@@ -378,7 +451,9 @@ impl Output for LossOutput<'_> {
 
 impl std::fmt::Debug for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ledger").field("gauge", &self.gauge).finish_non_exhaustive()
+        f.debug_struct("Ledger")
+            .field("gauge", &self.gauge)
+            .finish_non_exhaustive()
     }
 }
 
@@ -400,16 +475,35 @@ pub(crate) fn work(queue: &LoadReceiver, mut worker: Worker) {
 
 impl Load {
     fn each_chunk(&self, mut process: impl FnMut(Contents, &[Datagram<'_>])) {
-        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
+        let none = Datagram {
+            payload: &[],
+            source: [0; 16],
+            src_port: 0,
+            listener: 0,
+            received: 0,
+        };
         let mut start = 0;
         let alike = |one: &Entry, next: &Entry| one.contents == next.contents;
         for entries in self.entries.chunk_by(alike).flat_map(|run| run.chunks(SHARE)) {
             let contents = entries.first().map_or(Contents::Reports, |entry| entry.contents);
             let mut chunk = [none; SHARE];
             for (datagram, entry) in chunk.iter_mut().zip(entries) {
-                let Entry { end, source, src_port, listener, received, .. } = *entry;
+                let Entry {
+                    end,
+                    source,
+                    src_port,
+                    listener,
+                    received,
+                    ..
+                } = *entry;
                 let payload = &self.bytes[start..end];
-                *datagram = Datagram { payload, source, src_port, listener, received };
+                *datagram = Datagram {
+                    payload,
+                    source,
+                    src_port,
+                    listener,
+                    received,
+                };
                 start = end;
             }
             process(contents, &chunk[..entries.len()]);

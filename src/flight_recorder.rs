@@ -83,12 +83,24 @@ impl FlightRecorder {
             .map(|_| {
                 // One more is being filled.
                 let kept = Mutex::new(Kept::new(chunks - 1));
-                Arc::new(Shared { kept, wanted: AtomicBool::new(false) })
+                Arc::new(Shared {
+                    kept,
+                    wanted: AtomicBool::new(false),
+                })
             })
             .collect();
         let ends = taps.iter().map(|shared| Tap::new(Arc::clone(shared))).collect();
         let (triggers, receiver) = Triggers::new(&config.causes);
-        (Self { config, taps, triggers, receiver, done: Done::default() }, ends)
+        (
+            Self {
+                config,
+                taps,
+                triggers,
+                receiver,
+                done: Done::default(),
+            },
+            ends,
+        )
     }
 
     /// An end for an outlet.
@@ -98,7 +110,11 @@ impl FlightRecorder {
 
     /// The counters.
     pub(crate) fn gauge(&self) -> FlightGauge {
-        FlightGauge { done: Arc::clone(&self.done), shed: self.triggers.shed(), memory: self.config.memory }
+        FlightGauge {
+            done: Arc::clone(&self.done),
+            shed: self.triggers.shed(),
+            memory: self.config.memory,
+        }
     }
 
     /// Starts the thread. It ends when all ends of outlets are gone.
@@ -111,16 +127,34 @@ impl FlightRecorder {
         outlet: Outlet,
         control: &Control,
     ) -> Result<JoinHandle<()>, CliError> {
-        let Self { config, taps, receiver, done, .. } = self;
+        let Self {
+            config,
+            taps,
+            receiver,
+            done,
+            ..
+        } = self;
         let windows = Windows::new(config.windows.clone());
-        let mut thread = Thread { config, taps, recorder, outlet, done, windows, waiting: Vec::new() };
+        let mut thread = Thread {
+            config,
+            taps,
+            recorder,
+            outlet,
+            done,
+            windows,
+            waiting: Vec::new(),
+        };
         control.spawn("flight-recorder", move || thread.run(&receiver))
     }
 }
 
 impl Tap {
     fn new(shared: Arc<Shared>) -> Self {
-        Self { ring: Ring::new(), spare: None, shared }
+        Self {
+            ring: Ring::new(),
+            spare: None,
+            shared,
+        }
     }
 
     /// Copies datagrams.
@@ -160,7 +194,12 @@ impl FlightGauge {
     pub(crate) fn counts(&self) -> FlightCounts {
         let (stats, reports) = *lock(&self.done);
         let shed = self.shed.load(Ordering::Relaxed);
-        FlightCounts { memory: self.memory as u64, stats, reports, shed }
+        FlightCounts {
+            memory: self.memory as u64,
+            stats,
+            reports,
+            shed,
+        }
     }
 }
 
@@ -190,7 +229,10 @@ impl Thread {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.record_due();
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_nanos();
             self.end_windows(u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(GRACE));
         }
         // The workers have ended, and have given away their chunks.
@@ -204,7 +246,9 @@ impl Thread {
     /// Asks the workers for the chunks of windows whose time is over.
     fn end_windows(&mut self, now: Nanos) {
         while let Some(window) = self.windows.due(now) {
-            self.taps.iter().for_each(|tap| tap.wanted.store(true, Ordering::Relaxed));
+            self.taps
+                .iter()
+                .for_each(|tap| tap.wanted.store(true, Ordering::Relaxed));
             self.waiting.push((window, Instant::now() + PATIENCE));
         }
         lock(&self.done).0 = self.windows.stats();
@@ -238,8 +282,9 @@ impl Thread {
             for datagram in chunks.iter().flat_map(|chunk| chunk.datagrams()) {
                 if (from..=to).contains(&datagram.received) {
                     self.recorder.each(&datagram, |report| {
-                        selection
-                            .offer(report, || ReportRow::new(report, datagram.received, datagram.source));
+                        selection.offer(report, || {
+                            ReportRow::new(report, datagram.received, datagram.source)
+                        });
                     });
                 }
             }

@@ -23,7 +23,12 @@ pub(crate) struct FlowIndex {
 impl FlowIndex {
     /// A copy that was begun at these times, and is complete.
     pub(crate) fn new(workers: Vec<Vec<FlowSummary>>, (begun, as_of): (Instant, Nanos)) -> Self {
-        Self { workers, as_of, begun, complete: Instant::now() }
+        Self {
+            workers,
+            as_of,
+            begun,
+            complete: Instant::now(),
+        }
     }
 
     /// The flows, in no order.
@@ -33,7 +38,9 @@ impl FlowIndex {
 
     /// The flow with this id.
     pub(crate) fn find(&self, id: u64) -> Option<FlowKey> {
-        self.flows().map(|summary| summary.flow).find(|flow| flow.id() == id)
+        self.flows()
+            .map(|summary| summary.flow)
+            .find(|flow| flow.id() == id)
     }
 
     /// When the copy was begun, ns since the epoch.
@@ -67,7 +74,11 @@ impl LatestIndex {
 
     /// The memory of the latest copy, for the next one, if nobody reads it any more.
     pub(crate) fn take_memory(&mut self) -> Vec<Vec<FlowSummary>> {
-        self.0.take().and_then(Arc::into_inner).map(|index| index.workers).unwrap_or_default()
+        self.0
+            .take()
+            .and_then(Arc::into_inner)
+            .map(|index| index.workers)
+            .unwrap_or_default()
     }
 
     /// Replaces the copy.
@@ -77,7 +88,8 @@ impl LatestIndex {
 
     /// Frees the copy if nobody has asked for a while.
     pub(crate) fn expire(&mut self, now: Instant) {
-        self.0.take_if(|index| now.saturating_duration_since(index.complete) > UNUSED);
+        self.0
+            .take_if(|index| now.saturating_duration_since(index.complete) > UNUSED);
     }
 }
 

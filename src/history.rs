@@ -41,7 +41,12 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
         let events = self.events(question, place);
         Box::pin(async move {
             let rows = events.await?.rows.into_iter();
-            Ok(rows.map(|row| RuleEvent { row, by: vec![Hearer::default()] }).collect())
+            Ok(rows
+                .map(|row| RuleEvent {
+                    row,
+                    by: vec![Hearer::default()],
+                })
+                .collect())
         })
     }
 
@@ -58,7 +63,9 @@ pub(crate) trait History: fmt::Debug + Send + Sync {
     fn recordings(&self, question: RecordingQuestion, place: Place) -> Answer<'_, Vec<RecordingRow>> {
         let (_, _) = (question, place);
         let message = "recordings are only in the store of a collector; ask the one that hears the node";
-        Box::pin(std::future::ready(Err(Failure::Query(QueryFailure::from(message.to_owned())))))
+        Box::pin(std::future::ready(Err(Failure::Query(QueryFailure::from(
+            message.to_owned(),
+        )))))
     }
 
     /// What is known of one queue.

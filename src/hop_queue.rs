@@ -39,7 +39,12 @@ impl HopQueue {
     /// Around a spool; `limit`: bytes that wait for it.
     pub(crate) fn new(spool: Spool, limit: usize) -> Arc<Self> {
         let (spool, inbox) = (Mutex::new(spool), Mutex::default());
-        Arc::new(Self { spool, inbox, filled: Condvar::new(), limit })
+        Arc::new(Self {
+            spool,
+            inbox,
+            filled: Condvar::new(),
+            limit,
+        })
     }
 
     /// Takes a chunk over, and empties it. If another worker puts one in just now, the chunk stays as it is, unless it is `urgent`.
@@ -58,7 +63,10 @@ impl HopQueue {
             inbox.refused += hops;
             return chunk.clear();
         }
-        let empty = inbox.spare.pop().unwrap_or_else(|| Vec::with_capacity(chunk.capacity()));
+        let empty = inbox
+            .spare
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(chunk.capacity()));
         let full = mem::replace(chunk, empty);
         inbox.bytes += full.len();
         inbox.chunks.push_back((full, hops));
@@ -130,7 +138,10 @@ mod tests {
     };
 
     fn queue(limit: usize) -> Arc<HopQueue> {
-        HopQueue::new(Spool::new(Limits::default(), &Cursor::default(), Vec::new()), limit)
+        HopQueue::new(
+            Spool::new(Limits::default(), &Cursor::default(), Vec::new()),
+            limit,
+        )
     }
 
     fn chunk(number: u64) -> Vec<u8> {

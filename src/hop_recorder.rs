@@ -71,7 +71,11 @@ impl Marks {
             Some(flow) => flow_of(report) == Some(flow),
             None => node.is_some() && report.hops().any(|hop| hop.node_id == node),
         };
-        self.are_all || self.marks.iter().any(|(ts, flow, node)| *ts == received && is_of(*flow, *node))
+        self.are_all
+            || self
+                .marks
+                .iter()
+                .any(|(ts, flow, node)| *ts == received && is_of(*flow, *node))
     }
 }
 
@@ -102,8 +106,11 @@ impl From<&Profile> for Unit {
 
 impl Units {
     fn of(&self, source: usize, node: Option<u32>) -> Unit {
-        let own = node.filter(|_| !self.of_nodes.is_empty()).and_then(|node| self.of_nodes.get(&node));
-        *own.or_else(|| self.of_sources.get(source)).unwrap_or(&self.default)
+        let own = node
+            .filter(|_| !self.of_nodes.is_empty())
+            .and_then(|node| self.of_nodes.get(&node));
+        *own.or_else(|| self.of_sources.get(source))
+            .unwrap_or(&self.default)
     }
 }
 
@@ -116,7 +123,11 @@ impl HopRecorder {
         let mut by_source: Vec<_> = config.profiles.iter().collect();
         by_source.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         let are_wanted = taps.iter().any(|tap| tap.with_events);
-        let tap = |tap: &HopTap| Tap { tap: tap.clone(), chunk: Vec::with_capacity(2 * CHUNK), hops: 0 };
+        let tap = |tap: &HopTap| Tap {
+            tap: tap.clone(),
+            chunk: Vec::with_capacity(2 * CHUNK),
+            hops: 0,
+        };
         Some(Self {
             units: Units {
                 of_sources: by_source.iter().map(|(_, profile)| profile.into()).collect(),
@@ -129,11 +140,17 @@ impl HopRecorder {
             },
             profiles: Profiles {
                 default: config.default_profile.wire,
-                by_source: by_source.into_iter().map(|(prefix, profile)| (*prefix, profile.wire)).collect(),
+                by_source: by_source
+                    .into_iter()
+                    .map(|(prefix, profile)| (*prefix, profile.wire))
+                    .collect(),
             },
             access: Arc::clone(&config.access),
             taps: taps.iter().map(tap).collect(),
-            marks: Marks { are_wanted, ..Marks::default() },
+            marks: Marks {
+                are_wanted,
+                ..Marks::default()
+            },
         })
     }
 
@@ -144,17 +161,32 @@ impl HopRecorder {
 
     /// Records the hops of chosen datagrams. The collector counts refused ones.
     pub(crate) fn record(&mut self, datagrams: &[Datagram<'_>]) {
-        let Self { profiles, access, units, taps, marks } = self;
+        let Self {
+            profiles,
+            access,
+            units,
+            taps,
+            marks,
+        } = self;
         for datagram in datagrams {
             let source = profiles.index_of(&datagram.source);
             let profile = profiles.at(source);
-            let Ok(peek) = wire::peek(datagram.payload, profile) else { continue };
+            let Ok(peek) = wire::peek(datagram.payload, profile) else {
+                continue;
+            };
             let hash = hash_of(datagram, &peek);
             let is_marked = marks.has(datagram.received);
-            let wants =
-                |tap: &Tap| if tap.tap.with_events { is_marked } else { hash.is_multiple_of(tap.tap.sample) };
+            let wants = |tap: &Tap| {
+                if tap.tap.with_events {
+                    is_marked
+                } else {
+                    hash.is_multiple_of(tap.tap.sample)
+                }
+            };
             if !taps.iter().any(wants)
-                || access.check(datagram.listener, &datagram.source, || Ok(peek.node_id)).is_err()
+                || access
+                    .check(datagram.listener, &datagram.source, || Ok(peek.node_id))
+                    .is_err()
             {
                 continue;
             }
@@ -176,7 +208,10 @@ impl HopRecorder {
 
     /// Hands over what was not yet.
     pub(crate) fn send(&mut self) {
-        self.taps.iter_mut().filter(|tap| tap.hops > 0).for_each(Tap::send);
+        self.taps
+            .iter_mut()
+            .filter(|tap| tap.hops > 0)
+            .for_each(Tap::send);
     }
 }
 
@@ -198,7 +233,12 @@ impl Tap {
     ) {
         let flow = flow_of(report);
         let stamp = report.ts.unwrap_or(0);
-        let parts = [hash, u64::from(report.seq) | content, report.index.into(), stamp.into()];
+        let parts = [
+            hash,
+            u64::from(report.seq) | content,
+            report.index.into(),
+            stamp.into(),
+        ];
         let id = report_id(parts, flow.as_ref());
         let count = u8::try_from(report.hop_count()).unwrap_or(u8::MAX);
         let hops = if report.is_single_record() { 0 } else { count };
@@ -215,7 +255,9 @@ impl Tap {
                 ingress_if: hop.ingress_if.map(u32::from),
                 egress_if: hop.egress_if.map(u32::from),
                 queue: hop.queue_id,
-                hop_latency: hop.hop_latency.map(|latency| u64::from(latency) * unit.latency_ns),
+                hop_latency: hop
+                    .hop_latency
+                    .map(|latency| u64::from(latency) * unit.latency_ns),
                 queue_occupancy: hop.queue_occupancy,
                 queue_congestion: hop.queue_congestion,
                 link_utilization: hop.tx_utilization.map(|part| u64::from(part) * unit.utilization),
@@ -250,7 +292,10 @@ fn hash_of(datagram: &Datagram<'_>, peek: &Peek) -> u64 {
         Some(node) => [u64::from(node), 0],
         None => [word(high), word(low)],
     };
-    report_id([reporter[0], reporter[1], peek.hw_id.into(), peek.seq.into()], None)
+    report_id(
+        [reporter[0], reporter[1], peek.hw_id.into(), peek.seq.into()],
+        None,
+    )
 }
 
 /// Bytes of hops that are handed over together.
@@ -266,7 +311,10 @@ mod tests {
 
     #[test]
     fn of_more_events_than_are_remembered_no_report_is_left_out() {
-        let mut marks = Marks { are_wanted: true, ..Marks::default() };
+        let mut marks = Marks {
+            are_wanted: true,
+            ..Marks::default()
+        };
         for ts in 0..MOST_MARKS as u64 {
             marks.add(&testkit::records::bare(ts));
         }

@@ -152,7 +152,10 @@ pub(crate) fn open(active_config: &Arc<ActiveConfig>) -> Result<Vec<Input>, CliE
                 inputs.push(device::input(interface, ports, active_config, inputs.len())?);
             }
         }
-        inputs.iter_mut().skip(first).for_each(|input: &mut Input| input.entry = entry);
+        inputs
+            .iter_mut()
+            .skip(first)
+            .for_each(|input: &mut Input| input.entry = entry);
     }
     Ok(inputs)
 }
@@ -162,7 +165,13 @@ impl Input {
         // More than 65,536 sockets exceed the default limit of open files.
         let listener = u16::try_from(listener).unwrap_or(u16::MAX);
         let gauge = Arc::new(InputGauge::new(&opened.setup, opener.is_some()));
-        Self { opened, opener, gauge, listener, entry: 0 }
+        Self {
+            opened,
+            opener,
+            gauge,
+            listener,
+            entry: 0,
+        }
     }
 
     /// Its counters.
@@ -191,10 +200,23 @@ impl Input {
         stop: &Arc<AtomicBool>,
         control: &Control,
     ) -> Result<Reading, CliError> {
-        let work = Work { gauge: self.gauge, dispatch, listener: self.listener, capabilities };
+        let work = Work {
+            gauge: self.gauge,
+            dispatch,
+            listener: self.listener,
+            capabilities,
+        };
         match self.opener {
-            None => Ok(Reading::Threads(work.start(self.opened.sources, stop, control)?)),
-            Some(opener) => Ok(Reading::Watched(Box::new(watch::Watched::new(opener, work, self.opened)))),
+            None => Ok(Reading::Threads(work.start(
+                self.opened.sources,
+                stop,
+                control,
+            )?)),
+            Some(opener) => Ok(Reading::Watched(Box::new(watch::Watched::new(
+                opener,
+                work,
+                self.opened,
+            )))),
         }
     }
 

@@ -62,8 +62,15 @@ pub(crate) fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, Translat
     let (reports, intercepted) = direction()?;
     let (messages, replies) = direction()?;
     Ok((
-        SwitchEnd { destinations, reports, replies },
-        TranslatorEnd { reports: intercepted, replies: messages },
+        SwitchEnd {
+            destinations,
+            reports,
+            replies,
+        },
+        TranslatorEnd {
+            reports: intercepted,
+            replies: messages,
+        },
     ))
 }
 
@@ -72,8 +79,19 @@ fn direction() -> std::io::Result<(Sender, Receiver)> {
     let (wake, woken) = UnixStream::pair()?;
     wake.set_nonblocking(true)?;
     woken.set_nonblocking(true)?;
-    let sender = Sender { staged: Batch::default(), slot: Arc::clone(&slot), wake };
-    Ok((sender, Receiver { taken: Batch::default(), slot, woken }))
+    let sender = Sender {
+        staged: Batch::default(),
+        slot: Arc::clone(&slot),
+        wake,
+    };
+    Ok((
+        sender,
+        Receiver {
+            taken: Batch::default(),
+            slot,
+            woken,
+        },
+    ))
 }
 
 /// What the two ends of a direction share.
@@ -108,7 +126,12 @@ impl Batch {
             return false;
         }
         self.bytes.extend_from_slice(payload);
-        self.datagrams.push(Datagram { start, end, destination, peer });
+        self.datagrams.push(Datagram {
+            start,
+            end,
+            destination,
+            peer,
+        });
         true
     }
 
@@ -139,14 +162,21 @@ impl Batch {
 
     /// Destination, peer and payload of each.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = (usize, SocketAddr, &[u8])> {
-        self.datagrams.iter().map(|one| (one.destination, one.peer, &self.bytes[one.start..one.end]))
+        self.datagrams
+            .iter()
+            .map(|one| (one.destination, one.peer, &self.bytes[one.start..one.end]))
     }
 
     /// The same in runs of one destination: peer and payload of each.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = (SocketAddr, &[u8])>)> {
-        let runs = self.datagrams.chunk_by(|one, next| one.destination == next.destination);
+        let runs = self
+            .datagrams
+            .chunk_by(|one, next| one.destination == next.destination);
         runs.map(|run| {
-            (run[0].destination, run.iter().map(|one| (one.peer, &self.bytes[one.start..one.end])))
+            (
+                run[0].destination,
+                run.iter().map(|one| (one.peer, &self.bytes[one.start..one.end])),
+            )
         })
     }
 }
@@ -288,7 +318,10 @@ mod tests {
             accepted
         };
         // In the slot, and staged.
-        assert_eq!((push(0), push(1000), push(1000)), (MAX_DATAGRAMS, MAX_BYTES / 1000, 0));
+        assert_eq!(
+            (push(0), push(1000), push(1000)),
+            (MAX_DATAGRAMS, MAX_BYTES / 1000, 0)
+        );
         assert_eq!(translator.reports.receive().datagrams().count(), MAX_DATAGRAMS);
         assert!(switch.reports.flush());
         assert_eq!(translator.reports.receive().datagrams().count(), MAX_BYTES / 1000);
@@ -308,7 +341,12 @@ mod tests {
         assert!(!switch.reports.flush(), "the first batch is not taken");
         assert_eq!((first, later), (10, MAX_DATAGRAMS as u64), "7 found no room");
         assert_eq!((switch.reports.close(), switch.reports.is_pending()), (0, false));
-        let received: Vec<_> = translator.reports.receive().datagrams().map(|(_, _, bytes)| bytes).collect();
+        let received: Vec<_> = translator
+            .reports
+            .receive()
+            .datagrams()
+            .map(|(_, _, bytes)| bytes)
+            .collect();
         assert_eq!(received, vec![&b"report"[..]; (first + later) as usize]);
         assert_eq!(translator.reports.close(), 0);
     }
@@ -324,8 +362,16 @@ mod tests {
         let third = send(&mut switch.reports, 30);
         let lost = (translator.reports.close(), switch.reports.close());
         assert_eq!((received, lost), (10, (20, 30)));
-        assert_eq!(first + second + third, received + lost.0 + lost.1, "in = out + drops");
-        assert_eq!((translator.reports.close(), switch.reports.close()), (0, 0), "counted once");
+        assert_eq!(
+            first + second + third,
+            received + lost.0 + lost.1,
+            "in = out + drops"
+        );
+        assert_eq!(
+            (translator.reports.close(), switch.reports.close()),
+            (0, 0),
+            "counted once"
+        );
         assert!(translator.reports.receive().is_empty() && switch.reports.flush());
     }
 

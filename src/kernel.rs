@@ -42,7 +42,11 @@ pub(crate) fn explain_rules(rules: &RuleSet) -> String {
         return String::new();
     }
     let split = Table::split(rules);
-    let mut text = format!("rules in the kernel: {} of {}\n", split.kernel.count_ones(), rules.len());
+    let mut text = format!(
+        "rules in the kernel: {} of {}\n",
+        split.kernel.count_ones(),
+        rules.len()
+    );
     for (name, reason) in split.in_user_space(rules) {
         text.push_str(&format!("rule `{name}` runs in user space: {reason}\n"));
     }
@@ -170,7 +174,11 @@ pub(crate) struct Counters {
 // Arrays of more than 32 have no default of their own.
 impl Default for Counters {
     fn default() -> Self {
-        Self { suppressed: collector::Stats::default(), ring_full: 0, refused_frames: [0; Refusal::COUNT] }
+        Self {
+            suppressed: collector::Stats::default(),
+            ring_full: 0,
+            refused_frames: [0; Refusal::COUNT],
+        }
     }
 }
 

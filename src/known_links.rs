@@ -94,7 +94,11 @@ impl KnownLinks {
                 ),
             }
         }
-        Self { file, memory: Mutex::new(memory), saving: Mutex::default() }
+        Self {
+            file,
+            memory: Mutex::new(memory),
+            saving: Mutex::default(),
+        }
     }
 
     /// What is remembered.
@@ -152,7 +156,9 @@ impl LinkMemory {
         let ends = self.ends.entry(interface).or_default();
         // Not one of a clock that was ahead, nor of a capture of a later time.
         let is_past = |one: &End| one.to == to && one.first <= at.saturating_add(DELAY);
-        let latest = (0..ends.len()).filter(|i| is_past(&ends[*i])).max_by_key(|i| ends[*i].last);
+        let latest = (0..ends.len())
+            .filter(|i| is_past(&ends[*i]))
+            .max_by_key(|i| ends[*i].last);
         if let Some(i) = latest {
             let known = ends[i];
             if at <= known.last {
@@ -171,7 +177,11 @@ impl LinkMemory {
         {
             ends.remove(oldest);
         }
-        ends.push(End { to, first: at, last: at });
+        ends.push(End {
+            to,
+            first: at,
+            last: at,
+        });
         self.unsaved = Some(Unsaved::Node);
     }
 
@@ -197,23 +207,38 @@ impl LinkMemory {
     /// What was behind an interface of a node between two times. What is not known of that time follows from the time before.
     pub(crate) fn behind(&self, node: u32, interface: u32, (from, to): (Nanos, Nanos)) -> Behind {
         let ends = self.ends.get(&(node, interface)).map_or(&[][..], Vec::as_slice);
-        let before = ends.iter().filter(|one| one.first <= from).max_by_key(|one| one.last);
+        let before = ends
+            .iter()
+            .filter(|one| one.first <= from)
+            .max_by_key(|one| one.last);
         // The first packets were seen a little later than they passed.
-        let soon =
-            || ends.iter().filter(|one| one.first <= from.saturating_add(DELAY)).min_by_key(|one| one.first);
-        let Some(known) = before.or_else(soon) else { return Behind::Unknown };
+        let soon = || {
+            ends.iter()
+                .filter(|one| one.first <= from.saturating_add(DELAY))
+                .min_by_key(|one| one.first)
+        };
+        let Some(known) = before.or_else(soon) else {
+            return Behind::Unknown;
+        };
         let is_in = |one: &End, (first, last)| one.first <= last && one.last >= first;
         let fits = |one: &End| {
             one.to == known.to || !is_in(one, (from, to)) && !is_in(one, (known.first, known.last))
         };
-        if ends.iter().all(fits) { Behind::Node(known.to) } else { Behind::Several }
+        if ends.iter().all(fits) {
+            Behind::Node(known.to)
+        } else {
+            Behind::Several
+        }
     }
 
     fn saved(&self) -> Saved {
         let links = self.ends.iter().flat_map(|((node, interface), ends)| {
-            ends.iter().map(|end| (*node, *interface, end.to, end.first, end.last))
+            ends.iter()
+                .map(|end| (*node, *interface, end.to, end.first, end.last))
         });
-        Saved { links: links.collect() }
+        Saved {
+            links: links.collect(),
+        }
     }
 
     fn adopt(&mut self, saved: &Saved) {
@@ -223,7 +248,11 @@ impl LinkMemory {
             }
             let ends = self.ends.entry((*node, *interface)).or_default();
             if ends.len() < MOST_ENDS {
-                ends.push(End { to: *to, first: *first, last: *last });
+                ends.push(End {
+                    to: *to,
+                    first: *first,
+                    last: *last,
+                });
             }
         }
     }
@@ -257,7 +286,8 @@ mod tests {
 
     fn memory(seen: &[(u32, u64)]) -> LinkMemory {
         let mut memory = LinkMemory::default();
-        seen.iter().for_each(|(to, second)| memory.see((1, 5), *to, second * SECOND));
+        seen.iter()
+            .for_each(|(to, second)| memory.see((1, 5), *to, second * SECOND));
         memory
     }
 
@@ -270,11 +300,19 @@ mod tests {
         let memory = memory(&[(7, 100), (7, 200)]);
         let node = Behind::Node(7);
         assert_eq!(
-            [behind(&memory, 150, 160), behind(&memory, 150, 900), behind(&memory, 500, 900)],
+            [
+                behind(&memory, 150, 160),
+                behind(&memory, 150, 900),
+                behind(&memory, 500, 900)
+            ],
             [node; 3]
         );
         assert_eq!(behind(&memory, 90, 95), node, "it was seen a little later");
-        assert_eq!(behind(&memory, 50, 160), Behind::Unknown, "nothing is known of the time before");
+        assert_eq!(
+            behind(&memory, 50, 160),
+            Behind::Unknown,
+            "nothing is known of the time before"
+        );
         assert_eq!(memory.behind(1, 6, (0, SECOND)), Behind::Unknown);
     }
 
@@ -283,11 +321,27 @@ mod tests {
         // Node 7 until 200 s, node 8 from 300 s on, and node 7 again from 500 s on.
         let mut memory = memory(&[(7, 100), (7, 200), (8, 300), (8, 400), (7, 500), (7, 600)]);
         let all = |memory: &LinkMemory| {
-            [(110, 190), (250, 260), (310, 390), (450, 460), (550, 700), (190, 310), (110, 900)]
-                .map(|(from, to)| behind(memory, from, to))
+            [
+                (110, 190),
+                (250, 260),
+                (310, 390),
+                (450, 460),
+                (550, 700),
+                (190, 310),
+                (110, 900),
+            ]
+            .map(|(from, to)| behind(memory, from, to))
         };
         let [seven, eight] = [7, 8].map(Behind::Node);
-        let expected = [seven, seven, eight, eight, seven, Behind::Several, Behind::Several];
+        let expected = [
+            seven,
+            seven,
+            eight,
+            eight,
+            seven,
+            Behind::Several,
+            Behind::Several,
+        ];
         assert_eq!(all(&memory), expected);
         // What workers still have of a flow that was there before says nothing new.
         memory.see((1, 5), 7, 590 * SECOND);
@@ -304,13 +358,18 @@ mod tests {
         assert_eq!(behind(&memory, 150, 160), Behind::Node(7));
         assert_eq!(behind(&memory, 50, 60), Behind::Unknown);
         memory.see((1, 5), 8, 300 * SECOND);
-        assert_eq!([behind(&memory, 150, 160), behind(&memory, 310, 320)], [7, 8].map(Behind::Node));
+        assert_eq!(
+            [behind(&memory, 150, 160), behind(&memory, 310, 320)],
+            [7, 8].map(Behind::Node)
+        );
         assert_eq!(behind(&memory, 100_100, 100_200), Behind::Node(7));
     }
 
     #[test]
     fn an_interface_with_several_nodes_behind_it_is_no_link() {
-        let seen: Vec<_> = (0..50).flat_map(|n| [(7, 100 + n * 10), (8, 101 + n * 10)]).collect();
+        let seen: Vec<_> = (0..50)
+            .flat_map(|n| [(7, 100 + n * 10), (8, 101 + n * 10)])
+            .collect();
         let memory = memory(&seen);
         assert_eq!(behind(&memory, 200, 201), Behind::Several);
         assert_eq!(behind(&memory, 900, 901), Behind::Several, "also when it is down");

@@ -142,12 +142,18 @@ impl Dta {
         let mut translator = translator.cloned();
         if let (Some(translator), Some(memory)) = (&mut translator, &memory) {
             // The kernel has assigned the port by now.
-            let own = translator.collectors.iter_mut().filter_map(|collector| collector.exchange.as_mut());
-            own.filter(|exchange| exchange.port() == 0).for_each(|exchange| *exchange = memory.exchange());
+            let own = translator
+                .collectors
+                .iter_mut()
+                .filter_map(|collector| collector.exchange.as_mut());
+            own.filter(|exchange| exchange.port() == 0)
+                .for_each(|exchange| *exchange = memory.exchange());
         }
         let unassigned = |exchange: &SocketAddr| exchange.port() == 0;
-        let mut exchanges =
-            translator.iter().flat_map(|dta| &dta.collectors).filter_map(|one| one.exchange.as_ref());
+        let mut exchanges = translator
+            .iter()
+            .flat_map(|dta| &dta.collectors)
+            .filter_map(|one| one.exchange.as_ref());
         if exchanges.any(unassigned) {
             return Err(CliError::new(
                 "[translator] collectors: exchange port 0 means the memory of this process, which has none open yet: add \
@@ -261,23 +267,42 @@ impl Server {
 
     fn start_all(&mut self) -> Result<Addresses, CliError> {
         let settings = self.active_config.settings();
-        self.tls.replace(settings.api.server().map_err(|problem| CliError::new(problem.message))?);
+        self.tls.replace(
+            settings
+                .api
+                .server()
+                .map_err(|problem| CliError::new(problem.message))?,
+        );
         // Sockets first: a port in use is the most common failure, and must leave no trace in the store.
-        let inputs = if settings.collects() { input::open(&self.active_config)? } else { Vec::new() };
+        let inputs = if settings.collects() {
+            input::open(&self.active_config)?
+        } else {
+            Vec::new()
+        };
         let open_aggregator = |one| aggregator::Ready::open(&settings, one);
         let aggregator = settings.aggregator.as_ref().map(open_aggregator).transpose()?;
-        let reporter = settings.reporter.as_ref().map(reporter_role::Ready::open).transpose()?;
+        let reporter = settings
+            .reporter
+            .as_ref()
+            .map(reporter_role::Ready::open)
+            .transpose()?;
         let (switch_end, translator_end) = intercept(&settings)?.unzip();
         let mut dta = Dta::open(&settings, translator_end)?;
         let switch = settings.switch.clone();
-        let switch = switch.map(|switch| switch::Ready::open(switch, switch_end)).transpose()?;
+        let switch = switch
+            .map(|switch| switch::Ready::open(switch, switch_end))
+            .transpose()?;
         let namespaces = manager_role::Namespaces::open(&settings, &self.control)?;
         let opens_again = inputs.iter().any(Input::is_watched);
         let others = switch.is_some() || dta.memory.as_ref().is_some_and(memory_role::Ready::opens_again);
         let devices = Dta::has_rdma_devices(&settings);
         let begin = || CapabilityDrop::begin(settings.collector.capabilities, opens_again || others, devices);
         let giving = self.drops_privileges.then(begin);
-        let watch = if opens_again { Some(Watch::start(&self.control)?) } else { None };
+        let watch = if opens_again {
+            Some(Watch::start(&self.control)?)
+        } else {
+            None
+        };
         self.switch = switch.map(|switch| switch.start(&self.control)).transpose()?;
         if let Some(memory) = &mut dta.memory {
             memory.start_reattacher(&self.control)?;
@@ -296,7 +321,11 @@ impl Server {
             Gauges::default()
         };
         self.start_dta(&settings, dta)?;
-        let inputs = gauges.inputs.iter().filter_map(|input| input.setup().address).collect();
+        let inputs = gauges
+            .inputs
+            .iter()
+            .filter_map(|input| input.setup().address)
+            .collect();
         let monitor = Arc::new(self.monitor(gauges));
         let notes = notes(&settings)?;
         let manager = settings.manager.clone();
@@ -317,9 +346,19 @@ impl Server {
         started?;
         notify::ready();
         let aggregator = self.aggregator.as_ref().map(aggregator::Role::address);
-        let dta = self.translator.as_ref().map(|role| role.addresses().to_vec()).unwrap_or_default();
+        let dta = self
+            .translator
+            .as_ref()
+            .map(|role| role.addresses().to_vec())
+            .unwrap_or_default();
         let memory = self.memory.as_ref().map(memory_role::Role::addresses);
-        Ok(Addresses { api: address, inputs, aggregator, dta, memory })
+        Ok(Addresses {
+            api: address,
+            inputs,
+            aggregator,
+            dta,
+            memory,
+        })
     }
 
     fn start_exports(
@@ -330,8 +369,22 @@ impl Server {
         export_role::Role::start(settings, (&self.hops, notes), &self.control)
     }
 
-    fn monitor(&self, Gauges { workers, inputs, fanouts, flight_recorder }: Gauges) -> Monitor {
-        let monitor = Monitor::new(workers, inputs, fanouts, self.pipeline.gauge(), Arc::clone(&self.hub));
+    fn monitor(
+        &self,
+        Gauges {
+            workers,
+            inputs,
+            fanouts,
+            flight_recorder,
+        }: Gauges,
+    ) -> Monitor {
+        let monitor = Monitor::new(
+            workers,
+            inputs,
+            fanouts,
+            self.pipeline.gauge(),
+            Arc::clone(&self.hub),
+        );
         monitor.with_flight_recorder(flight_recorder)
     }
 
@@ -360,7 +413,12 @@ impl Server {
             memory: self.memory.as_ref().map(memory_role::Role::handle),
             manager: self.manager.as_ref().map(manager_role::Role::handle),
             exports: self.exports.as_ref().map(export_role::Role::handle),
-            dns: settings.names.dns.then(Resolver::start).transpose()?.map(Arc::new),
+            dns: settings
+                .names
+                .dns
+                .then(Resolver::start)
+                .transpose()?
+                .map(Arc::new),
             tls: Arc::clone(&self.tls),
             history: history(settings)?,
             queries: Arc::new(Semaphore::new(settings.api.max_queries)),
@@ -376,7 +434,9 @@ impl Server {
             let events = events.map(|outlet| (outlet, rule_names(settings, &self.asked)));
             self.memory = Some(memory.start(&self.control, events)?);
         }
-        self.translator = translator.map(|translator| translator.start(&self.control)).transpose()?;
+        self.translator = translator
+            .map(|translator| translator.start(&self.control))
+            .transpose()?;
         Ok(())
     }
 
@@ -386,11 +446,17 @@ impl Server {
         inputs: Vec<Input>,
         watch: Option<Watch>,
     ) -> Result<Gauges, CliError> {
-        let mut gauges = Gauges { inputs: inputs.iter().map(Input::gauge).collect(), ..Gauges::default() };
+        let mut gauges = Gauges {
+            inputs: inputs.iter().map(Input::gauge).collect(),
+            ..Gauges::default()
+        };
         let workers = settings.collector.workers;
         let mut queues = Vec::new();
         // From here on `stop` must find the threads, even after an error.
-        self.collecting = Some(Collecting { watch, ..Collecting::default() });
+        self.collecting = Some(Collecting {
+            watch,
+            ..Collecting::default()
+        });
         let access = Arc::new(build::access(settings, inputs.iter().map(Input::entry)));
         let (recorder, taps) = flight_recorder(settings, workers).unzip();
         let triggers = recorder.as_ref().map(FlightRecorder::triggers);
@@ -399,7 +465,9 @@ impl Server {
         for index in 0..workers {
             let (worker, handle) = self.worker(settings, workers, &access, triggers.clone())?;
             let worker = worker.with_tap(taps.next());
-            let Some(collecting) = &mut self.collecting else { break };
+            let Some(collecting) = &mut self.collecting else {
+                break;
+            };
             collecting.handles.push(handle);
             if workers == 1 {
                 collecting.inline = Some(Arc::new(Mutex::new(worker)));
@@ -407,7 +475,9 @@ impl Server {
                 let (queue, shares) = fanout::load_queue(bytes(settings.collector.worker_queue));
                 queues.push(queue);
                 let work = move || fanout::work(&shares, worker);
-                collecting.workers.push(self.control.spawn(&format!("worker-{index}"), work)?);
+                collecting
+                    .workers
+                    .push(self.control.spawn(&format!("worker-{index}"), work)?);
             }
         }
         // Its thread ends when the workers have.
@@ -428,7 +498,9 @@ impl Server {
         (queues, access): (&[LoadSender], &Arc<Access>),
         gauges: &mut Gauges,
     ) -> Result<(), CliError> {
-        let Some(collecting) = &mut self.collecting else { return Ok(()) };
+        let Some(collecting) = &mut self.collecting else {
+            return Ok(());
+        };
         gauges.workers.clone_from(&collecting.handles);
         let profiles = Arc::new(build::wire_profiles(settings));
         for input in inputs {
@@ -454,7 +526,12 @@ impl Server {
                     })
                 }
             };
-            match input.read(dispatch, settings.collector.capabilities, &collecting.stop, &self.control)? {
+            match input.read(
+                dispatch,
+                settings.collector.capabilities,
+                &collecting.stop,
+                &self.control,
+            )? {
                 Reading::Threads(threads) => collecting.receivers.extend(threads),
                 Reading::Watched(input) => {
                     if let Some(watch) = &collecting.watch {
@@ -484,7 +561,12 @@ impl Server {
             rule_names(settings, &self.asked),
             recorder,
         );
-        Ok((worker.with_aggregate_ports(build::aggregate_ports(settings)).with_hops(hops), handle))
+        Ok((
+            worker
+                .with_aggregate_ports(build::aggregate_ports(settings))
+                .with_hops(hops),
+            handle,
+        ))
     }
 
     /// A handle to stop it from elsewhere.
@@ -527,10 +609,12 @@ impl Server {
     fn reload(&mut self) -> Reloaded {
         let Some(file) = &self.file else {
             return Err(
-                "there is no configuration file; start with `hopwise run -c FILE` to have one".to_owned()
+                "there is no configuration file; start with `hopwise run -c FILE` to have one".to_owned(),
             );
         };
-        let new = self.overrides.apply(Settings::load(Some(file)).map_err(|error| error.to_string())?)?;
+        let new = self
+            .overrides
+            .apply(Settings::load(Some(file)).map_err(|error| error.to_string())?)?;
         let secrets = self.read_secrets()?;
         let tls = new.api.server().map_err(|problem| problem.message)?;
         let before = self.active_config.settings();
@@ -546,7 +630,8 @@ impl Server {
         secrets.into_iter().for_each(NewSecret::activate);
         self.tls.replace(tls);
         self.activate(&detection, &rule_names(&merged, &self.asked));
-        self.pipeline.set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
+        self.pipeline
+            .set_retention(merged.store.max_age, merged.store.max_bytes.map(|size| size.0));
         self.log.set_level(merged.log.level);
         self.active_config.replace(merged);
         let settings = self.active_config.settings();
@@ -573,8 +658,9 @@ impl Server {
     fn activate(&mut self, detection: &Arc<Detection>, rules: &RuleNames) {
         self.generation = detection.generation;
         let workers = self.collecting.iter().flat_map(|collecting| &collecting.handles);
-        let pending: Vec<_> =
-            workers.map(|worker| worker.set_detection(Arc::clone(detection), Arc::clone(rules))).collect();
+        let pending: Vec<_> = workers
+            .map(|worker| worker.set_detection(Arc::clone(detection), Arc::clone(rules)))
+            .collect();
         for applied in pending {
             // A worker that does not answer has ended, and hopwise with it.
             let _ = applied.recv_timeout(RELOAD_TIMEOUT);
@@ -585,7 +671,10 @@ impl Server {
     fn read_secrets(&self) -> Result<Vec<NewSecret>, String> {
         let memory = self.memory.iter().filter_map(memory_role::Role::secret);
         let translator = self.translator.iter().flat_map(translator_role::Role::secrets);
-        memory.chain(translator).map(|file| file.reread().map_err(|error| error.to_string())).collect()
+        memory
+            .chain(translator)
+            .map(|file| file.reread().map_err(|error| error.to_string()))
+            .collect()
     }
 
     /// Stops everything in reverse order: API, inputs, then the store, which writes queued records.
@@ -666,7 +755,10 @@ fn bytes(size: Size) -> usize {
 /// What people said about alerts, where these are stored.
 fn notes(settings: &Settings) -> Result<Option<Arc<Notes>>, CliError> {
     let stores = settings.store.enabled && settings.collects();
-    Ok(stores.then(|| Notes::open(&settings.store_directory())).transpose()?.map(Arc::new))
+    Ok(stores
+        .then(|| Notes::open(&settings.store_directory()))
+        .transpose()?
+        .map(Arc::new))
 }
 
 fn known_links(settings: &Settings) -> KnownLinks {
@@ -678,7 +770,9 @@ fn known_links(settings: &Settings) -> KnownLinks {
 fn history(settings: &Settings) -> Result<Option<Box<dyn History>>, CliError> {
     if let Some(console) = &settings.console {
         let wrong = |(key, message)| CliError::new(format!("[console] {key}: {message}"));
-        return Ok(Some(Box::new(Remote::new(console, settings.api.query_timeout).map_err(wrong)?)));
+        return Ok(Some(Box::new(
+            Remote::new(console, settings.api.query_timeout).map_err(wrong)?,
+        )));
     }
     if !settings.store.enabled || !settings.collects() {
         return Ok(None);
@@ -690,13 +784,21 @@ fn history(settings: &Settings) -> Result<Option<Box<dyn History>>, CliError> {
 
 /// The connection of the switch and the translator, if reports are intercepted.
 fn intercept(settings: &Settings) -> Result<Option<(SwitchEnd, TranslatorEnd)>, CliError> {
-    let destinations = settings.translator.as_ref().map(TranslatorSettings::intercepted).unwrap_or_default();
+    let destinations = settings
+        .translator
+        .as_ref()
+        .map(TranslatorSettings::intercepted)
+        .unwrap_or_default();
     let destinations: Vec<SocketAddr> = destinations.into_iter().map(|(to, _)| to).collect();
-    (!destinations.is_empty()).then(|| intercept::pair(destinations)).transpose()
+    (!destinations.is_empty())
+        .then(|| intercept::pair(destinations))
+        .transpose()
 }
 
 fn outlet(pipeline: &Pipeline) -> Result<pipeline::Outlet, CliError> {
-    pipeline.outlet().ok_or_else(|| CliError::new("the server was stopped; make a new one"))
+    pipeline
+        .outlet()
+        .ok_or_else(|| CliError::new("the server was stopped; make a new one"))
 }
 
 fn flight_recorder(settings: &Settings, workers: usize) -> Option<(FlightRecorder, Vec<Tap>)> {
@@ -706,5 +808,10 @@ fn flight_recorder(settings: &Settings, workers: usize) -> Option<(FlightRecorde
 /// The names of the rules of the configuration, then those of intents.
 fn rule_names(settings: &Settings, asked: &Asked) -> RuleNames {
     let of_intents = asked.rules.iter().map(|rule| rule.name.clone());
-    settings.rules.iter().map(|rule| rule.name.clone()).chain(of_intents).collect()
+    settings
+        .rules
+        .iter()
+        .map(|rule| rule.name.clone())
+        .chain(of_intents)
+        .collect()
 }

@@ -43,7 +43,10 @@ impl Filter {
         self.kind.is_none_or(|kind| event.kind == kind)
             && (self.node.is_none() || event.node == self.node)
             && (self.flow.is_none() || event.flow == self.flow)
-            && self.condition.as_ref().is_none_or(|condition| condition.matches(facts))
+            && self
+                .condition
+                .as_ref()
+                .is_none_or(|condition| condition.matches(facts))
     }
 }
 
@@ -110,16 +113,28 @@ impl Follower {
         if !self.counted.is_empty() {
             for flow in batch.events().filter_map(|(event, _)| event.flow) {
                 let is_of = |one: &&mut Counted| one.flows.iter().any(|flows| flows.matches(&flow));
-                self.counted.iter_mut().filter(is_of).for_each(|one| one.events += 1);
+                self.counted
+                    .iter_mut()
+                    .filter(is_of)
+                    .for_each(|one| one.events += 1);
             }
         }
-        let Some(queue) = self.queue.as_ref().filter(|_| !self.rules.is_empty()) else { return };
+        let Some(queue) = self.queue.as_ref().filter(|_| !self.rules.is_empty()) else {
+            return;
+        };
         for (event, _) in batch.events().filter(|(event, _)| event.kind == Kind::RuleOn) {
             let rule = event.rule.and_then(|index| rules.get(usize::from(index)));
             let Some((rule, flow)) = rule.filter(|rule| self.rules.contains(*rule)).zip(event.flow) else {
                 continue;
             };
-            self.missed += u64::from(queue.try_send(RuleOn { rule: rule.clone(), flow }).is_err());
+            self.missed += u64::from(
+                queue
+                    .try_send(RuleOn {
+                        rule: rule.clone(),
+                        flow,
+                    })
+                    .is_err(),
+            );
         }
     }
 }
@@ -209,14 +224,24 @@ impl Hub {
     pub(crate) fn subscribe(&self, topic: Topic, token: Option<Secret>) -> Option<Subscription> {
         let mut clients = self.clients();
         clients.list.retain(|client| !client.queue.is_closed());
-        let tests = topic.tests() + clients.list.iter().map(|client| client.topic.tests()).sum::<usize>();
+        let tests = topic.tests()
+            + clients
+                .list
+                .iter()
+                .map(|client| client.topic.tests())
+                .sum::<usize>();
         if clients.list.len() >= self.max_clients || topic.tests() > 0 && tests > MAX_TESTS {
             return None;
         }
         let (queue, events) = mpsc::channel(self.queue);
         let shed = Arc::new(AtomicU64::new(0));
         clients.manager += u64::from(topic == Topic::Manager);
-        clients.list.push(Client { topic, token, queue, shed: Arc::clone(&shed) });
+        clients.list.push(Client {
+            topic,
+            token,
+            queue,
+            shed: Arc::clone(&shed),
+        });
         Some(Subscription { events, shed })
     }
 
@@ -230,12 +255,21 @@ impl Hub {
         let Clients { list, sent, shed, .. } = &mut *clients;
         for (event, path, first) in batch.events_with_first_values() {
             let mut text: Option<Arc<str>> = None;
-            let rule = event.rule.and_then(|index| rules.get(usize::from(index))).map(String::as_str);
+            let rule = event
+                .rule
+                .and_then(|index| rules.get(usize::from(index)))
+                .map(String::as_str);
             let flow_text = OnceCell::new();
-            let facts = Facts { flow_text: Some(&flow_text), ..facts::of_event(event, rule, (path, first)) };
+            let facts = Facts {
+                flow_text: Some(&flow_text),
+                ..facts::of_event(event, rule, (path, first))
+            };
             for client in list.iter().filter(|client| client.topic.wants(event, &facts)) {
                 let of = || as_json(event, (path, first), rules, &self.reasons);
-                match client.offer(|| Message { name: None, text: Arc::clone(text.get_or_insert_with(of)) }) {
+                match client.offer(|| Message {
+                    name: None,
+                    text: Arc::clone(text.get_or_insert_with(of)),
+                }) {
                     Offered::Sent => *sent += 1,
                     Offered::Shed => *shed += 1,
                     Offered::Closed => {}
@@ -267,17 +301,29 @@ impl Hub {
         let mut old = std::mem::take(&mut follower.counted);
         let mut room = MAX_COUNTED_FLOWS;
         for (name, flows) in wanted {
-            let Some(left) = room.checked_sub(flows.len()) else { continue };
+            let Some(left) = room.checked_sub(flows.len()) else {
+                continue;
+            };
             room = left;
             let known = old.iter_mut().find(|one| one.name == name && one.flows == flows);
             follower.counted.push(match known {
-                Some(known) => {
-                    Counted { flows: std::mem::take(&mut known.flows), name: name.to_owned(), ..*known }
-                }
-                None => Counted { name: name.to_owned(), flows: flows.to_vec(), events: 0 },
+                Some(known) => Counted {
+                    flows: std::mem::take(&mut known.flows),
+                    name: name.to_owned(),
+                    ..*known
+                },
+                None => Counted {
+                    name: name.to_owned(),
+                    flows: flows.to_vec(),
+                    events: 0,
+                },
             });
         }
-        follower.counted.iter().map(|one| (one.name.clone(), one.events)).collect()
+        follower
+            .counted
+            .iter()
+            .map(|one| (one.name.clone(), one.events))
+            .collect()
     }
 
     /// Rules that became true and found the queue full since the last call.
@@ -320,8 +366,16 @@ impl Hub {
     /// The counters.
     pub(crate) fn stats(&self) -> StreamsView {
         let clients = self.clients();
-        let open = clients.list.iter().filter(|client| !client.queue.is_closed()).count();
-        StreamsView { clients: open as u64, sent: clients.sent, shed: clients.shed }
+        let open = clients
+            .list
+            .iter()
+            .filter(|client| !client.queue.is_closed())
+            .count();
+        StreamsView {
+            clients: open as u64,
+            sent: clients.sent,
+            shed: clients.shed,
+        }
     }
 
     fn clients(&self) -> MutexGuard<'_, Clients> {
@@ -381,17 +435,29 @@ mod tests {
     #[test]
     fn events_of_flows_are_counted_by_name_within_bounds() {
         let hub = Hub::new(0, 1, ReasonNames::default());
-        let to = |port: &str| Match { dst_port: port.parse().unwrap(), ..Match::default() };
+        let to = |port: &str| Match {
+            dst_port: port.parse().unwrap(),
+            ..Match::default()
+        };
         let flow = |port| FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, port)), 17);
-        let of = |port| Event { flow: Some(flow(port)), ..event(Kind::RuleOn, 7) };
+        let of = |port| Event {
+            flow: Some(flow(port)),
+            ..event(Kind::RuleOn, 7)
+        };
         let (web, all, many) = ([to("80")], [Match::default()], vec![Match::default(); 1024]);
         let counted = |names: &[(&str, &[Match])]| {
             let counts = hub.counted_events(names.iter().copied());
-            names.iter().map(|(name, _)| counts.get(*name).copied()).collect::<Vec<_>>()
+            names
+                .iter()
+                .map(|(name, _)| counts.get(*name).copied())
+                .collect::<Vec<_>>()
         };
         assert_eq!(counted(&[("web", &web)]), [Some(0)]);
         hub.publish(&batch(&[of(80), of(81), event(Kind::RuleOn, 7)]), &[]);
-        assert_eq!(counted(&[("web", &web), ("all", &all), ("many", &many)]), [Some(1), Some(0), None]);
+        assert_eq!(
+            counted(&[("web", &web), ("all", &all), ("many", &many)]),
+            [Some(1), Some(0), None]
+        );
         hub.publish(&batch(&[of(80), of(81)]), &[]);
         assert_eq!(counted(&[("web", &web), ("all", &all)]), [Some(2), Some(2)]);
         // Other flows count anew.
@@ -403,18 +469,32 @@ mod tests {
         let hub = Hub::new(9, 8, ReasonNames::default());
         let of = |text: &str| {
             let filter = filter::Filter::parse(text, filter::View::Events, &filter::no_names).unwrap();
-            Topic::Events(Filter { condition: Some(Arc::new(filter)), ..Filter::default() })
+            Topic::Events(Filter {
+                condition: Some(Arc::new(filter)),
+                ..Filter::default()
+            })
         };
         let many = vec!["flow ~ x"; MAX_TESTS / 2].join(" or ");
-        let mut drops = hub.subscribe(of("kind == drop and node in (7, 8)"), None).unwrap();
+        let mut drops = hub
+            .subscribe(of("kind == drop and node in (7, 8)"), None)
+            .unwrap();
         let first = hub.subscribe(of(&many), None);
         assert!(first.is_some() && hub.subscribe(of(&many), None).is_none());
-        assert!(hub.subscribe(Topic::Events(Filter::default()), None).is_some(), "without a filter");
-        hub.publish(&batch(&[event(Kind::Drop, 7), event(Kind::Drop, 9), event(Kind::RuleOn, 8)]), &[]);
+        assert!(
+            hub.subscribe(Topic::Events(Filter::default()), None).is_some(),
+            "without a filter"
+        );
+        hub.publish(
+            &batch(&[event(Kind::Drop, 7), event(Kind::Drop, 9), event(Kind::RuleOn, 8)]),
+            &[],
+        );
         assert!(drops.events.try_recv().unwrap().text.contains("\"node\":7"));
         assert!(drops.events.try_recv().is_err());
         drop(first);
-        assert!(hub.subscribe(of(&many), None).is_some(), "when another one has gone");
+        assert!(
+            hub.subscribe(of(&many), None).is_some(),
+            "when another one has gone"
+        );
     }
 
     #[test]
@@ -422,14 +502,29 @@ mod tests {
         let hub = Hub::new(0, 1, ReasonNames::default());
         let mut queue = hub.follow_rules(1);
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 17);
-        let of = |kind, rule| Event { flow: Some(flow), rule: Some(rule), ..event(kind, 7) };
+        let of = |kind, rule| Event {
+            flow: Some(flow),
+            rule: Some(rule),
+            ..event(kind, 7)
+        };
         let rules = ["a".to_owned(), "b".to_owned()];
         hub.publish(&batch(&[of(Kind::RuleOn, 1)]), &rules);
         hub.set_followed(["b".to_owned()].into());
         // The second one finds the queue full; one of another name, or that became false, is nothing.
-        let kinds = [(Kind::RuleOn, 0), (Kind::RuleOff, 1), (Kind::RuleOn, 1), (Kind::RuleOn, 1)];
+        let kinds = [
+            (Kind::RuleOn, 0),
+            (Kind::RuleOff, 1),
+            (Kind::RuleOn, 1),
+            (Kind::RuleOn, 1),
+        ];
         hub.publish(&batch(&kinds.map(|(kind, rule)| of(kind, rule))), &rules);
-        assert_eq!(queue.try_recv(), Ok(RuleOn { rule: "b".to_owned(), flow }));
+        assert_eq!(
+            queue.try_recv(),
+            Ok(RuleOn {
+                rule: "b".to_owned(),
+                flow
+            })
+        );
         assert_eq!((hub.take_missed_rules(), hub.take_missed_rules()), (1, 0));
         assert!(queue.try_recv().is_err());
     }
@@ -440,7 +535,11 @@ mod tests {
         let mut all = hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
         let mut drops = hub
             .subscribe(
-                Topic::Events(Filter { kind: Some(Kind::Drop), node: Some(7), ..Filter::default() }),
+                Topic::Events(Filter {
+                    kind: Some(Kind::Drop),
+                    node: Some(7),
+                    ..Filter::default()
+                }),
                 None,
             )
             .unwrap();
@@ -460,7 +559,14 @@ mod tests {
                 .contains(r#""kind":"drop","metric":null,"flow":null,"text":null,"node":7"#)
         );
         assert!(drops.events.try_recv().is_err());
-        assert_eq!(hub.stats(), StreamsView { clients: 2, sent: 4, shed: 0 });
+        assert_eq!(
+            hub.stats(),
+            StreamsView {
+                clients: 2,
+                sent: 4,
+                shed: 0
+            }
+        );
     }
 
     #[test]
@@ -472,7 +578,14 @@ mod tests {
         hub.publish(&batch(&[event(Kind::New, 1)]), &[]);
         assert_eq!((slow.take_shed(), slow.take_shed()), (4, 0));
         assert_eq!((quick.take_shed(), quick.events.try_recv().is_ok()), (0, true));
-        assert_eq!(hub.stats(), StreamsView { clients: 2, sent: 3, shed: 4 });
+        assert_eq!(
+            hub.stats(),
+            StreamsView {
+                clients: 2,
+                sent: 3,
+                shed: 4
+            }
+        );
     }
 
     #[test]
@@ -492,13 +605,23 @@ mod tests {
         let mut manager = hub.subscribe(Topic::Manager, None).unwrap();
         assert_eq!(hub.manager_clients(), Some(1));
         hub.publish(&batch(&[event(Kind::New, 1)]), &[]);
-        let change = Message { name: Some("device"), text: "{}".into() };
+        let change = Message {
+            name: Some("device"),
+            text: "{}".into(),
+        };
         hub.publish_change(&change);
         hub.publish_change(&change);
         assert_eq!(telemetry.events.try_recv().unwrap().name, None);
         assert!(telemetry.events.try_recv().is_err());
         assert_eq!((manager.events.try_recv(), manager.take_shed()), (Ok(change), 1));
-        assert_eq!(hub.stats(), StreamsView { clients: 2, sent: 2, shed: 1 });
+        assert_eq!(
+            hub.stats(),
+            StreamsView {
+                clients: 2,
+                sent: 2,
+                shed: 1
+            }
+        );
         drop(manager);
         assert_eq!(hub.manager_clients(), None);
     }

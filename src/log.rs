@@ -27,7 +27,9 @@ impl Log {
             }
         };
         let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
-        Self { handle: started.is_ok().then_some(handle) }
+        Self {
+            handle: started.is_ok().then_some(handle),
+        }
     }
 
     /// Sets the level.

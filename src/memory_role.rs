@@ -135,7 +135,9 @@ impl Ready {
     /// # Errors
     /// A port in use, a region of another geometry, no space.
     pub(crate) fn open(settings: &MemorySettings) -> Result<Self, CliError> {
-        let receiver = (settings.mode != MemoryMode::Verbs).then(|| receiver(settings)).transpose()?;
+        let receiver = (settings.mode != MemoryMode::Verbs)
+            .then(|| receiver(settings))
+            .transpose()?;
         let secret = exchange::secret::SecretFile::open(settings.secret_file.as_deref())?;
         let listening = exchange::server::Listening::open(settings.exchange)?;
         if let Some(danger) = settings.missing_secret_warning() {
@@ -148,10 +150,19 @@ impl Ready {
         };
         let mut responder =
             Responder::new(config).map_err(|error| CliError::new(format!("[collector.memory]: {error}")))?;
-        let regions::Opened { source, offered, kernel, verbs, kernel_lock } =
-            regions::open(settings, &mut responder)?;
+        let regions::Opened {
+            source,
+            offered,
+            kernel,
+            verbs,
+            kernel_lock,
+        } = regions::open(settings, &mut responder)?;
         let in_files = kernel_lock.is_none();
-        let names = source.stores().iter().filter(|_| in_files).map(|store| store.name());
+        let names = source
+            .stores()
+            .iter()
+            .filter(|_| in_files)
+            .map(|store| store.name());
         let files = names.filter_map(|name| FileIdentity::of(&regions::file(&settings.directory, name)));
         let files = files.collect();
         let memory = Memory {
@@ -173,7 +184,13 @@ impl Ready {
             files,
             lost: AtomicBool::new(false),
         };
-        Ok(Self { receiver, listening, memory: Arc::new(memory), stop: Arc::default(), reattacher: None })
+        Ok(Self {
+            receiver,
+            listening,
+            memory: Arc::new(memory),
+            stop: Arc::default(),
+            reattacher: None,
+        })
     }
 
     /// Address of the exchange.
@@ -211,7 +228,13 @@ impl Ready {
         control: &Control,
         outlet: Option<(Outlet, RuleNames)>,
     ) -> Result<Role, CliError> {
-        let Self { receiver, listening, memory, stop, reattacher } = self;
+        let Self {
+            receiver,
+            listening,
+            memory,
+            stop,
+            reattacher,
+        } = self;
         let mut role = Role {
             memory: Arc::clone(&memory),
             server: None,
@@ -229,11 +252,18 @@ impl Ready {
         }
         if memory.settings.snapshots.every.is_some() {
             let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
-            role.threads.push(control.spawn("snapshots", move || snapshots::run_schedule(&memory, &stop))?);
+            role.threads
+                .push(control.spawn("snapshots", move || snapshots::run_schedule(&memory, &stop))?);
         }
-        if memory.settings.stores.iter().any(|store| store.clear_every.is_some()) {
+        if memory
+            .settings
+            .stores
+            .iter()
+            .any(|store| store.clear_every.is_some())
+        {
             let (memory, stop) = (Arc::clone(&memory), Arc::clone(&stop));
-            role.threads.push(control.spawn("clearing", move || snapshots::run_clearing(&memory, &stop))?);
+            role.threads
+                .push(control.spawn("clearing", move || snapshots::run_clearing(&memory, &stop))?);
         }
         let failed = |control: &Control, outcome: Result<(), nic::Error>| {
             if let Err(error) = outcome {
@@ -252,11 +282,17 @@ impl Ready {
         let (own, spawner) = (Arc::clone(&memory), control.clone());
         let work: Box<dyn FnOnce() + Send> = match receiver {
             Some(receiver) => {
-                let mut worker = Worker { memory: own, receiver, wake };
+                let mut worker = Worker {
+                    memory: own,
+                    receiver,
+                    wake,
+                };
                 Box::new(move || failed(&spawner, worker.work(&stop)))
             }
             None => Box::new(move || {
-                own.verbs.iter().for_each(|verbs| verbs.forward_completions(&own, &wake, &stop))
+                own.verbs
+                    .iter()
+                    .for_each(|verbs| verbs.forward_completions(&own, &wake, &stop))
             }),
         };
         role.threads.push(control.spawn("responder", work)?);
@@ -297,7 +333,11 @@ impl Drop for Role {
         }
         self.memory.save();
         let stats = self.memory.stats();
-        tracing::info!(packets = stats.packets, bytes = stats.bytes, "the collector's memory is closed");
+        tracing::info!(
+            packets = stats.packets,
+            bytes = stats.bytes,
+            "the collector's memory is closed"
+        );
     }
 }
 
@@ -394,8 +434,11 @@ impl Worker {
                 continue;
             }
             let packets = burst.iter().map(|packet| {
-                let ends =
-                    Endpoints { source: packet.source.ip(), destination, source_port: packet.source.port() };
+                let ends = Endpoints {
+                    source: packet.source.ip(),
+                    destination,
+                    source_port: packet.source.port(),
+                };
                 Packet::parse_udp(packet.data, ends)
             });
             {
@@ -413,8 +456,12 @@ impl Worker {
             // Relaxed: independent counters.
             counts.datagrams.fetch_add(burst.len() as u64, Ordering::Relaxed);
             counts.responses.fetch_add(outcome.sent, Ordering::Relaxed);
-            counts.responses_unsent.fetch_add(outcome.failed + outcome.no_buffers, Ordering::Relaxed);
-            counts.kernel_drops.store(self.receiver.drops().buffer_full, Ordering::Relaxed);
+            counts
+                .responses_unsent
+                .fetch_add(outcome.failed + outcome.no_buffers, Ordering::Relaxed);
+            counts
+                .kernel_drops
+                .store(self.receiver.drops().buffer_full, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -432,7 +479,9 @@ struct Responses {
 
 impl Output for Responses {
     fn respond(&mut self, path: &Path, frame: &[u8]) {
-        let Some(payload) = frame.get(path.headers_len()..) else { return };
+        let Some(payload) = frame.get(path.headers_len()..) else {
+            return;
+        };
         self.bytes.extend_from_slice(payload);
         self.ends.push((self.bytes.len(), link::address_of(path)));
     }
@@ -450,7 +499,9 @@ impl Output for Responses {
 impl Responses {
     fn send(&mut self, receiver: &mut Receiver) -> SendOutcome {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
-        let datagrams = starts.zip(&self.ends).map(|(start, (end, to))| (*to, &self.bytes[start..*end]));
+        let datagrams = starts
+            .zip(&self.ends)
+            .map(|(start, (end, to))| (*to, &self.bytes[start..*end]));
         let outcome = receiver.send(datagrams);
         self.bytes.clear();
         self.ends.clear();
@@ -462,8 +513,14 @@ impl Responses {
 fn receiver(settings: &MemorySettings) -> Result<Receiver, CliError> {
     let failed = |error: nic::Error| CliError::new(format!("[collector.memory]: {error}"));
     let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
-    let receiver =
-        Receiver::bind(settings.listen, &Options { recv_buffer, ..Options::default() }).map_err(failed)?;
+    let receiver = Receiver::bind(
+        settings.listen,
+        &Options {
+            recv_buffer,
+            ..Options::default()
+        },
+    )
+    .map_err(failed)?;
     receiver.never_fragment().map_err(failed)?;
     if let Some(warning) = receiver.warning() {
         tracing::warn!("{warning}");

@@ -45,13 +45,23 @@ impl Format {
     pub(crate) fn accepted(accept: &str) -> Self {
         let named = |range: &str| {
             let mut parts = range.split(';').map(str::trim);
-            let name = parts.next().unwrap_or("").eq_ignore_ascii_case("application/openmetrics-text");
+            let name = parts
+                .next()
+                .unwrap_or("")
+                .eq_ignore_ascii_case("application/openmetrics-text");
             // `q=0` means: not this one.
             let refused = |part: &str| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
-            let other = |part: &str| part.strip_prefix("version=").is_some_and(|v| !v.starts_with("1."));
+            let other = |part: &str| {
+                part.strip_prefix("version=")
+                    .is_some_and(|v| !v.starts_with("1."))
+            };
             name && !parts.any(|part| refused(part) || other(part))
         };
-        if accept.split(',').any(named) { Self::OpenMetrics } else { Self::Prometheus }
+        if accept.split(',').any(named) {
+            Self::OpenMetrics
+        } else {
+            Self::Prometheus
+        }
     }
 
     /// The media type.
@@ -73,7 +83,11 @@ fn handshakes(text: &mut Text, tls: &Endpoint) {
         "TLS handshakes of clients of the API that failed.",
     );
     for failure in Failure::ALL {
-        text.sample("tls_handshakes_failed_total", &[("reason", &failure.word())], tls.failed(failure));
+        text.sample(
+            "tls_handshakes_failed_total",
+            &[("reason", &failure.word())],
+            tls.failed(failure),
+        );
     }
 }
 
@@ -99,7 +113,11 @@ impl Text {
             Format::OpenMetrics if kind == "info" => name.strip_suffix("_info").unwrap_or(name),
             _ => name,
         };
-        let kind = if kind == "info" && self.format == Format::Prometheus { "gauge" } else { kind };
+        let kind = if kind == "info" && self.format == Format::Prometheus {
+            "gauge"
+        } else {
+            kind
+        };
         let _ = writeln!(self.out, "# HELP {family} {help}\n# TYPE {family} {kind}");
     }
 
@@ -107,8 +125,16 @@ impl Text {
     fn sample(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
         let _ = write!(self.out, "hopwise_{name}");
         for (index, (label, text)) in labels.iter().enumerate() {
-            let text = text.to_string().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.out, "{}{label}=\"{text}\"", if index == 0 { '{' } else { ',' });
+            let text = text
+                .to_string()
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
+            let _ = write!(
+                self.out,
+                "{}{label}=\"{text}\"",
+                if index == 0 { '{' } else { ',' }
+            );
         }
         let _ = writeln!(self.out, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
@@ -153,13 +179,35 @@ pub(crate) struct Parts<'a> {
 /// The whole document.
 pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> String {
     let detail = monitor.detail();
-    let Parts { switch, aggregator, exports, reporter, translator, memory, devices, names, dns, tls } = parts;
-    let mut text = Text { format, ..Text::default() };
+    let Parts {
+        switch,
+        aggregator,
+        exports,
+        reporter,
+        translator,
+        memory,
+        devices,
+        names,
+        dns,
+        tls,
+    } = parts;
+    let mut text = Text {
+        format,
+        ..Text::default()
+    };
     text.metric("info", "gauge", "Version of hopwise.");
     text.sample("info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
-    text.single("uptime_seconds", "gauge", "Seconds since the start.", monitor.uptime().as_secs());
+    text.single(
+        "uptime_seconds",
+        "gauge",
+        "Seconds since the start.",
+        monitor.uptime().as_secs(),
+    );
     let export = exports.map(|exports| exports.stage.clone());
-    stages(&mut text, &[monitor.stages(detail.losses), Vec::from_iter(export)].concat());
+    stages(
+        &mut text,
+        &[monitor.stages(detail.losses), Vec::from_iter(export)].concat(),
+    );
     inputs(&mut text, monitor);
     collecting(&mut text, monitor);
     losses(&mut text, &detail.streams);
@@ -168,7 +216,12 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
     named(&mut text, names, dns);
     store(&mut text, monitor);
     let streams = monitor.hub().stats();
-    text.single("stream_clients", "gauge", "Clients of the live stream.", streams.clients);
+    text.single(
+        "stream_clients",
+        "gauge",
+        "Clients of the live stream.",
+        streams.clients,
+    );
     text.single(
         "stream_events_sent_total",
         "counter",
@@ -200,32 +253,71 @@ pub(crate) fn text(monitor: &Monitor, parts: Parts<'_>, format: Format) -> Strin
 fn tables(text: &mut Text, tables: &[(&'static str, Table)]) {
     let mut each = |name: &str, kind: &str, help: &str, value: fn(&Table) -> u64| {
         text.metric(name, kind, help);
-        tables.iter().for_each(|(table, counts)| text.sample(name, &[("table", table)], value(counts)));
+        tables
+            .iter()
+            .for_each(|(table, counts)| text.sample(name, &[("table", table)], value(counts)));
     };
-    each("table_entries", "gauge", "Entries in a table.", |table| table.used);
-    each("table_capacity", "gauge", "Capacity of a table.", |table| table.capacity);
-    each("table_evicted_total", "counter", "Entries evicted from a full table.", |table| table.evicted);
+    each("table_entries", "gauge", "Entries in a table.", |table| {
+        table.used
+    });
+    each("table_capacity", "gauge", "Capacity of a table.", |table| {
+        table.capacity
+    });
+    each(
+        "table_evicted_total",
+        "counter",
+        "Entries evicted from a full table.",
+        |table| table.evicted,
+    );
     let help = "New entries refused because a table was full.";
     each("table_refused_total", "counter", help, |table| table.refused);
 }
 
 fn stages(text: &mut Text, stages: &[view::Stage]) {
-    text.metric("stage_in_total", "counter", "Units that entered a stage of the loss budget.");
+    text.metric(
+        "stage_in_total",
+        "counter",
+        "Units that entered a stage of the loss budget.",
+    );
     stages.iter().for_each(|stage| {
-        text.sample("stage_in_total", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.into)
+        text.sample(
+            "stage_in_total",
+            &[("stage", &stage.stage), ("unit", &stage.unit)],
+            stage.into,
+        )
     });
-    text.metric("stage_out_total", "counter", "Units that left a stage: in = out + drops + queued.");
+    text.metric(
+        "stage_out_total",
+        "counter",
+        "Units that left a stage: in = out + drops + queued.",
+    );
     stages.iter().for_each(|stage| {
-        text.sample("stage_out_total", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.out)
+        text.sample(
+            "stage_out_total",
+            &[("stage", &stage.stage), ("unit", &stage.unit)],
+            stage.out,
+        )
     });
     text.metric("stage_queued", "gauge", "Units in a stage now.");
     stages.iter().for_each(|stage| {
-        text.sample("stage_queued", &[("stage", &stage.stage), ("unit", &stage.unit)], stage.queued)
+        text.sample(
+            "stage_queued",
+            &[("stage", &stage.stage), ("unit", &stage.unit)],
+            stage.queued,
+        )
     });
-    text.metric("drops_total", "counter", "Units lost, by stage of the loss budget and reason.");
+    text.metric(
+        "drops_total",
+        "counter",
+        "Units lost, by stage of the loss budget and reason.",
+    );
     for stage in stages {
         for (reason, count) in &stage.drops {
-            text.sample("drops_total", &[("stage", &stage.stage), ("reason", reason)], count);
+            text.sample(
+                "drops_total",
+                &[("stage", &stage.stage), ("reason", reason)],
+                count,
+            );
         }
     }
     let evidence = stages.iter().find_map(|stage| stage.evidence).unwrap_or_default();
@@ -239,7 +331,11 @@ fn inputs(text: &mut Text, monitor: &Monitor) {
     let inputs = monitor.inputs();
     text.metric("input_datagrams_total", "counter", "Datagrams received.");
     inputs.iter().for_each(|input| {
-        text.sample("input_datagrams_total", &[("listen", &input.listen)], input.datagrams)
+        text.sample(
+            "input_datagrams_total",
+            &[("listen", &input.listen)],
+            input.datagrams,
+        )
     });
     text.metric(
         "input_handled_in_kernel_total",
@@ -247,7 +343,11 @@ fn inputs(text: &mut Text, monitor: &Monitor) {
         "Of these, datagrams without a significant change that the kernel program aggregated (mode = \"kernel\").",
     );
     inputs.iter().for_each(|input| {
-        text.sample("input_handled_in_kernel_total", &[("listen", &input.listen)], input.handled_in_kernel)
+        text.sample(
+            "input_handled_in_kernel_total",
+            &[("listen", &input.listen)],
+            input.handled_in_kernel,
+        )
     });
     text.metric("input_bytes_total", "counter", "Payload bytes received.");
     inputs
@@ -259,7 +359,11 @@ fn inputs(text: &mut Text, monitor: &Monitor) {
         "Datagrams truncated because they are longer than [collector] datagram.",
     );
     inputs.iter().for_each(|input| {
-        text.sample("input_truncated_total", &[("listen", &input.listen)], input.truncated)
+        text.sample(
+            "input_truncated_total",
+            &[("listen", &input.listen)],
+            input.truncated,
+        )
     });
     text.metric(
         "input_kernel_drops_total",
@@ -267,27 +371,57 @@ fn inputs(text: &mut Text, monitor: &Monitor) {
         "Datagrams that the kernel dropped because the receive buffer was full.",
     );
     inputs.iter().for_each(|input| {
-        text.sample("input_kernel_drops_total", &[("listen", &input.listen)], input.kernel_drops)
+        text.sample(
+            "input_kernel_drops_total",
+            &[("listen", &input.listen)],
+            input.kernel_drops,
+        )
     });
     receive_paths(text, &inputs);
 }
 
 /// The receive path of each input, and its losses.
 fn receive_paths(text: &mut Text, inputs: &[view::InputView]) {
-    text.metric("input_up", "gauge", "1 while an input receives, 0 while it cannot be opened.");
-    inputs.iter().for_each(|input| text.sample("input_up", &[("listen", &input.listen)], u8::from(input.up)));
-    text.metric("input_kind", "gauge", "1 for the receive path of an input, from xdp-zerocopy to udp.");
-    for input in inputs {
-        text.sample("input_kind", &[("listen", &input.listen), ("kind", &input.kind)], 1);
-    }
-    text.metric("input_reopened_total", "counter", "Times an input was reopened.");
+    text.metric(
+        "input_up",
+        "gauge",
+        "1 while an input receives, 0 while it cannot be opened.",
+    );
     inputs
         .iter()
-        .for_each(|input| text.sample("input_reopened_total", &[("listen", &input.listen)], input.reopened));
-    text.metric("input_drops_total", "counter", "Datagrams sent to an input and not received, by reason.");
+        .for_each(|input| text.sample("input_up", &[("listen", &input.listen)], u8::from(input.up)));
+    text.metric(
+        "input_kind",
+        "gauge",
+        "1 for the receive path of an input, from xdp-zerocopy to udp.",
+    );
+    for input in inputs {
+        text.sample(
+            "input_kind",
+            &[("listen", &input.listen), ("kind", &input.kind)],
+            1,
+        );
+    }
+    text.metric("input_reopened_total", "counter", "Times an input was reopened.");
+    inputs.iter().for_each(|input| {
+        text.sample(
+            "input_reopened_total",
+            &[("listen", &input.listen)],
+            input.reopened,
+        )
+    });
+    text.metric(
+        "input_drops_total",
+        "counter",
+        "Datagrams sent to an input and not received, by reason.",
+    );
     for input in inputs {
         for (reason, count) in &input.drops {
-            text.sample("input_drops_total", &[("listen", &input.listen), ("reason", reason)], count);
+            text.sample(
+                "input_drops_total",
+                &[("listen", &input.listen), ("reason", reason)],
+                count,
+            );
         }
     }
     text.metric(
@@ -297,7 +431,11 @@ fn receive_paths(text: &mut Text, inputs: &[view::InputView]) {
     );
     for input in inputs {
         for (reason, count) in &input.passed {
-            text.sample("input_passed_total", &[("listen", &input.listen), ("reason", reason)], count);
+            text.sample(
+                "input_passed_total",
+                &[("listen", &input.listen), ("reason", reason)],
+                count,
+            );
         }
     }
     text.metric(
@@ -306,14 +444,23 @@ fn receive_paths(text: &mut Text, inputs: &[view::InputView]) {
         "Frames of any destination that the interface dropped before the XDP program.",
     );
     for input in inputs.iter().filter(|input| input.interface.is_some()) {
-        text.sample("input_device_drops_total", &[("listen", &input.listen)], input.device_drops);
+        text.sample(
+            "input_device_drops_total",
+            &[("listen", &input.listen)],
+            input.device_drops,
+        );
     }
 }
 
 fn postcards(text: &mut Text, view: &view::PostcardsView) {
     let help = "Postcards: in = joined + pending + partial + unjoinable.";
     text.single("postcards_total", "counter", help, view.received);
-    text.single("postcards_joined_total", "counter", "Postcards that gave or confirmed a path.", view.joined);
+    text.single(
+        "postcards_joined_total",
+        "counter",
+        "Postcards that gave or confirmed a path.",
+        view.joined,
+    );
     text.single(
         "postcards_pending",
         "gauge",
@@ -328,19 +475,43 @@ fn postcards(text: &mut Text, view: &view::PostcardsView) {
     for (reason, count) in &view.partial {
         text.sample("postcards_partial_total", &[("reason", reason)], count);
     }
-    text.metric("postcards_unjoinable_total", "counter", "Postcards that could not be joined, by reason.");
+    text.metric(
+        "postcards_unjoinable_total",
+        "counter",
+        "Postcards that could not be joined, by reason.",
+    );
     for (reason, count) in &view.unjoinable {
         text.sample("postcards_unjoinable_total", &[("reason", reason)], count);
     }
     let help = "Postcards whose Flow ID matches several known flows.";
     text.single("postcards_ambiguous_total", "counter", help, view.ambiguous);
-    text.single("aggregates_total", "counter", "Valid aggregates received.", view.aggregates);
-    text.single("aggregate_postcards_total", "counter", "Postcards in them.", view.unfolded);
-    text.single("aggregate_summaries_total", "counter", "Summaries in them.", view.summaries);
+    text.single(
+        "aggregates_total",
+        "counter",
+        "Valid aggregates received.",
+        view.aggregates,
+    );
+    text.single(
+        "aggregate_postcards_total",
+        "counter",
+        "Postcards in them.",
+        view.unfolded,
+    );
+    text.single(
+        "aggregate_summaries_total",
+        "counter",
+        "Summaries in them.",
+        view.summaries,
+    );
 }
 
 fn collecting(text: &mut Text, monitor: &Monitor) {
-    text.single("reports_total", "counter", "Valid reports.", monitor.total(|stats| stats.reports));
+    text.single(
+        "reports_total",
+        "counter",
+        "Valid reports.",
+        monitor.total(|stats| stats.reports),
+    );
     text.metric(
         "reports_refused_total",
         "counter",
@@ -360,17 +531,36 @@ fn collecting(text: &mut Text, monitor: &Monitor) {
     }
     postcards(text, &monitor.postcards());
     let help = "Reports of dropped packets.";
-    text.single("drop_reports_total", "counter", help, monitor.total(|stats| stats.drop_reports));
+    text.single(
+        "drop_reports_total",
+        "counter",
+        help,
+        monitor.total(|stats| stats.drop_reports),
+    );
     let help = "Hop latencies that were implausible and are in no other number.";
     let implausible = monitor.total(|stats| stats.implausible_latencies);
     text.single("implausible_latencies_total", "counter", help, implausible);
     let help = "Paths truncated because the table of hops was full.";
-    text.single("truncated_paths_total", "counter", help, monitor.total(|stats| stats.truncated_paths));
+    text.single(
+        "truncated_paths_total",
+        "counter",
+        help,
+        monitor.total(|stats| stats.truncated_paths),
+    );
     let help = "Flows whose path is truncated now.";
-    text.single("truncated_flows", "gauge", help, monitor.total(|stats| stats.truncated_flows));
+    text.single(
+        "truncated_flows",
+        "gauge",
+        help,
+        monitor.total(|stats| stats.truncated_flows),
+    );
     text.metric("events_total", "counter", "Events emitted, by kind.");
     for (index, kind) in collector::Kind::ALL.iter().enumerate() {
-        text.sample("events_total", &[("kind", &kind.name())], monitor.total(|stats| stats.events[index]));
+        text.sample(
+            "events_total",
+            &[("kind", &kind.name())],
+            monitor.total(|stats| stats.events[index]),
+        );
     }
 }
 
@@ -393,16 +583,36 @@ fn losses(text: &mut Text, streams: &[StreamView]) {
         }
     };
     let help = "Datagrams missing in a reporter's sequence beyond those lost: the datagrams received do not support it.";
-    typed(text, ("source_unconfirmed_losses", "gauge"), help, |stream| stream.unconfirmed);
+    typed(text, ("source_unconfirmed_losses", "gauge"), help, |stream| {
+        stream.unconfirmed
+    });
     let named = |text: &mut Text, name: &str, help: &str, count: fn(&StreamView) -> u64| {
         typed(text, (name, "counter"), help, count);
     };
-    named(text, "source_lost_total", "Datagrams missing in a reporter's sequence.", |stream| stream.lost);
-    named(text, "source_reordered_total", "Datagrams that arrived reordered.", |stream| stream.reordered);
-    named(text, "source_duplicated_total", "Datagrams that arrived twice.", |stream| stream.duplicated);
-    named(text, "source_restarts_total", "Restarts of a reporter's sequence numbers.", |stream| {
-        stream.restarts
-    });
+    named(
+        text,
+        "source_lost_total",
+        "Datagrams missing in a reporter's sequence.",
+        |stream| stream.lost,
+    );
+    named(
+        text,
+        "source_reordered_total",
+        "Datagrams that arrived reordered.",
+        |stream| stream.reordered,
+    );
+    named(
+        text,
+        "source_duplicated_total",
+        "Datagrams that arrived twice.",
+        |stream| stream.duplicated,
+    );
+    named(
+        text,
+        "source_restarts_total",
+        "Restarts of a reporter's sequence numbers.",
+        |stream| stream.restarts,
+    );
     let uncountable = streams.iter().filter(|stream| !stream.countable).count();
     text.single(
         "sources_uncountable",
@@ -428,16 +638,27 @@ fn network(text: &mut Text, detail: &Detail) {
     quantile("hop_latency_median_seconds", help, |last| last.p50);
     let help = "Time inside a node, 99th percentile over the last second that had values.";
     quantile("hop_latency_p99_seconds", help, |last| last.p99);
-    text.metric("queue_occupancy", "gauge", "Latest occupancy of a queue, device units.");
-    for queue in merged(entries.iter().map(|entries| &entries.queues)).values().take(MAX_SERIES) {
+    text.metric(
+        "queue_occupancy",
+        "gauge",
+        "Latest occupancy of a queue, device units.",
+    );
+    for queue in merged(entries.iter().map(|entries| &entries.queues))
+        .values()
+        .take(MAX_SERIES)
+    {
         // The entry for all queues of the node has no number.
         match u8::try_from(queue.part) {
-            Ok(number) => {
-                text.sample("queue_occupancy", &[("node", &queue.node), ("queue", &number)], queue.latest)
-            }
-            Err(_) => {
-                text.sample("queue_occupancy", &[("node", &queue.node), ("queue", &"all")], queue.latest)
-            }
+            Ok(number) => text.sample(
+                "queue_occupancy",
+                &[("node", &queue.node), ("queue", &number)],
+                queue.latest,
+            ),
+            Err(_) => text.sample(
+                "queue_occupancy",
+                &[("node", &queue.node), ("queue", &"all")],
+                queue.latest,
+            ),
         }
     }
     text.metric(
@@ -445,9 +666,16 @@ fn network(text: &mut Text, detail: &Detail) {
         "gauge",
         "Latest utilization of an egress link, as a fraction of 1.",
     );
-    for link in merged(entries.iter().map(|entries| &entries.links)).values().take(MAX_SERIES) {
+    for link in merged(entries.iter().map(|entries| &entries.links))
+        .values()
+        .take(MAX_SERIES)
+    {
         let value = view::fraction(link.latest);
-        text.sample("link_utilization_ratio", &[("node", &link.node), ("interface", &link.part)], value);
+        text.sample(
+            "link_utilization_ratio",
+            &[("node", &link.node), ("interface", &link.part)],
+            value,
+        );
     }
 }
 
@@ -460,19 +688,39 @@ fn named(text: &mut Text, names: &view::NamesView, dns: Option<Counts>) {
         }
     }
     text.metric("interface_info", "info", "Name of an interface of a node; 1.");
-    let interfaces = names.nodes.iter().flat_map(|node| node.interfaces.iter().map(|one| (node.node, one)));
+    let interfaces = names
+        .nodes
+        .iter()
+        .flat_map(|node| node.interfaces.iter().map(|one| (node.node, one)));
     for (node, one) in interfaces.take(MAX_NAMES) {
-        let labels: [(&str, &dyn Display); 3] =
-            [("node", &node), ("interface", &one.interface), ("name", &one.name)];
+        let labels: [(&str, &dyn Display); 3] = [
+            ("node", &node),
+            ("interface", &one.interface),
+            ("name", &one.name),
+        ];
         text.sample("interface_info", &labels, 1);
     }
-    text.metric("dns_lookups_total", "counter", "Lookups of names of hosts by DNS, by result.");
-    if let Some(Counts { found, without, refused, .. }) = dns {
+    text.metric(
+        "dns_lookups_total",
+        "counter",
+        "Lookups of names of hosts by DNS, by result.",
+    );
+    if let Some(Counts {
+        found,
+        without,
+        refused,
+        ..
+    }) = dns
+    {
         for (result, count) in [("found", found), ("none", without), ("queue_full", refused)] {
             text.sample("dns_lookups_total", &[("result", &result)], count);
         }
     }
-    text.metric("dns_waiting", "gauge", "Addresses that wait for a lookup of their name.");
+    text.metric(
+        "dns_waiting",
+        "gauge",
+        "Addresses that wait for a lookup of their name.",
+    );
     if let Some(dns) = dns {
         text.sample("dns_waiting", &[], dns.waiting);
     }
@@ -486,38 +734,65 @@ fn store(text: &mut Text, monitor: &Monitor) {
             text.sample(name, &[], value(stats));
         }
     };
-    each("store_up", "gauge", "1 while the store works, 0 while it fails.", |stats| {
-        f64::from(stats.state == store::State::Ok)
+    each(
+        "store_up",
+        "gauge",
+        "1 while the store works, 0 while it fails.",
+        |stats| f64::from(stats.state == store::State::Ok),
+    );
+    each("store_committed_total", "counter", "Records on disk.", |stats| {
+        stats.committed as f64
     });
-    each("store_committed_total", "counter", "Records on disk.", |stats| stats.committed as f64);
-    each("store_bytes", "gauge", "Size of all files.", |stats| stats.bytes as f64);
+    each("store_bytes", "gauge", "Size of all files.", |stats| {
+        stats.bytes as f64
+    });
     each("store_files", "gauge", "Files.", |stats| stats.files as f64);
     let help = "Files written without indexes on events at a high rate, and indexed when they were complete.";
-    each("store_indexed_later_total", "counter", help, |stats| stats.indexed_later as f64);
+    each("store_indexed_later_total", "counter", help, |stats| {
+        stats.indexed_later as f64
+    });
     let help = "Failed attempts to index such a file.";
-    each("store_index_failures_total", "counter", help, |stats| stats.index_failures as f64);
+    each("store_index_failures_total", "counter", help, |stats| {
+        stats.index_failures as f64
+    });
     let help = "Files that something else than retention removed or replaced while hopwise ran.";
-    each("store_files_moved_total", "counter", help, |stats| stats.moved_files as f64);
+    each("store_files_moved_total", "counter", help, |stats| {
+        stats.moved_files as f64
+    });
     let help = "Records of hopwise_store_committed_total that were in files that were removed, replaced or set aside.";
-    each("store_removed_records_total", "counter", help, |stats| stats.removed as f64);
+    each("store_removed_records_total", "counter", help, |stats| {
+        stats.removed as f64
+    });
     let help = "Damaged files that were set aside since the start.";
-    each("store_files_set_aside_total", "counter", help, |stats| stats.set_aside as f64);
+    each("store_files_set_aside_total", "counter", help, |stats| {
+        stats.set_aside as f64
+    });
     let help = "Damaged files that wait for `hopwise store check`.";
-    each("store_damaged_files", "gauge", help, |stats| stats.problems.count(ProblemKind::Damaged) as f64);
+    each("store_damaged_files", "gauge", help, |stats| {
+        stats.problems.count(ProblemKind::Damaged) as f64
+    });
     let help = "Files of earlier periods that cannot be opened.";
     each("store_unreadable_files", "gauge", help, |stats| {
         stats.problems.count(ProblemKind::Unreadable) as f64
     });
-    each("store_last_commit_seconds", "gauge", "Time of the last commit, Unix time.", |stats| {
-        stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9)
-    });
+    each(
+        "store_last_commit_seconds",
+        "gauge",
+        "Time of the last commit, Unix time.",
+        |stats| stats.last_commit.map_or(f64::NAN, |at| at as f64 / 1e9),
+    );
     let help = "Files of state, such as cursors, that something else removed, and that were written again.";
     text.single("files_restored_total", "counter", help, save::restored());
     let help =
         "Files of state that something else replaced, and that are not written any more until a restart.";
     text.single("files_replaced", "gauge", help, save::replaced().len());
     let queued = monitor.pipeline().store_queue().bytes;
-    text.single("store_queue_bytes", "gauge", "Bytes of records queued for the disk.", queued);
+    text.single(
+        "store_queue_bytes",
+        "gauge",
+        "Bytes of records queued for the disk.",
+        queued,
+    );
 }
 
 /// Metrics of the switch of this process.
@@ -525,37 +800,74 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>, devices: &[(String, V
     let ports = switch.map_or(&[][..], |switch| &switch.ports);
     let mut each = |name: &str, kind: &str, help: &str, value: fn(&PortView) -> u64| {
         text.metric(name, kind, help);
-        ports.iter().for_each(|port| text.sample(name, &[("port", &port.number)], value(port)));
+        ports
+            .iter()
+            .for_each(|port| text.sample(name, &[("port", &port.number)], value(port)));
     };
-    each("switch_received_total", "counter", "Frames received by a port.", |port| port.received);
-    each("switch_received_bytes_total", "counter", "Their bytes.", |port| port.received_bytes);
-    each("switch_sent_total", "counter", "Frames sent by a port.", |port| port.sent);
-    each("switch_sent_bytes_total", "counter", "Their bytes.", |port| port.sent_bytes);
+    each(
+        "switch_received_total",
+        "counter",
+        "Frames received by a port.",
+        |port| port.received,
+    );
+    each("switch_received_bytes_total", "counter", "Their bytes.", |port| {
+        port.received_bytes
+    });
+    each("switch_sent_total", "counter", "Frames sent by a port.", |port| {
+        port.sent
+    });
+    each("switch_sent_bytes_total", "counter", "Their bytes.", |port| {
+        port.sent_bytes
+    });
     let help = "Frames dropped because a port's RX ring was full; not counted as received.";
     each("switch_ring_full_total", "counter", help, |port| port.ring_full);
-    each("switch_queue_bytes", "gauge", "Bytes in a port's egress queue.", |port| port.queue.bytes.into());
-    text.metric("switch_drops_total", "counter", "Frames dropped, by responsible port and reason.");
+    each(
+        "switch_queue_bytes",
+        "gauge",
+        "Bytes in a port's egress queue.",
+        |port| port.queue.bytes.into(),
+    );
+    text.metric(
+        "switch_drops_total",
+        "counter",
+        "Frames dropped, by responsible port and reason.",
+    );
     for port in ports {
         for (reason, count) in &port.drops {
-            text.sample("switch_drops_total", &[("port", &port.number), ("reason", reason)], count);
+            text.sample(
+                "switch_drops_total",
+                &[("port", &port.number), ("reason", reason)],
+                count,
+            );
         }
     }
     let mut single = |name: &str, kind: &str, help: &str, value: fn(&SwitchView) -> u64| {
         text.metric(name, kind, help);
-        switch.iter().for_each(|switch| text.sample(name, &[], value(switch)));
+        switch
+            .iter()
+            .for_each(|switch| text.sample(name, &[], value(switch)));
     };
     let help =
         "Frames originated by the switch: ARP, neighbor discovery, ICMP errors, messages to DTA reporters.";
-    single("switch_originated_total", "counter", help, |switch| switch.totals.originated);
+    single("switch_originated_total", "counter", help, |switch| {
+        switch.totals.originated
+    });
     let help = "Frames consumed by the switch: received + originated = sent + consumed + queued + drops.";
-    single("switch_consumed_total", "counter", help, |switch| switch.totals.consumed);
+    single("switch_consumed_total", "counter", help, |switch| {
+        switch.totals.consumed
+    });
     let help = "Frames in queues, on links, or waiting for neighbor resolution.";
     single("switch_queued", "gauge", help, |switch| switch.totals.queued);
-    single("switch_reports_sent_total", "counter", "Datagrams with reports sent.", |switch| {
-        switch.reports.sent
-    });
+    single(
+        "switch_reports_sent_total",
+        "counter",
+        "Datagrams with reports sent.",
+        |switch| switch.reports.sent,
+    );
     let help = "Datagrams with reports that could not be sent.";
-    single("switch_reports_unsent_total", "counter", help, |switch| switch.reports.unsent);
+    single("switch_reports_unsent_total", "counter", help, |switch| {
+        switch.reports.unsent
+    });
     switching::int(text, switch);
     switching::devices(text, devices);
 }
@@ -564,17 +876,25 @@ fn switching(text: &mut Text, switch: Option<&SwitchView>, devices: &[(String, V
 fn intercepting(text: &mut Text, switch: Option<&SwitchView>) {
     let mut single = |name: &str, help: &str, value: fn(&SwitchView) -> u64| {
         text.metric(name, "counter", help);
-        switch.iter().for_each(|switch| text.sample(name, &[], value(switch)));
+        switch
+            .iter()
+            .for_each(|switch| text.sample(name, &[], value(switch)));
     };
     let help = "DTA reports intercepted for the translator of this process; part of the frames consumed.";
-    single("switch_intercepted_total", help, |switch| switch.totals.intercepted);
+    single("switch_intercepted_total", help, |switch| {
+        switch.totals.intercepted
+    });
     let help = "DTA reports with VLAN tags, forwarded instead of intercepted.";
-    single("switch_intercept_tagged_total", help, |switch| switch.totals.intercept_tagged);
+    single("switch_intercept_tagged_total", help, |switch| {
+        switch.totals.intercept_tagged
+    });
     let help =
         "Messages to DTA reporters sent for the translator of this process; part of the frames originated.";
     single("switch_replies_total", help, |switch| switch.totals.replies);
     let help = "Messages to DTA reporters without a route, or longer than the MTU.";
-    single("switch_replies_refused_total", help, |switch| switch.totals.replies_refused);
+    single("switch_replies_refused_total", help, |switch| {
+        switch.totals.replies_refused
+    });
 }
 
 /// Decisions of each filter of the switch.
@@ -591,13 +911,21 @@ fn filtering(text: &mut Text, filters: &[FilterView]) {
             ("missing_value", reported.missing_value),
             ("suppressed", filter.suppressed),
         ] {
-            text.sample("switch_filter_total", &[("filter", &index), ("decision", &decision)], count);
+            text.sample(
+                "switch_filter_total",
+                &[("filter", &index), ("decision", &decision)],
+                count,
+            );
         }
     }
     let help = "Register collisions of a filter: another flow or node took the register over.";
     text.metric("switch_filter_collisions_total", "counter", help);
     for (index, filter) in filters.iter().enumerate() {
-        text.sample("switch_filter_collisions_total", &[("filter", &index)], filter.collisions);
+        text.sample(
+            "switch_filter_collisions_total",
+            &[("filter", &index)],
+            filter.collisions,
+        );
     }
 }
 
@@ -605,22 +933,56 @@ fn filtering(text: &mut Text, filters: &[FilterView]) {
 fn aggregating(text: &mut Text, aggregator: Option<&AggregatorView>) {
     let mut single = |name: &str, kind: &str, help: &str, value: fn(&AggregatorView) -> u64| {
         text.metric(name, kind, help);
-        aggregator.iter().for_each(|view| text.sample(name, &[], value(view)));
+        aggregator
+            .iter()
+            .for_each(|view| text.sample(name, &[], value(view)));
     };
-    single("aggregator_datagrams_total", "counter", "Datagrams received by the aggregator.", |s| s.datagrams);
+    single(
+        "aggregator_datagrams_total",
+        "counter",
+        "Datagrams received by the aggregator.",
+        |s| s.datagrams,
+    );
     let help = "Datagrams that the kernel dropped because the aggregator's receive buffer was full.";
-    single("aggregator_kernel_drops_total", "counter", help, |s| s.kernel_drops);
+    single("aggregator_kernel_drops_total", "counter", help, |s| {
+        s.kernel_drops
+    });
     let help = "Postcards accepted: sent + pending.";
     single("aggregator_postcards_total", "counter", help, |s| s.postcards);
-    single("aggregator_pending", "gauge", "Postcards pending in registers.", |s| s.pending);
-    single("aggregator_occupied", "gauge", "Registers with pending postcards.", |s| s.occupied);
-    text.metric("aggregator_refused_total", "counter", "Datagrams and reports refused, by reason.");
-    for (reason, count) in aggregator.iter().flat_map(|view| view.refused.iter().chain(&view.unreadable)) {
+    single(
+        "aggregator_pending",
+        "gauge",
+        "Postcards pending in registers.",
+        |s| s.pending,
+    );
+    single(
+        "aggregator_occupied",
+        "gauge",
+        "Registers with pending postcards.",
+        |s| s.occupied,
+    );
+    text.metric(
+        "aggregator_refused_total",
+        "counter",
+        "Datagrams and reports refused, by reason.",
+    );
+    for (reason, count) in aggregator
+        .iter()
+        .flat_map(|view| view.refused.iter().chain(&view.unreadable))
+    {
         text.sample("aggregator_refused_total", &[("reason", reason)], count);
     }
-    text.metric("aggregator_sent_postcards_total", "counter", "Postcards sent, by cause of the flush.");
+    text.metric(
+        "aggregator_sent_postcards_total",
+        "counter",
+        "Postcards sent, by cause of the flush.",
+    );
     for (cause, sent) in aggregator.iter().flat_map(|view| &view.sent) {
-        text.sample("aggregator_sent_postcards_total", &[("cause", cause)], sent.postcards);
+        text.sample(
+            "aggregator_sent_postcards_total",
+            &[("cause", cause)],
+            sent.postcards,
+        );
     }
     let help = "Aggregates sent, by cause of the flush.";
     text.metric("aggregator_aggregates_total", "counter", help);
@@ -628,14 +990,34 @@ fn aggregating(text: &mut Text, aggregator: Option<&AggregatorView>) {
         text.sample("aggregator_aggregates_total", &[("cause", cause)], sent.datagrams);
     }
     let to = || aggregator.iter().flat_map(|view| &view.forward);
-    text.metric("aggregator_sent_datagrams_total", "counter", "Datagrams passed to the kernel.");
+    text.metric(
+        "aggregator_sent_datagrams_total",
+        "counter",
+        "Datagrams passed to the kernel.",
+    );
     to().for_each(|f| text.sample("aggregator_sent_datagrams_total", &[("to", &f.to)], f.datagrams));
-    text.metric("aggregator_sent_bytes_total", "counter", "Payload bytes of these datagrams.");
+    text.metric(
+        "aggregator_sent_bytes_total",
+        "counter",
+        "Payload bytes of these datagrams.",
+    );
     to().for_each(|f| text.sample("aggregator_sent_bytes_total", &[("to", &f.to)], f.bytes));
-    text.metric("aggregator_unsent_total", "counter", "Datagrams that the kernel refused, by reason.");
+    text.metric(
+        "aggregator_unsent_total",
+        "counter",
+        "Datagrams that the kernel refused, by reason.",
+    );
     for f in to() {
-        text.sample("aggregator_unsent_total", &[("to", &f.to), ("reason", &"no_buffers")], f.no_buffers);
-        text.sample("aggregator_unsent_total", &[("to", &f.to), ("reason", &"failed")], f.failed);
+        text.sample(
+            "aggregator_unsent_total",
+            &[("to", &f.to), ("reason", &"no_buffers")],
+            f.no_buffers,
+        );
+        text.sample(
+            "aggregator_unsent_total",
+            &[("to", &f.to), ("reason", &"failed")],
+            f.failed,
+        );
     }
     let help = "Postcards lost (missing sequence numbers), by node.";
     text.metric("aggregator_lost_total", "counter", help);
@@ -726,7 +1108,17 @@ mod tests {
     #[test]
     fn names_are_information_about_ids() {
         let mut text = Text::default();
-        named(&mut text, &names(), Some(Counts { found: 3, without: 2, refused: 1, waiting: 4, cached: 5 }));
+        named(
+            &mut text,
+            &names(),
+            Some(Counts {
+                found: 3,
+                without: 2,
+                refused: 1,
+                waiting: 4,
+                cached: 5,
+            }),
+        );
         let expected = "# HELP hopwise_node_info Name of a node; 1.\n# TYPE hopwise_node_info gauge\n\
             hopwise_node_info{node=\"11\",name=\"leaf \\\"1\\\"\"} 1\n\
             # HELP hopwise_interface_info Name of an interface of a node; 1.\n# TYPE hopwise_interface_info gauge\n\
@@ -743,13 +1135,19 @@ mod tests {
     fn both_formats_are_valid_and_say_the_same() {
         let monitor = idle();
         let (tls, names) = (Endpoint::default(), names());
-        let parts = Parts { dns: Some(Counts::default()), ..empty(&tls, &names) };
+        let parts = Parts {
+            dns: Some(Counts::default()),
+            ..empty(&tls, &names)
+        };
         let plain = super::text(&monitor, parts, Format::Prometheus);
         let open = super::text(&monitor, parts, Format::OpenMetrics);
         let plain = check::check(&plain, Format::Prometheus);
         let open = check::check(&open, Format::OpenMetrics);
         let named = |(name, (kind, samples)): (String, (String, usize))| {
-            let plain = name.strip_suffix("_total").or(name.strip_suffix("_info")).unwrap_or(&name);
+            let plain = name
+                .strip_suffix("_total")
+                .or(name.strip_suffix("_info"))
+                .unwrap_or(&name);
             (plain.to_owned(), kind.replace("info", "gauge"), samples)
         };
         let same = |families: BTreeMap<String, (String, usize)>| {

@@ -152,7 +152,11 @@ impl Monitor {
         &self,
         question: impl Fn(&Collector) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, Busy> {
-        let asked: Vec<_> = self.workers.iter().map(|worker| worker.ask(question.clone())).collect();
+        let asked: Vec<_> = self
+            .workers
+            .iter()
+            .map(|worker| worker.ask(question.clone()))
+            .collect();
         let mut answers = Vec::new();
         for answer in asked {
             answers.push(in_time(answer).await?);
@@ -168,7 +172,11 @@ impl Monitor {
         &self,
         work: impl Fn(&Collector, &mut dyn Output) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, Busy> {
-        let asked: Vec<_> = self.workers.iter().map(|worker| worker.emit(work.clone())).collect();
+        let asked: Vec<_> = self
+            .workers
+            .iter()
+            .map(|worker| worker.emit(work.clone()))
+            .collect();
         let mut answers = Vec::new();
         for answer in asked {
             answers.push(in_time(answer).await?);
@@ -216,7 +224,11 @@ impl Monitor {
         let mut merge = NetworkMerge::default();
         let step = |collector: &Collector, first: u32| Slice::of(collector, first, nic::time::now());
         self.walk(step, |worker, slice| merge.add(worker, slice)).await?;
-        let whole = Arc::new(task::spawn_blocking(|| merge.topology()).await.map_err(|_| Busy)?);
+        let whole = Arc::new(
+            task::spawn_blocking(|| merge.topology())
+                .await
+                .map_err(|_| Busy)?,
+        );
         *cached = Some((Instant::now(), Arc::clone(&whole)));
         Ok(whole)
     }
@@ -254,8 +266,13 @@ impl Monitor {
         memory.resize_with(self.workers.len(), Vec::new);
         let flows = |worker: &WorkerHandle| worker.snapshot().tables.flows.used as usize;
         let rooms: Vec<usize> = self.workers.iter().map(flows).collect();
-        let touch =
-            move || memory.into_iter().zip(rooms).map(|(memory, room)| touched(memory, room)).collect();
+        let touch = move || {
+            memory
+                .into_iter()
+                .zip(rooms)
+                .map(|(memory, room)| touched(memory, room))
+                .collect()
+        };
         let mut copies: Vec<_> = task::spawn_blocking(touch).await.map_err(|_| Busy)?;
         let begun = (Instant::now(), nic::time::now());
         let mut next = vec![Some(0); copies.len()];
@@ -378,9 +395,14 @@ impl Monitor {
         // Datagrams dropped here are missing in the sequence, too; they must not count twice.
         let explained = missed + by_device;
         let lost = missing.lost.saturating_sub(explained);
-        let unconfirmed = missing.unconfirmed.saturating_sub(explained.saturating_sub(missing.lost));
+        let unconfirmed = missing
+            .unconfirmed
+            .saturating_sub(explained.saturating_sub(missing.lost));
         let mut network = stage("network", at_device + lost, at_device, [("lost", lost)].into());
-        network.evidence = Some(Evidence { unconfirmed, datagrams: missing.datagrams });
+        network.evidence = Some(Evidence {
+            unconfirmed,
+            datagrams: missing.datagrams,
+        });
         let mut stages = vec![network];
         if interfaces {
             stages.push(stage("nic", at_device, arrived, [("device", by_device)].into()));
@@ -406,7 +428,10 @@ impl Monitor {
             ..StatusView::default()
         };
         if settings.console.is_some() {
-            return StatusView { console: Some(true), ..program };
+            return StatusView {
+                console: Some(true),
+                ..program
+            };
         }
         let detail = self.detail();
         StatusView {
@@ -415,8 +440,15 @@ impl Monitor {
             refused: self.refused(),
             inputs: self.inputs.iter().map(|input| input_view(input)).collect(),
             sources: source_views(&detail, settings),
-            tables: detail.tables.iter().map(|(name, table)| table_view(name, table)).collect(),
-            store: self.pipeline.store().map(|stats| store_view(stats, &self.pipeline.store_queue())),
+            tables: detail
+                .tables
+                .iter()
+                .map(|(name, table)| table_view(name, table))
+                .collect(),
+            store: self
+                .pipeline
+                .store()
+                .map(|stats| store_view(stats, &self.pipeline.store_queue())),
             workers: self
                 .workers
                 .iter()
@@ -507,7 +539,11 @@ fn balance(
     unit: &'static str,
     balances: impl Iterator<Item = collector::stats::Balance>,
 ) -> Stage {
-    let mut sum = Stage { stage: stage.into(), unit: unit.into(), ..Stage::default() };
+    let mut sum = Stage {
+        stage: stage.into(),
+        unit: unit.into(),
+        ..Stage::default()
+    };
     for balance in balances {
         sum.into += balance.input;
         sum.out += balance.output;
@@ -519,7 +555,11 @@ fn balance(
 }
 
 fn add_refused(reasons: &mut NamedCounts, counts: &[u64; wire::Refusal::COUNT]) {
-    for (refusal, count) in wire::Refusal::ALL.iter().zip(counts).filter(|(_, count)| **count > 0) {
+    for (refusal, count) in wire::Refusal::ALL
+        .iter()
+        .zip(counts)
+        .filter(|(_, count)| **count > 0)
+    {
         reasons.add(refusal.name(), *count);
     }
 }
@@ -528,8 +568,10 @@ fn input_view(input: &InputGauge) -> InputView {
     let (stats, counters, setup) = (input.stats(), input.counters(), input.setup());
     let (message, reopened) = input.failure_state();
     let interface = setup.interface.unwrap_or_default();
-    let tried =
-        interface.tried.into_iter().map(|(rx_path, reason)| TriedView { rx_path: rx_path.into(), reason });
+    let tried = interface.tried.into_iter().map(|(rx_path, reason)| TriedView {
+        rx_path: rx_path.into(),
+        reason,
+    });
     let passed = [
         ("fragment", counters.passed_fragment),
         ("too_long", counters.passed_too_long),
@@ -570,8 +612,19 @@ fn drops_of(stats: &nic::source::Stats) -> NamedCounts {
 }
 
 fn table_view(name: &'static str, table: &Table) -> TableView {
-    let Table { used, capacity, evicted, refused } = *table;
-    TableView { name: name.into(), used, capacity, evicted, refused }
+    let Table {
+        used,
+        capacity,
+        evicted,
+        refused,
+    } = *table;
+    TableView {
+        name: name.into(),
+        used,
+        capacity,
+        evicted,
+        refused,
+    }
 }
 
 fn store_view(stats: store::Stats, queue: &Account) -> StoreView {
@@ -608,7 +661,11 @@ fn problem_view(problem: &store::FileProblem) -> FileProblemView {
 
 fn worker_view(index: usize, worker: &WorkerHandle) -> WorkerView {
     let stats = worker.stats();
-    WorkerView { worker: index, datagrams: stats.datagrams, reports: stats.reports }
+    WorkerView {
+        worker: index,
+        datagrams: stats.datagrams,
+        reports: stats.reports,
+    }
 }
 
 /// The busiest streams first; the first stream of an address has the refusals of the address. Then addresses without a readable
@@ -623,9 +680,13 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
         refused
     };
     let name_of = |source: &[u8; 16]| {
-        let named =
-            settings.sources.iter().filter(|known| known.prefix.is_some_and(|p| p.contains_octets(source)));
-        named.max_by_key(|known| known.prefix.map(|prefix| prefix.len())).and_then(|known| known.name.clone())
+        let named = settings
+            .sources
+            .iter()
+            .filter(|known| known.prefix.is_some_and(|p| p.contains_octets(source)));
+        named
+            .max_by_key(|known| known.prefix.map(|prefix| prefix.len()))
+            .and_then(|known| known.name.clone())
     };
     let mut counted = HashSet::new();
     let stream_view = |stream: &StreamView| view::SourceView {
@@ -653,7 +714,10 @@ fn source_views(detail: &Detail, settings: &Settings) -> Vec<view::SourceView> {
     streams.sort_by_key(|stream| Reverse(stream.datagrams));
     let mut views: Vec<_> = streams.into_iter().take(SHOWN_SOURCES).map(stream_view).collect();
     let numbered: HashSet<_> = detail.streams.iter().map(|stream| stream.id.source).collect();
-    let mut silent: Vec<_> = sources.values().filter(|known| !numbered.contains(&known.source)).collect();
+    let mut silent: Vec<_> = sources
+        .values()
+        .filter(|known| !numbered.contains(&known.source))
+        .collect();
     silent.sort_by_key(|known| (Reverse(known.datagrams), known.source));
     let room = SHOWN_SOURCES - views.len();
     views.extend(silent.into_iter().take(room).map(|known| view::SourceView {
@@ -685,8 +749,14 @@ fn address(octets: &[u8; 16]) -> String {
 /// Rates at every sample but the first.
 fn history(samples: &VecDeque<Sample>) -> Vec<RatesThen> {
     let at = |index: usize| {
-        let (first, last) = (samples.get(index.saturating_sub(RATE_SECONDS))?, samples.get(index)?);
-        Some(RatesThen { ts: last.ts, rates: rates(first, last) })
+        let (first, last) = (
+            samples.get(index.saturating_sub(RATE_SECONDS))?,
+            samples.get(index)?,
+        );
+        Some(RatesThen {
+            ts: last.ts,
+            rates: rates(first, last),
+        })
     };
     (1..samples.len()).filter_map(at).collect()
 }
@@ -694,8 +764,13 @@ fn history(samples: &VecDeque<Sample>) -> Vec<RatesThen> {
 /// Rates between two samples.
 fn rates(first: &Sample, last: &Sample) -> Rates {
     let seconds = (last.at - first.at).as_secs_f64();
-    let rate =
-        |first: u64, last: u64| if seconds > 0.0 { last.saturating_sub(first) as f64 / seconds } else { 0.0 };
+    let rate = |first: u64, last: u64| {
+        if seconds > 0.0 {
+            last.saturating_sub(first) as f64 / seconds
+        } else {
+            0.0
+        }
+    };
     Rates {
         reports: rate(first.reports, last.reports),
         events: rate(first.events, last.events),
@@ -723,7 +798,10 @@ fn ask_for_flows(
 }
 
 async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, Busy> {
-    time::timeout(RESPONSE_TIMEOUT, answer).await.map_err(|_| Busy)?.map_err(|_| Busy)
+    time::timeout(RESPONSE_TIMEOUT, answer)
+        .await
+        .map_err(|_| Busy)?
+        .map_err(|_| Busy)
 }
 
 /// Time limit for a worker to answer.
@@ -751,8 +829,22 @@ mod tests {
             datagrams: second,
         };
         let rates = history(&(0..=7).map(sample).collect());
-        let rates: Vec<_> = rates.iter().map(|then| (then.ts / 1_000_000_000, then.rates.reports)).collect();
-        assert_eq!(rates, [(1, 10.), (2, 15.), (3, 20.), (4, 25.), (5, 30.), (6, 40.), (7, 50.)]);
+        let rates: Vec<_> = rates
+            .iter()
+            .map(|then| (then.ts / 1_000_000_000, then.rates.reports))
+            .collect();
+        assert_eq!(
+            rates,
+            [
+                (1, 10.),
+                (2, 15.),
+                (3, 20.),
+                (4, 25.),
+                (5, 30.),
+                (6, 40.),
+                (7, 50.)
+            ]
+        );
         assert_eq!(history(&[sample(3)].into()), []);
         assert_eq!(history(&(0..2).map(sample).collect())[0].rates.datagrams, 1.0);
     }

@@ -16,7 +16,10 @@ pub(crate) fn ready() {
 /// A reload starts; [`ready`] ends it.
 pub(crate) fn reloading() {
     // systemd requires the time on the monotonic clock, in microseconds.
-    send(&format!("RELOADING=1\nMONOTONIC_USEC={}", nic::time::monotonic() / 1_000));
+    send(&format!(
+        "RELOADING=1\nMONOTONIC_USEC={}",
+        nic::time::monotonic() / 1_000
+    ));
 }
 
 /// The program is stopping.
@@ -25,7 +28,9 @@ pub(crate) fn stopping() {
 }
 
 fn send(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
     let address = match path.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&path),

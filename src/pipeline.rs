@@ -122,13 +122,23 @@ impl Pipeline {
     pub(crate) fn outlet(&self) -> Option<Outlet> {
         let sender = self.sender.clone()?;
         let Config { batch, policy, .. } = self.config;
-        Some(Outlet { sender, shared: Arc::clone(&self.shared), policy, batch, triggers: None })
+        Some(Outlet {
+            sender,
+            shared: Arc::clone(&self.shared),
+            policy,
+            batch,
+            triggers: None,
+        })
     }
 
     /// The counters, for display.
     pub(crate) fn gauge(&self) -> Gauge {
         let (shared, queues) = (Arc::clone(&self.shared), self.queues.clone());
-        Gauge { shared, queues, stored: self.config.store.is_some() }
+        Gauge {
+            shared,
+            queues,
+            stored: self.config.store.is_some(),
+        }
     }
 
     /// Sets the age and size at which files are deleted.
@@ -146,20 +156,31 @@ impl Pipeline {
         let mut feed = self.feed.take();
         if let Some(config) = self.config.store.clone() {
             // Records that do not fit into the store's queue wait in ours, which sheds by priority.
-            let config =
-                store::Config { policy: store::Policy::Block, queue_batches: STORE_BATCHES, ..config };
+            let config = store::Config {
+                policy: store::Policy::Block,
+                queue_batches: STORE_BATCHES,
+                ..config
+            };
             let opened = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
             *write(&self.shared.store) = Some(opened);
         } else {
             feed = None;
         }
-        let Some((receiver, fed)) = self.receivers.take() else { return Ok(()) };
-        let (shared, hub, block) =
-            (Arc::clone(&self.shared), Arc::clone(&self.hub), self.config.policy == Policy::Block);
+        let Some((receiver, fed)) = self.receivers.take() else {
+            return Ok(());
+        };
+        let (shared, hub, block) = (
+            Arc::clone(&self.shared),
+            Arc::clone(&self.hub),
+            self.config.policy == Policy::Block,
+        );
         let work = move || publish(receiver, &shared, &hub, feed.as_ref(), block);
         self.threads.push(self.control.spawn("results", work)?);
         let shared = Arc::clone(&self.shared);
-        self.threads.push(self.control.spawn("store-feed", move || feed_store(fed, &shared))?);
+        self.threads.push(
+            self.control
+                .spawn("store-feed", move || feed_store(fed, &shared))?,
+        );
         Ok(())
     }
 
@@ -207,7 +228,8 @@ impl Outlet {
 
     /// Queues recordings. The policy applies when the queue is full.
     pub(crate) fn send_recordings(&self, recordings: Vec<Recording>) {
-        self.sender.send_recordings(recordings, self.policy == Policy::Block);
+        self.sender
+            .send_recordings(recordings, self.policy == Policy::Block);
     }
 
     fn submit(&self, batch: &mut Batch, rules: &RuleNames, policy: Policy) {
@@ -255,7 +277,10 @@ impl Gauge {
     /// Counters of the store; `None` without a store.
     pub(crate) fn store(&self) -> Option<store::Stats> {
         let store = self.shared.store.read().unwrap_or_else(PoisonError::into_inner);
-        store.as_ref().map(Store::stats).or_else(|| lock(&self.shared.last).clone())
+        store
+            .as_ref()
+            .map(Store::stats)
+            .or_else(|| lock(&self.shared.last).clone())
     }
 
     /// Counters of the queue in front of the store.
@@ -302,7 +327,12 @@ impl Gauge {
 }
 
 fn reasons(shed: &Shed) -> NamedCounts {
-    [("queue_full", shed.full), ("source_share", shed.share), ("displaced", shed.displaced)].into()
+    [
+        ("queue_full", shed.full),
+        ("source_share", shed.share),
+        ("displaced", shed.displaced),
+    ]
+    .into()
 }
 
 /// Publishes records in the live stream, and passes them on to the store.

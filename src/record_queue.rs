@@ -63,9 +63,18 @@ pub(crate) struct QueueGauge(Arc<Shared>);
 
 /// A queue for `limit` bytes.
 pub(crate) fn record_queue(limit: usize) -> (RecordSender, RecordReceiver) {
-    let inner = Inner { backlog: Backlog::new(limit), offered: 0, delivered: 0, senders: 1, closed: false };
-    let shared =
-        Arc::new(Shared { inner: Mutex::new(inner), filled: Condvar::new(), emptied: Condvar::new() });
+    let inner = Inner {
+        backlog: Backlog::new(limit),
+        offered: 0,
+        delivered: 0,
+        senders: 1,
+        closed: false,
+    };
+    let shared = Arc::new(Shared {
+        inner: Mutex::new(inner),
+        filled: Condvar::new(),
+        emptied: Condvar::new(),
+    });
     (RecordSender(Arc::clone(&shared)), RecordReceiver(shared))
 }
 
@@ -78,14 +87,24 @@ impl RecordSender {
     /// Queues reports, likewise.
     pub(crate) fn send_reports(&self, rows: Vec<ReportRow>, block: bool) {
         let rules = RuleNames::from([]);
-        self.put(rows.len() as u64, rows.into_iter().map(Record::Report), &rules, block);
+        self.put(
+            rows.len() as u64,
+            rows.into_iter().map(Record::Report),
+            &rules,
+            block,
+        );
     }
 
     /// Queues recordings, likewise.
     pub(crate) fn send_recordings(&self, recordings: Vec<Recording>, block: bool) {
         let rules = RuleNames::from([]);
         let count = recordings.len() as u64;
-        self.put(count, recordings.into_iter().map(Record::Recording), &rules, block);
+        self.put(
+            count,
+            recordings.into_iter().map(Record::Recording),
+            &rules,
+            block,
+        );
     }
 
     fn put<'a>(&self, count: u64, records: impl Iterator<Item = Record<'a>>, rules: &RuleNames, block: bool) {
@@ -165,9 +184,16 @@ impl QueueGauge {
     /// A consistent copy.
     pub(crate) fn account(&self) -> Account {
         let inner = lock(&self.0.inner);
-        let Inner { offered, delivered, .. } = *inner;
+        let Inner {
+            offered, delivered, ..
+        } = *inner;
         let (shed, bytes) = (inner.backlog.shed(), inner.backlog.bytes() as u64);
-        Account { offered, delivered, shed, bytes }
+        Account {
+            offered,
+            delivered,
+            shed,
+            bytes,
+        }
     }
 }
 
@@ -188,7 +214,15 @@ mod tests {
         let mut batch = Batch::with_capacity(1024);
         for lost in 0..count {
             let source = [1; 16];
-            batch.loss(&Loss { ts: 0, node: None, source, hw_id: 0, lost, reordered: 0, duplicated: 0 });
+            batch.loss(&Loss {
+                ts: 0,
+                node: None,
+                source,
+                hw_id: 0,
+                lost,
+                reordered: 0,
+                duplicated: 0,
+            });
         }
         batch
     }
@@ -210,7 +244,11 @@ mod tests {
         drop(sender);
         assert!(reader.join().unwrap().into_iter().eq(0..1_000));
         let account = gauge.account();
-        let expected = Account { offered: 1_000, delivered: 1_000, ..Account::default() };
+        let expected = Account {
+            offered: 1_000,
+            delivered: 1_000,
+            ..Account::default()
+        };
         assert_eq!((account, account.queued()), (expected, 0));
     }
 
@@ -222,6 +260,14 @@ mod tests {
         drop(receiver);
         sender.send(&batch(4), &RuleNames::from([]), true);
         let account = sender.gauge().account();
-        assert_eq!((account.offered, account.shed.full, account.queued(), account.bytes), (9, 9, 0, 0));
+        assert_eq!(
+            (
+                account.offered,
+                account.shed.full,
+                account.queued(),
+                account.bytes
+            ),
+            (9, 9, 0, 0)
+        );
     }
 }

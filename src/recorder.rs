@@ -20,7 +20,11 @@ pub(crate) struct ReportRecorder {
 impl ReportRecorder {
     /// A recorder that reads sources by these profiles, and those only that may report.
     pub(crate) fn new(profiles: Profiles, access: Arc<Access>) -> Self {
-        Self { profiles, access, rows: Vec::new() }
+        Self {
+            profiles,
+            access,
+            rows: Vec::new(),
+        }
     }
 
     /// Records the reports of some datagrams, and passes them on in batches. The collector counts refused ones.
@@ -41,11 +45,18 @@ impl ReportRecorder {
     pub(crate) fn each(&self, datagram: &Datagram<'_>, mut take: impl FnMut(&Report<'_>)) {
         let profile = self.profiles.of(&datagram.source);
         let node = || wire::peek(datagram.payload, profile).map(|peek| peek.node_id);
-        if self.access.check(datagram.listener, &datagram.source, node).is_err() {
+        if self
+            .access
+            .check(datagram.listener, &datagram.source, node)
+            .is_err()
+        {
             return;
         }
         let mut decoder = Decoder::new(*profile);
-        decoder.reports(datagram.payload).flatten().for_each(|report| take(&report));
+        decoder
+            .reports(datagram.payload)
+            .flatten()
+            .for_each(|report| take(&report));
     }
 
     /// Passes on a partial batch.

@@ -46,7 +46,11 @@ impl Sockets {
     /// The port is in use, or the address is not local; the message says what to do.
     pub(crate) fn open(collectors: &[SocketAddr], control: SocketAddr) -> Result<Self, nic::Error> {
         // Do not wait for a full batch: requests for retransmission are urgent.
-        let options = Options { recv_buffer: 1 << 20, batch_wait: Duration::ZERO, ..Options::default() };
+        let options = Options {
+            recv_buffer: 1 << 20,
+            batch_wait: Duration::ZERO,
+            ..Options::default()
+        };
         let control = Receiver::bind(control, &options)?;
         let mut sockets = Self {
             collectors: collectors.to_vec(),
@@ -63,7 +67,10 @@ impl Sockets {
     pub(crate) fn set_collectors(&mut self, collectors: &[SocketAddr]) {
         let mut before: Vec<_> = self.collectors.drain(..).zip(self.senders.drain(..)).collect();
         for to in collectors {
-            let sender = before.iter_mut().find(|(at, _)| at == to).and_then(|(_, sender)| sender.take());
+            let sender = before
+                .iter_mut()
+                .find(|(at, _)| at == to)
+                .and_then(|(_, sender)| sender.take());
             self.collectors.push(*to);
             self.senders.push(sender);
         }

@@ -85,7 +85,11 @@ impl Ready {
         let shared = Arc::new(Mutex::new(worker.view()));
         let (published, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
         let work = move || worker.work(&stopped, &published);
-        Ok(Role { shared, stop, thread: Some(control.spawn("reporter", work)?) })
+        Ok(Role {
+            shared,
+            stop,
+            thread: Some(control.spawn("reporter", work)?),
+        })
     }
 }
 
@@ -143,7 +147,10 @@ impl Worker {
         let config = Config {
             reporter: settings.id,
             spread,
-            repeat: Repeat { probe, ..Repeat::default() },
+            repeat: Repeat {
+                probe,
+                ..Repeat::default()
+            },
             longest_essential: LONGEST,
             first_sequence: first_sequence(nic::time::now()),
             ..Config::default()
@@ -193,7 +200,10 @@ impl Worker {
 
     /// Time until the next timer of the reporter, ns.
     fn timeout(&self) -> u64 {
-        let next = self.reporter.next().map_or(u64::MAX, |next| next.max(self.next_tick));
+        let next = self
+            .reporter
+            .next()
+            .map_or(u64::MAX, |next| next.max(self.next_tick));
         next.saturating_sub(nic::time::monotonic()).min(SLEEP)
     }
 
@@ -203,8 +213,15 @@ impl Worker {
             self.next_check = now + CHECK_INTERVAL;
             self.sockets.check();
         }
-        let Self { sockets, reporter, outbox, .. } = self;
-        sockets.receive(0, |collector, payload| reporter.control(collector, payload, now, outbox));
+        let Self {
+            sockets,
+            reporter,
+            outbox,
+            ..
+        } = self;
+        sockets.receive(0, |collector, payload| {
+            reporter.control(collector, payload, now, outbox)
+        });
         if now >= self.next_tick {
             self.next_tick = now + TICK;
             reporter.tick(now, outbox);
@@ -240,9 +257,21 @@ impl Worker {
                 return;
             }
         };
-        let ReportLine { priority, essential, immediate, .. } = report;
-        let options = SendOptions { priority, essential, immediate };
-        match self.reporter.send(&report.operation(), options, now, &mut self.outbox) {
+        let ReportLine {
+            priority,
+            essential,
+            immediate,
+            ..
+        } = report;
+        let options = SendOptions {
+            priority,
+            essential,
+            immediate,
+        };
+        match self
+            .reporter
+            .send(&report.operation(), options, now, &mut self.outbox)
+        {
             Ok(()) => {}
             Err(SendError::Suppressed) => self.counts.suppressed += 1,
             Err(SendError::NoRoom) => self.counts.queue_full += 1,

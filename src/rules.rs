@@ -129,7 +129,9 @@ pub(crate) fn matched(rules: &Rules, switch: &dataplane::Switch) -> Vec<(FlowKey
     });
     let keys: HashMap<Match, FlowKey> = keys.collect();
     let counted = switch.matched().filter(|(_, counted)| counted.matched > 0);
-    counted.filter_map(|(watch, counted)| Some((*keys.get(&watch.flows)?, counted))).collect()
+    counted
+        .filter_map(|(watch, counted)| Some((*keys.get(&watch.flows)?, counted)))
+        .collect()
 }
 
 /// One change.
@@ -185,7 +187,10 @@ impl TryFrom<&FlowsView> for FlowKey {
 
     fn try_from(view: &FlowsView) -> Result<Self, String> {
         let prefix = |text: &Option<String>| match text {
-            Some(text) => text.parse::<Prefix>().map(Some).map_err(|error| error.to_string()),
+            Some(text) => text
+                .parse::<Prefix>()
+                .map(Some)
+                .map_err(|error| error.to_string()),
             None => Ok(None),
         };
         let ports = |ports: Option<Ports>| match ports {
@@ -209,12 +214,17 @@ impl TryFrom<&FlowsView> for FlowKey {
 impl From<&Rule> for RuleView {
     fn from(rule: &Rule) -> Self {
         match rule {
-            Rule::Encoding(encoding) => {
-                Self::Encoding { dscp: encoding.dscp, l4_checksum: encoding.l4_checksum.word().to_owned() }
-            }
-            Rule::Session(collector) => Self::Session { collector: *collector },
+            Rule::Encoding(encoding) => Self::Encoding {
+                dscp: encoding.dscp,
+                l4_checksum: encoding.l4_checksum.word().to_owned(),
+            },
+            Rule::Session(collector) => Self::Session {
+                collector: *collector,
+            },
             // A map always is JSON.
-            Rule::DtaMap(map) => Self::DtaMap { map: serde_json::from_str(&map.text).unwrap_or_default() },
+            Rule::DtaMap(map) => Self::DtaMap {
+                map: serde_json::from_str(&map.text).unwrap_or_default(),
+            },
             Rule::Sink(port) => Self::Sink { port: *port },
             Rule::Instruction(bit) => Self::Instruction { bit: *bit },
             Rule::Filter(filter) => Self::Filter {
@@ -244,23 +254,37 @@ impl TryFrom<&RuleView> for Rule {
     fn try_from(view: &RuleView) -> Result<Self, String> {
         let unknown = |what: &str, word: &str| format!("there is no {what} `{word}`");
         Ok(match view {
-            RuleView::Encoding { dscp, l4_checksum: word } => {
+            RuleView::Encoding {
+                dscp,
+                l4_checksum: word,
+            } => {
                 let all = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero];
                 let l4_checksum = all.into_iter().find(|one| one.word() == word);
                 let l4_checksum = l4_checksum.ok_or_else(|| unknown("l4_checksum", word))?;
-                Self::Encoding(Encoding { dscp: *dscp, l4_checksum })
+                Self::Encoding(Encoding {
+                    dscp: *dscp,
+                    l4_checksum,
+                })
             }
             RuleView::Session { collector } => Self::Session(*collector),
             RuleView::DtaMap { map } => {
                 let map = CollectorMap::deserialize(map).map_err(|error| format!("dta_map: {error}"))?;
-                Self::DtaMap(Arc::new(dta_map(&map).map_err(|error| format!("dta_map: {error}"))?))
+                Self::DtaMap(Arc::new(
+                    dta_map(&map).map_err(|error| format!("dta_map: {error}"))?,
+                ))
             }
             RuleView::Sink { port } => Self::Sink(*port),
             RuleView::Instruction { bit: 16.. } => {
                 return Err("an instruction bit is a number from 0 to 15".to_owned());
             }
             RuleView::Instruction { bit } => Self::Instruction(*bit),
-            RuleView::Filter { flows, algorithm, metric, threshold, rule } => {
+            RuleView::Filter {
+                flows,
+                algorithm,
+                metric,
+                threshold,
+                rule,
+            } => {
                 let of = FilterAlgorithm::from_word(algorithm);
                 let algorithm = of.ok_or_else(|| unknown("algorithm", algorithm))?;
                 if (algorithm == FilterAlgorithm::Rule) != rule.is_some() {
@@ -276,7 +300,14 @@ impl TryFrom<&RuleView> for Rule {
             }
             RuleView::Forwarding {} => Self::Forwarding,
             RuleView::Source { port } => Self::Source(*port),
-            RuleView::Watch { flows, mode, bits, hops, sample, drops } => Self::Watch(Arc::new(Watch {
+            RuleView::Watch {
+                flows,
+                mode,
+                bits,
+                hops,
+                sample,
+                drops,
+            } => Self::Watch(Arc::new(Watch {
                 key: flows.try_into()?,
                 mode: Mode::from_word(mode).ok_or_else(|| unknown("mode", mode))?,
                 bits: *bits,
@@ -316,7 +347,10 @@ pub(crate) fn dta_map(map: &CollectorMap) -> Result<DtaMap, String> {
     map.spread()?;
     map.reports()?;
     let collectors = map.collectors.iter().map(|one| one.name.clone()).collect();
-    Ok(DtaMap { collectors, text: map.to_text().trim_end().to_owned() })
+    Ok(DtaMap {
+        collectors,
+        text: map.to_text().trim_end().to_owned(),
+    })
 }
 
 /// The map of DTA collectors of a rule.
@@ -366,10 +400,23 @@ pub(crate) mod tests {
             proto: Some(6),
             dscp: None,
         };
-        let watch = |key, mode| Watch { key, mode, bits: 0xf700, hops: 16, sample: 1, drops: true };
-        let v6 = FlowKey { dst: "fd00::/16".parse().ok(), ..FlowKey::default() };
+        let watch = |key, mode| Watch {
+            key,
+            mode,
+            bits: 0xf700,
+            hops: 16,
+            sample: 1,
+            drops: true,
+        };
+        let v6 = FlowKey {
+            dst: "fd00::/16".parse().ok(),
+            ..FlowKey::default()
+        };
         Rules::from([
-            Rule::Encoding(Encoding { dscp: 9, l4_checksum: L4Checksum::Zero }),
+            Rule::Encoding(Encoding {
+                dscp: 9,
+                l4_checksum: L4Checksum::Zero,
+            }),
             Rule::Session("127.0.0.1:9555".parse().unwrap()),
             Rule::DtaMap(Arc::new(dta_map(&map_of(&["a", "b"])).unwrap())),
             Rule::Sink(1),
@@ -404,7 +451,10 @@ pub(crate) mod tests {
         let read: Vec<RuleView> = serde_json::from_str(&text).unwrap();
         assert_eq!(rules(&read), Ok(all));
         assert!(text.contains(r#"{"kind":"forwarding"}"#), "{text}");
-        assert!(text.contains(r#"{"kind":"watch","flows":{},"mode":"mx","bits":63232"#), "{text}");
+        assert!(
+            text.contains(r#"{"kind":"watch","flows":{},"mode":"mx","bits":63232"#),
+            "{text}"
+        );
     }
 
     #[test]
@@ -426,8 +476,14 @@ pub(crate) mod tests {
                 r#"{{"kind":"watch","flows":{flows},"mode":"md","bits":1,"hops":1,"sample":1,"drops":true}}"#
             )
         };
-        assert_eq!(refused(&watch(r#"{"dport":[9,8]}"#)), "the range of ports 9-8 is empty");
-        assert_eq!(refused(&watch(r#"{"dscp":64}"#)), "a DSCP is a number from 0 to 63");
+        assert_eq!(
+            refused(&watch(r#"{"dport":[9,8]}"#)),
+            "the range of ports 9-8 is empty"
+        );
+        assert_eq!(
+            refused(&watch(r#"{"dscp":64}"#)),
+            "a DSCP is a number from 0 to 63"
+        );
         assert!(refused(&watch(r#"{"src":"10.0.0.0/99"}"#)).contains("10.0.0.0/99"));
         assert!(serde_json::from_str::<RuleView>(&watch(r#"{"port":1}"#)).is_err());
         assert!(serde_json::from_str::<RuleView>(r#"{"kind":"teleport"}"#).is_err());

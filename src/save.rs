@@ -55,13 +55,21 @@ impl Version {
     fn of(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok()?;
         let identity = FileIdentity::of(path)?;
-        Some(Self { identity, len: found.len(), modified: found.modified().ok() })
+        Some(Self {
+            identity,
+            len: found.len(),
+            modified: found.modified().ok(),
+        })
     }
 }
 
 impl Content {
     fn new(path: &Path, bytes: Vec<u8>) -> Self {
-        Self { version: Version::of(path), bytes, failed: false }
+        Self {
+            version: Version::of(path),
+            bytes,
+            failed: false,
+        }
     }
 
     /// Returns what something else did to the file since it was written or read. A copy with the same content is as good as the file.
@@ -90,7 +98,11 @@ impl Content {
 impl SavedFile {
     /// The file at `path`, which gets this mode when it is written.
     pub(crate) fn new(path: PathBuf, mode: u32) -> Arc<Self> {
-        let file = Arc::new(Self { path, mode, content: Mutex::default() });
+        let file = Arc::new(Self {
+            path,
+            mode,
+            content: Mutex::default(),
+        });
         let mut all = lock(&SAVED);
         all.retain(|one| one.strong_count() > 0);
         all.push(Arc::downgrade(&file));
@@ -184,7 +196,10 @@ pub(crate) fn set_replaced(path: &Path, is_replaced: bool) {
 
 /// The files that something else replaced and that are not written any more.
 pub(crate) fn replaced() -> Vec<String> {
-    lock(&REPLACED).iter().map(|path| path.display().to_string()).collect()
+    lock(&REPLACED)
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect()
 }
 
 /// The error of a file that something else replaced.
@@ -208,7 +223,12 @@ pub(crate) fn restored() -> u64 {
 /// It cannot be written: the old content is still there.
 pub(crate) fn replace(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     let temp = temp_file(file);
-    let out = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&temp)?;
+    let out = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(mode)
+        .open(&temp)?;
     finish(out, &temp, file, content)
 }
 
@@ -220,7 +240,11 @@ pub(crate) fn replace_alike(file: &Path, content: &[u8]) -> io::Result<()> {
     let found = fs::metadata(file)?;
     // A name that nobody else writes to, in this process or in another one.
     let temp = temp_file(&file.with_extension(format!("{}-{}", std::process::id(), nic::time::now())));
-    let out = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temp)?;
+    let out = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(&temp)?;
     let is_alike = || {
         if out.metadata()?.gid() != found.gid() {
             fchown(&out, None, Some(found.gid()))?;
@@ -272,7 +296,10 @@ mod tests {
         assert_eq!(text(), "one");
         fs::remove_dir_all(&folder).unwrap();
         restore();
-        assert_eq!((text(), fs::metadata(&file).unwrap().mode() & 0o777), ("one".to_owned(), 0o640));
+        assert_eq!(
+            (text(), fs::metadata(&file).unwrap().mode() & 0o777),
+            ("one".to_owned(), 0o640)
+        );
         assert!(restored() >= 1);
         // Also when the next content is there before.
         fs::remove_file(&file).unwrap();
@@ -320,7 +347,10 @@ mod tests {
             // Whoever removes it again wants ours.
             fs::remove_file(&file).unwrap();
             restore();
-            assert_eq!((fs::read_to_string(&file).unwrap(), is_named()), ("ours, too".to_owned(), false));
+            assert_eq!(
+                (fs::read_to_string(&file).unwrap(), is_named()),
+                ("ours, too".to_owned(), false)
+            );
             put("an operator's");
             restore();
             assert!(is_named(), "{way}");
@@ -350,7 +380,10 @@ mod tests {
         fs::set_permissions(&file, Permissions::from_mode(0o662)).unwrap();
         replace_alike(&file, b"new").unwrap();
         let found = fs::metadata(&file).unwrap();
-        assert_eq!((found.mode() & 0o7777, found.gid()), (0o662, if is_given { other } else { own }));
+        assert_eq!(
+            (found.mode() & 0o7777, found.gid()),
+            (0o662, if is_given { other } else { own })
+        );
         assert_eq!(fs::read(&file).unwrap(), b"new");
         assert_eq!(dir.names(), ["h.toml"], "nothing else stays");
         assert!(replace_alike(&dir.path().join("none"), b"new").is_err());

@@ -47,6 +47,9 @@ mod tests {
     #[test]
     fn texts_of_others_are_short_and_harmless() {
         assert_eq!(bounded("a\u{1b}[2J\nü", 300), "a\u{fffd}[2J\u{fffd}ü");
-        assert_eq!((bounded("abcd", 4), bounded("abcde", 4)), ("abcd".to_owned(), "abc…".to_owned()));
+        assert_eq!(
+            (bounded("abcd", 4), bounded("abcde", 4)),
+            ("abcd".to_owned(), "abc…".to_owned())
+        );
     }
 }

@@ -86,7 +86,9 @@ pub(crate) fn server(identity: &Identity, authorities: Option<&Path>) -> Result<
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let mut config = builder.with_single_cert(chain, key).map_err(|error| identity.wrong(&error))?;
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| identity.wrong(&error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
@@ -94,9 +96,10 @@ pub(crate) fn server(identity: &Identity, authorities: Option<&Path>) -> Result<
 /// True if clients that use rustls refuse a certificate of a server because it is that of an authority. curl and browsers accept it.
 fn is_of_authority(certificate: &CertificateDer<'_>) -> bool {
     let mut roots = RootCertStore::empty();
-    let (Ok(()), Ok(parsed)) =
-        (roots.add(certificate.clone().into_owned()), ParsedCertificate::try_from(certificate))
-    else {
+    let (Ok(()), Ok(parsed)) = (
+        roots.add(certificate.clone().into_owned()),
+        ParsedCertificate::try_from(certificate),
+    ) else {
         return false;
     };
     let supported = provider().signature_verification_algorithms.all;
@@ -124,7 +127,9 @@ pub(crate) fn client(authorities: &Path, identity: Option<&Identity>) -> Result<
         None => builder.with_no_client_auth(),
         Some(identity) => {
             let (chain, key) = identity.read()?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| identity.wrong(&error))?
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| identity.wrong(&error))?
         }
     };
     Ok(Arc::new(config))
@@ -142,7 +147,10 @@ pub(crate) fn authority(url: &str) -> (bool, &str) {
 /// The name that the certificate of `authority` (`host:port`) must have; `None`: it is no name and no address.
 pub(crate) fn server_name(authority: &str) -> Option<ServerName<'static>> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
     ServerName::try_from(host.to_owned()).ok()
 }
 
@@ -153,7 +161,10 @@ pub(crate) fn is_loopback(authority: &str) -> bool {
         None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
     };
     let address = host.parse::<std::net::IpAddr>();
-    address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |ip| ip.to_canonical().is_loopback())
+    address.map_or_else(
+        |_| host.eq_ignore_ascii_case("localhost"),
+        |ip| ip.to_canonical().is_loopback(),
+    )
 }
 
 /// A stream of bytes, with or without TLS.
@@ -169,7 +180,9 @@ pub(crate) async fn secure(
     authority: &str,
     stream: TcpStream,
 ) -> Result<Box<dyn Stream>, String> {
-    let Some(config) = config else { return Ok(Box::new(stream)) };
+    let Some(config) = config else {
+        return Ok(Box::new(stream));
+    };
     let name =
         server_name(authority).ok_or_else(|| format!("{authority}: this is not a name or an address"))?;
     match TlsConnector::from(config).connect(name, stream).await {
@@ -180,10 +193,12 @@ pub(crate) async fn secure(
 
 /// Why a connection to `authority` ended.
 pub(crate) fn reason(error: &(dyn std::error::Error + 'static), authority: &str) -> String {
-    let causes =
-        std::iter::successors(Some(error), |error: &&(dyn std::error::Error + 'static)| (*error).source());
-    let explained =
-        causes.filter_map(|error| error.downcast_ref()).find_map(|error| explain(error, authority));
+    let causes = std::iter::successors(Some(error), |error: &&(dyn std::error::Error + 'static)| {
+        (*error).source()
+    });
+    let explained = causes
+        .filter_map(|error| error.downcast_ref())
+        .find_map(|error| explain(error, authority));
     explained.unwrap_or_else(|| format!("{authority}: {error}"))
 }
 
@@ -242,9 +257,10 @@ impl Identity {
     pub(crate) fn of(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>, Problem> {
         match (certificate, key) {
             (None, None) => Ok(None),
-            (Some(certificate), Some(key)) => {
-                Ok(Some(Self { certificate: certificate.to_owned(), key: key.to_owned() }))
-            }
+            (Some(certificate), Some(key)) => Ok(Some(Self {
+                certificate: certificate.to_owned(),
+                key: key.to_owned(),
+            })),
             (Some(_), None) => Err(Problem {
                 file: Part::Key,
                 message: "a certificate needs its key; name that file, too".to_owned(),
@@ -269,7 +285,10 @@ impl Identity {
                 }
                 error => format!("{} is not PEM: {error}", self.key.display()),
             };
-            Problem { file: Part::Key, message }
+            Problem {
+                file: Part::Key,
+                message,
+            }
         })?;
         Ok((chain, key))
     }
@@ -305,7 +324,9 @@ impl Identity {
 fn authorities(file: &Path) -> Result<RootCertStore, Problem> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(Part::Authorities, file)? {
-        roots.add(certificate).map_err(|error| unusable(Part::Authorities, file, &error))?;
+        roots
+            .add(certificate)
+            .map_err(|error| unusable(Part::Authorities, file, &error))?;
     }
     Ok(roots)
 }
@@ -321,7 +342,10 @@ fn certificates(part: Part, file: &Path) -> Result<Vec<CertificateDer<'static>>,
             message: format!("there is no certificate in {shown}; write a PEM file"),
         }),
         Ok(list) => Ok(list),
-        Err(error) => Err(Problem { file: part, message: format!("{shown} is not PEM: {error}") }),
+        Err(error) => Err(Problem {
+            file: part,
+            message: format!("{shown} is not PEM: {error}"),
+        }),
     }
 }
 
@@ -330,7 +354,10 @@ fn text(part: Part, file: &Path) -> Result<Vec<u8>, Problem> {
     let read = settings::read::open(file).and_then(|open| open.take(MAX_FILE + 1).read_to_end(&mut text));
     let shown = file.display();
     match read {
-        Err(error) => Err(Problem { file: part, message: format!("cannot read {shown}: {error}") }),
+        Err(error) => Err(Problem {
+            file: part,
+            message: format!("cannot read {shown}: {error}"),
+        }),
         Ok(_) if text.len() as u64 > MAX_FILE => {
             let message = format!("{shown} is longer than {} KiB; write a PEM file", MAX_FILE >> 10);
             Err(Problem { file: part, message })
@@ -340,7 +367,10 @@ fn text(part: Part, file: &Path) -> Result<Vec<u8>, Problem> {
 }
 
 fn unusable(file: Part, path: &Path, error: &dyn fmt::Display) -> Problem {
-    Problem { file, message: format!("{} cannot be used: {error}", path.display()) }
+    Problem {
+        file,
+        message: format!("{} cannot be used: {error}", path.display()),
+    }
 }
 
 fn provider() -> Arc<CryptoProvider> {
@@ -374,8 +404,14 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// All.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::NotTls, Self::Timeout, Self::Closed, Self::Rejected, Self::ClientCertificate, Self::Protocol];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::NotTls,
+        Self::Timeout,
+        Self::Closed,
+        Self::Rejected,
+        Self::ClientCertificate,
+        Self::Protocol,
+    ];
 
     /// The word in metrics.
     pub(crate) fn word(self) -> &'static str {

@@ -62,17 +62,30 @@ pub(crate) struct Slice {
 impl Slice {
     /// The contents of a worker's slots from `first` on, and the next slot.
     pub(crate) fn of(collector: &Collector, first: u32, now: Nanos) -> (Self, Option<u32>) {
-        let Tables { path_nodes, path_links, paths, .. } = collector.tables();
+        let Tables {
+            path_nodes,
+            path_links,
+            paths,
+            ..
+        } = collector.tables();
         let room = |table: Table| usize::try_from(table.capacity).unwrap_or(usize::MAX);
         let max = [path_nodes, path_links, paths].map(room);
-        let mut slice = Self { max, now, ..Self::default() };
+        let mut slice = Self {
+            max,
+            now,
+            ..Self::default()
+        };
         let next = visit_network(collector, first, |entry| match entry {
             NetworkEntry::Node(node) => slice.nodes.push(node),
             NetworkEntry::Link(link) => slice.links.push(link),
             NetworkEntry::Path(path) => {
-                slice
-                    .paths
-                    .push((path.nodes.into(), Path { flows: path.flows.into(), reports: path.reports }));
+                slice.paths.push((
+                    path.nodes.into(),
+                    Path {
+                        flows: path.flows.into(),
+                        reports: path.reports,
+                    },
+                ));
             }
             NetworkEntry::HopLatency(series) => slice.latencies.push(series),
             NetworkEntry::Queue(series) => slice.queues.push(series),
@@ -109,8 +122,12 @@ impl NetworkMerge {
             self.workers.resize_with(worker + 1, WorkerTables::default);
         }
         let known = &mut self.workers[worker];
-        known.nodes.extend(slice.nodes.into_iter().map(|node| (node.node, node)));
-        known.links.extend(slice.links.into_iter().map(|link| ((link.from, link.to), link)));
+        known
+            .nodes
+            .extend(slice.nodes.into_iter().map(|node| (node.node, node)));
+        known
+            .links
+            .extend(slice.links.into_iter().map(|link| ((link.from, link.to), link)));
         known.paths.extend(slice.paths);
         let keyed = |series: SeriesView| ((series.node, series.part), (slice.now, series));
         known.latencies.extend(slice.latencies.into_iter().map(keyed));
@@ -134,7 +151,9 @@ fn nodes(workers: &[WorkerTables], max: usize) -> BTreeMap<u32, Node> {
     let mut nodes = BTreeMap::new();
     let latencies = workers.iter().flat_map(|known| known.latencies.values());
     for (now, series) in latencies {
-        let Some(node) = room_for(&mut nodes, series.node, max) else { continue };
+        let Some(node) = room_for(&mut nodes, series.node, max) else {
+            continue;
+        };
         node.last_seen = node.last_seen.max(last_seen(*now, series));
         match &mut node.hop_latency {
             Some(known) => merge(known, series),
@@ -144,13 +163,17 @@ fn nodes(workers: &[WorkerTables], max: usize) -> BTreeMap<u32, Node> {
     // Reports of the same packets: of the flows that pass a node, and of its values.
     let mut passed: BTreeMap<u32, u64> = BTreeMap::new();
     for seen in workers.iter().flat_map(|known| known.nodes.values()) {
-        let Some(node) = room_for(&mut nodes, seen.node, max) else { continue };
+        let Some(node) = room_for(&mut nodes, seen.node, max) else {
+            continue;
+        };
         node.last_seen = node.last_seen.max(seen.last_seen);
         *passed.entry(seen.node).or_default() += seen.reports;
     }
     let mut queues: BTreeMap<(u32, u32), SeriesView> = BTreeMap::new();
     for (now, series) in workers.iter().flat_map(|known| known.queues.values()) {
-        let Some(node) = room_for(&mut nodes, series.node, max) else { continue };
+        let Some(node) = room_for(&mut nodes, series.node, max) else {
+            continue;
+        };
         node.last_seen = node.last_seen.max(last_seen(*now, series));
         insert(&mut queues, series);
     }
@@ -158,7 +181,9 @@ fn nodes(workers: &[WorkerTables], max: usize) -> BTreeMap<u32, Node> {
         nodes.entry(queue.node).or_default().queues.push(queue);
     }
     for (id, node) in &mut nodes {
-        let values = node.hop_latency.map_or(0, |series| series.values + series.implausible);
+        let values = node
+            .hop_latency
+            .map_or(0, |series| series.values + series.implausible);
         node.reports = values.max(passed.get(id).copied().unwrap_or(0));
     }
     nodes
@@ -181,7 +206,11 @@ fn links(workers: &[WorkerTables], max: usize) -> BTreeMap<(u32, u32), LinkUse> 
     for (ends, link) in workers.iter().flat_map(|known| &known.links) {
         if let Some(known) = links.get_mut(ends) {
             let flows = known.flows.saturating_add(link.flows);
-            let newer = if link.last_seen > known.last_seen { *link } else { *known };
+            let newer = if link.last_seen > known.last_seen {
+                *link
+            } else {
+                *known
+            };
             *known = LinkUse { flows, ..newer };
         } else if links.len() < max {
             links.insert(*ends, *link);
@@ -253,7 +282,9 @@ pub(crate) fn merged<'s>(
 }
 
 fn insert(all: &mut BTreeMap<(u32, u32), SeriesView>, series: &SeriesView) {
-    all.entry((series.node, series.part)).and_modify(|known| merge(known, series)).or_insert(*series);
+    all.entry((series.node, series.part))
+        .and_modify(|known| merge(known, series))
+        .or_insert(*series);
 }
 
 fn merge(known: &mut SeriesView, other: &SeriesView) {
@@ -303,9 +334,20 @@ mod tests {
         let reports = u64::from(flows) * 10;
         Slice {
             max: [2, 16, 16],
-            nodes: vec![NodeUse { node: from, flows, reports, last_seen }],
+            nodes: vec![NodeUse {
+                node: from,
+                flows,
+                reports,
+                last_seen,
+            }],
             links: vec![link],
-            paths: vec![([from, to].into(), Path { flows: flows.into(), reports })],
+            paths: vec![(
+                [from, to].into(),
+                Path {
+                    flows: flows.into(),
+                    reports,
+                },
+            )],
             ..Slice::default()
         }
     }
@@ -314,17 +356,34 @@ mod tests {
     fn counts_of_two_workers_add_and_the_later_value_wins() {
         let mut merge = NetworkMerge::default();
         // There is room for two nodes. The first worker has the entry of node 1 twice: it is not added up.
-        let slices = [(0, slice(1, 2, 2, 30)), (0, slice(1, 2, 3, 50)), (1, slice(1, 2, 4, 40))].into_iter();
+        let slices = [
+            (0, slice(1, 2, 2, 30)),
+            (0, slice(1, 2, 3, 50)),
+            (1, slice(1, 2, 4, 40)),
+        ]
+        .into_iter();
         slices
             .chain([(1, slice(2, u32::MAX, 9, 60)), (1, slice(3, 2, 1, 0))])
             .for_each(|(worker, slice)| merge.add(worker, slice));
         let whole = merge.topology();
-        let nodes: Vec<_> =
-            whole.nodes().iter().map(|(id, node)| (*id, node.reports, node.last_seen)).collect();
+        let nodes: Vec<_> = whole
+            .nodes()
+            .iter()
+            .map(|(id, node)| (*id, node.reports, node.last_seen))
+            .collect();
         assert_eq!(nodes, [(1, 70, 50), (2, 90, 60)]);
-        let links: Vec<_> =
-            whole.links().map(|link| (link.from, link.to, link.flows, link.egress_if)).collect();
-        assert_eq!(links, [(1, 2, 7, Some(50)), (2, u32::MAX, 9, Some(60)), (3, 2, 1, Some(0))]);
+        let links: Vec<_> = whole
+            .links()
+            .map(|link| (link.from, link.to, link.flows, link.egress_if))
+            .collect();
+        assert_eq!(
+            links,
+            [
+                (1, 2, 7, Some(50)),
+                (2, u32::MAX, 9, Some(60)),
+                (3, 2, 1, Some(0))
+            ]
+        );
         let path = |path, flows, reports| PathView { path, flows, reports };
         let paths = [
             path(vec![Some(2), None], 9, 90),
@@ -355,13 +414,24 @@ mod tests {
             queues: vec![series(1, 7, 1), series(5, 0, 0)],
             ..slice(1, 2, 3, 7)
         };
-        let passed = Slice { nodes: slice(2, 3, 30, 9).nodes, ..Slice::default() };
+        let passed = Slice {
+            nodes: slice(2, 3, 30, 9).nodes,
+            ..Slice::default()
+        };
         let mut merge = NetworkMerge::default();
         merge.add(0, known);
         merge.add(1, passed);
-        let node = |reports, last_seen, hop_latency, queues| Node { reports, last_seen, hop_latency, queues };
+        let node = |reports, last_seen, hop_latency, queues| Node {
+            reports,
+            last_seen,
+            hop_latency,
+            queues,
+        };
         let expected = [
-            (1, node(100, 98 * second, Some(series(1, 0, 3)), vec![series(1, 7, 1)])),
+            (
+                1,
+                node(100, 98 * second, Some(series(1, 0, 3)), vec![series(1, 7, 1)]),
+            ),
             (2, node(300, 9, None, vec![])),
             (4, node(100, 89 * second, Some(series(4, 0, 10)), vec![])),
         ];
@@ -416,16 +486,34 @@ mod tests {
         };
         // The second worker's flows through node 7 ended long ago; both receive values of node 8.
         let workers = [
-            vec![series(7, 0, 9, 100, last(10, 5, 9, 7)), series(8, 1, 3, 50, last(4, 2, 3, 2))],
-            vec![series(7, 50, 1, 20, last(2, 1, 1, 1)), series(8, 1, 4, 60, last(6, 1, 8, 4))],
+            vec![
+                series(7, 0, 9, 100, last(10, 5, 9, 7)),
+                series(8, 1, 3, 50, last(4, 2, 3, 2)),
+            ],
+            vec![
+                series(7, 50, 1, 20, last(2, 1, 1, 1)),
+                series(8, 1, 4, 60, last(6, 1, 8, 4)),
+            ],
             vec![series(9, 0, 2, 1, Summary::default())],
         ];
         let expected = [
             series(7, 0, 9, 120, last(10, 5, 9, 7)),
-            series(8, 1, 4, 110, Summary { sum: 60, ..last(10, 1, 8, 4) }),
+            series(
+                8,
+                1,
+                4,
+                110,
+                Summary {
+                    sum: 60,
+                    ..last(10, 1, 8, 4)
+                },
+            ),
             series(9, 0, 2, 1, Summary::default()),
         ];
         assert_eq!(merged(workers.iter()).into_values().collect::<Vec<_>>(), expected);
-        assert_eq!(merged(workers.iter().rev()).into_values().collect::<Vec<_>>(), expected);
+        assert_eq!(
+            merged(workers.iter().rev()).into_values().collect::<Vec<_>>(),
+            expected
+        );
     }
 }

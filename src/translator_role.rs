@@ -109,9 +109,14 @@ impl Ready {
     ) -> Result<Self, CliError> {
         let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("[translator]: {error}"));
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
-        let options = Options { recv_buffer, ..Options::default() };
-        let secrets =
-            settings.collectors.iter().map(|collector| SecretFile::open(settings.secret_file(collector)));
+        let options = Options {
+            recv_buffer,
+            ..Options::default()
+        };
+        let secrets = settings
+            .collectors
+            .iter()
+            .map(|collector| SecretFile::open(settings.secret_file(collector)));
         let secrets = secrets.collect::<Result<_, _>>()?;
         let mut reports = Vec::new();
         for address in settings.listens() {
@@ -119,16 +124,31 @@ impl Ready {
             if let Some(warning) = receiver.warning() {
                 tracing::warn!("{warning}");
             }
-            reports.push(Reports { receiver, cut: 0, sent: SendOutcome::default() });
+            reports.push(Reports {
+                receiver,
+                cut: 0,
+                sent: SendOutcome::default(),
+            });
         }
         let translator = Translator::new(settings.config()).map_err(|error| wrong(&error))?;
         // A device is opened last: see `open_device`.
-        let links =
-            (settings.mode != TransportMode::Verbs).then(|| RdmaTransport::open(settings)).transpose()?;
+        let links = (settings.mode != TransportMode::Verbs)
+            .then(|| RdmaTransport::open(settings))
+            .transpose()?;
         let upstream = settings.upstream.as_ref();
-        let upstream = upstream.map(|upstream| Upstream::open(upstream, nic::time::now())).transpose()?;
+        let upstream = upstream
+            .map(|upstream| Upstream::open(upstream, nic::time::now()))
+            .transpose()?;
         let intercepted = intercept.map(|end| Intercepted::new(end, settings.intercepted()));
-        Ok(Self { settings: settings.clone(), reports, translator, links, upstream, intercepted, secrets })
+        Ok(Self {
+            settings: settings.clone(),
+            reports,
+            translator,
+            links,
+            upstream,
+            intercepted,
+            secrets,
+        })
     }
 
     /// Opens the RDMA device, if one is configured. Linux allows its use only with the credentials of the thread that opened it, so this
@@ -148,9 +168,20 @@ impl Ready {
     /// # Errors
     /// The system refuses a thread.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
-        let Self { settings, reports, translator, links, upstream, intercepted, secrets } = self;
+        let Self {
+            settings,
+            reports,
+            translator,
+            links,
+            upstream,
+            intercepted,
+            secrets,
+        } = self;
         let links = links.map_or_else(|| RdmaTransport::open(&settings), Ok)?;
-        let addresses: Vec<_> = reports.iter().map(|reports| reports.receiver.local_addr()).collect();
+        let addresses: Vec<_> = reports
+            .iter()
+            .map(|reports| reports.receiver.local_addr())
+            .collect();
         let peers = Peers::start(&settings, &secrets, control)?;
         let senders = build::senders(&settings.allow);
         let mut worker = Worker {
@@ -175,7 +206,13 @@ impl Ready {
                 failed.failed(format!("the translator failed: {error}"));
             }
         };
-        Ok(Role { shared, addresses, secrets, stop, thread: Some(control.spawn("translator", work)?) })
+        Ok(Role {
+            shared,
+            addresses,
+            secrets,
+            stop,
+            thread: Some(control.spawn("translator", work)?),
+        })
     }
 }
 
@@ -206,7 +243,11 @@ impl Drop for Role {
             let _ = thread.join();
         }
         let view = view(&self.shared);
-        let unacknowledged: u64 = view.collectors.iter().map(|collector| collector.unacknowledged).sum();
+        let unacknowledged: u64 = view
+            .collectors
+            .iter()
+            .map(|collector| collector.unacknowledged)
+            .sum();
         if view.queued + view.entries.buffered + view.postcards.buffered + unacknowledged > 0 {
             tracing::warn!(
                 "lost at the stop: {} reports that waited, {} buffered entries, {} buffered postcards, \
@@ -289,7 +330,12 @@ impl Worker {
         nic::frames::wait(descriptors.chain(self.peers.descriptors()), poll_fds, timeout)?;
         let now = self.now();
         let (settings, translator, links) = (&self.settings, &mut self.translator, &mut self.links);
-        self.peers.handle_events(&mut Context { now, settings, translator, links });
+        self.peers.handle_events(&mut Context {
+            now,
+            settings,
+            translator,
+            links,
+        });
         for collector in 0..self.reports.len() {
             self.process_reports(collector, burst)?;
         }
@@ -310,7 +356,10 @@ impl Worker {
     /// Time to wait for datagrams: until the next deadline, at most [`SLEEP`].
     fn poll_timeout(&self) -> Duration {
         let upstream = self.upstream.as_ref().and_then(Upstream::deadline);
-        let due = [self.translator.deadline(), self.links.deadline(), upstream].into_iter().flatten().min();
+        let due = [self.translator.deadline(), self.links.deadline(), upstream]
+            .into_iter()
+            .flatten()
+            .min();
         let left = due.map_or(u64::MAX, |due| due.saturating_sub(self.now()));
         let pending = self.intercepted.as_ref().is_some_and(Intercepted::is_pending);
         Duration::from_nanos(left).min(if pending { RETRY } else { SLEEP })
@@ -319,18 +368,30 @@ impl Worker {
     /// Processes the received reports for one collector.
     fn process_reports(&mut self, collector: usize, burst: &mut Burst) -> Result<(), nic::Error> {
         let now = self.now();
-        let Some(reports) = self.reports.get_mut(collector) else { return Ok(()) };
+        let Some(reports) = self.reports.get_mut(collector) else {
+            return Ok(());
+        };
         if reports.receiver.recv(burst, 0)? == 0 {
             return Ok(());
         }
         reports.cut += burst.iter().filter(|packet| packet.truncated).count() as u64;
-        let Self { senders, not_allowed, translator, links, messages, .. } = self;
+        let Self {
+            senders,
+            not_allowed,
+            translator,
+            links,
+            messages,
+            ..
+        } = self;
         let allowed = |packet: &Packet<'_>| {
             let is_allowed = is_allowed(senders.as_ref(), packet.source);
             *not_allowed += u64::from(!is_allowed);
             is_allowed
         };
-        let payloads = burst.iter().filter(allowed).map(|packet| (packet.source, packet.data));
+        let payloads = burst
+            .iter()
+            .filter(allowed)
+            .map(|packet| (packet.source, packet.data));
         translator.process_burst(now, collector as u8, payloads, links, messages);
         self.send(now);
         Ok(())
@@ -340,13 +401,26 @@ impl Worker {
     fn process_intercepted(&mut self) {
         let now = self.now();
         let Self {
-            settings, senders, not_allowed, translator, links, intercepted: Some(intercepted), ..
+            settings,
+            senders,
+            not_allowed,
+            translator,
+            links,
+            intercepted: Some(intercepted),
+            ..
         } = self
         else {
             return;
         };
         let (control_port, senders) = (settings.control_port, senders.as_ref());
-        intercepted.process(Stage { now, control_port, senders, not_allowed, translator, links });
+        intercepted.process(Stage {
+            now,
+            control_port,
+            senders,
+            not_allowed,
+            translator,
+            links,
+        });
         self.send(now);
     }
 
@@ -359,8 +433,11 @@ impl Worker {
             }
             let destination = socket.local_addr().ip();
             for packet in burst.iter() {
-                let ends =
-                    Endpoints { source: packet.source.ip(), destination, source_port: packet.source.port() };
+                let ends = Endpoints {
+                    source: packet.source.ip(),
+                    destination,
+                    source_port: packet.source.port(),
+                };
                 match (roce::Packet::parse_udp(packet.data, ends), self.links.frames()) {
                     (Ok(response), Some(links)) => links.receive(now, &response),
                     (Ok(_), None) => {}
@@ -406,7 +483,11 @@ impl Worker {
 
 /// Where a reporter receives messages: at this port, or, if it is 0, where its reports come from.
 fn reporter_address(reporter: SocketAddr, port: u16) -> SocketAddr {
-    if port == 0 { reporter } else { SocketAddr::new(reporter.ip(), port) }
+    if port == 0 {
+        reporter
+    } else {
+        SocketAddr::new(reporter.ip(), port)
+    }
 }
 
 /// Messages to reporters that are not sent yet.
@@ -419,7 +500,11 @@ struct Messages {
 
 impl Default for Messages {
     fn default() -> Self {
-        Self { bytes: Vec::new(), ends: Vec::new(), unreadable: [0; wire::Refusal::COUNT] }
+        Self {
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            unreadable: [0; wire::Refusal::COUNT],
+        }
     }
 }
 

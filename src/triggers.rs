@@ -70,7 +70,10 @@ impl Found {
     /// The events, each with the name of its rule.
     pub(crate) fn triggers(&self) -> impl Iterator<Item = Trigger> + '_ {
         let name = |rule: u16| self.rules.get(usize::from(rule)).cloned();
-        self.events.iter().map(move |event| Trigger { event: *event, rule: event.rule.and_then(name) })
+        self.events.iter().map(move |event| Trigger {
+            event: *event,
+            rule: event.rule.and_then(name),
+        })
     }
 }
 
@@ -87,7 +90,14 @@ impl Triggers {
     /// Events of these causes go to the receiver, as far as it keeps up.
     pub(crate) fn new(causes: &[Cause]) -> (Self, Receiver<Found>) {
         let (sender, receiver) = sync_channel(WAITING);
-        (Self { causes: causes.into(), sender, shed: Arc::default() }, receiver)
+        (
+            Self {
+                causes: causes.into(),
+                sender,
+                shed: Arc::default(),
+            },
+            receiver,
+        )
     }
 
     /// Counts the events that the recorder was too busy to look at.
@@ -100,7 +110,15 @@ impl Triggers {
         let is_cause = |event: &Event| self.causes.iter().any(|cause| cause.covers(event));
         let events: Vec<Event> = batch.events().map(|(event, _)| *event).filter(is_cause).collect();
         let count = events.len() as u64;
-        if count > 0 && self.sender.try_send(Found { events, rules: Arc::clone(rules) }).is_err() {
+        if count > 0
+            && self
+                .sender
+                .try_send(Found {
+                    events,
+                    rules: Arc::clone(rules),
+                })
+                .is_err()
+        {
             self.shed.fetch_add(count, Ordering::Relaxed);
         }
     }

@@ -87,7 +87,13 @@ pub(crate) struct Flow {
 impl From<FlowKey> for Flow {
     fn from(key: FlowKey) -> Self {
         let (src, dst) = ends(&key);
-        Self { src, dst, sport: key.src_port(), dport: key.dst_port(), proto: key.proto() }
+        Self {
+            src,
+            dst,
+            sport: key.src_port(),
+            dport: key.dst_port(),
+            proto: key.proto(),
+        }
     }
 }
 

@@ -88,7 +88,10 @@ impl Worker {
         let (sender, queue) = sync_channel(QUESTIONS);
         let tasks = Tasks::new(queue);
         let publisher = Publisher::new(&collector);
-        let handle = WorkerHandle { tasks: sender, published: publisher.published() };
+        let handle = WorkerHandle {
+            tasks: sender,
+            published: publisher.published(),
+        };
         let batch = outlet.batch();
         let (external_stats, removals) = (Stats::default(), Removals::default());
         let worker = Self {
@@ -141,10 +144,22 @@ impl Worker {
         match contents {
             Contents::Reports => self.process_reports(datagrams),
             Contents::Aggregates => {
-                let Self { collector, outlet, batch, rules, .. } = self;
+                let Self {
+                    collector,
+                    outlet,
+                    batch,
+                    rules,
+                    ..
+                } = self;
                 collector.handle_aggregates(
                     datagrams,
-                    &mut FlushOutput { batch, outlet, rules, marks: None, blocking: false },
+                    &mut FlushOutput {
+                        batch,
+                        outlet,
+                        rules,
+                        marks: None,
+                        blocking: false,
+                    },
                 );
                 self.send_full();
             }
@@ -154,9 +169,25 @@ impl Worker {
     /// Processes reports.
     pub(crate) fn process_reports(&mut self, datagrams: &[Datagram<'_>]) {
         // The first of them may end an interval, whose results are then emitted.
-        let Self { collector, outlet, batch, rules, hops, .. } = self;
+        let Self {
+            collector,
+            outlet,
+            batch,
+            rules,
+            hops,
+            ..
+        } = self;
         let marks = hops.as_mut().map(HopRecorder::marks);
-        collector.handle(datagrams, &mut FlushOutput { batch, outlet, rules, marks, blocking: false });
+        collector.handle(
+            datagrams,
+            &mut FlushOutput {
+                batch,
+                outlet,
+                rules,
+                marks,
+                blocking: false,
+            },
+        );
         if let Some(hops) = hops {
             hops.record(datagrams);
         }
@@ -178,12 +209,30 @@ impl Worker {
     /// Runs work due at `now`: the collector's timers, queries, pending results, statistics.
     pub(crate) fn poll(&mut self, now: Nanos) {
         // The clock may have been set back.
-        if self.ticked.is_some_and(|ticked| now >= ticked && now - ticked < TICK) {
+        if self
+            .ticked
+            .is_some_and(|ticked| now >= ticked && now - ticked < TICK)
+        {
             return;
         }
         self.ticked = Some(now);
-        let Self { collector, outlet, batch, rules, .. } = self;
-        collector.tick(now, &mut FlushOutput { batch, outlet, rules, marks: None, blocking: false });
+        let Self {
+            collector,
+            outlet,
+            batch,
+            rules,
+            ..
+        } = self;
+        collector.tick(
+            now,
+            &mut FlushOutput {
+                batch,
+                outlet,
+                rules,
+                marks: None,
+                blocking: false,
+            },
+        );
         self.outlet.send(&mut self.batch, &self.rules);
         self.send_reports();
         if let Some(tap) = &mut self.tap {
@@ -204,7 +253,9 @@ impl Worker {
 
     /// Runs tasks of other threads. Datagrams queue in the meantime, so tasks beyond the time limit wait for the next turn.
     fn run_tasks(&mut self) {
-        let Some(first) = self.tasks.next(Duration::ZERO) else { return };
+        let Some(first) = self.tasks.next(Duration::ZERO) else {
+            return;
+        };
         let begun = Instant::now();
         first(self);
         while let Some(task) = self.tasks.next(begun.elapsed()) {
@@ -215,8 +266,23 @@ impl Worker {
     /// The end: closes open intervals and emits their results.
     pub(crate) fn finish(&mut self, now: Nanos) {
         // Datagrams no longer wait for us, so this may wait for the store.
-        let Self { collector, outlet, batch, rules, .. } = self;
-        collector.finish(now, &mut FlushOutput { batch, outlet, rules, marks: None, blocking: true });
+        let Self {
+            collector,
+            outlet,
+            batch,
+            rules,
+            ..
+        } = self;
+        collector.finish(
+            now,
+            &mut FlushOutput {
+                batch,
+                outlet,
+                rules,
+                marks: None,
+                blocking: true,
+            },
+        );
         self.outlet.send_blocking(&mut self.batch, &self.rules);
         self.send_reports();
         if let Some(tap) = &mut self.tap {
@@ -249,7 +315,14 @@ impl Worker {
 
     /// Applies the pending ones.
     pub(crate) fn apply_detection(&mut self) {
-        let Some(PendingDetection { detection, rules, done }) = self.pending.take() else { return };
+        let Some(PendingDetection {
+            detection,
+            rules,
+            done,
+        }) = self.pending.take()
+        else {
+            return;
+        };
         // Results so far refer to the old rules.
         self.outlet.send(&mut self.batch, &self.rules);
         self.collector.set_detection(detection);
@@ -268,13 +341,30 @@ impl Worker {
 impl Worker {
     /// Runs `work` on the collector, with the output for its results.
     pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut Collector, &mut dyn Output) -> T) -> T {
-        let Self { collector, outlet, batch, rules, .. } = self;
-        work(collector, &mut FlushOutput { batch, outlet, rules, marks: None, blocking: false })
+        let Self {
+            collector,
+            outlet,
+            batch,
+            rules,
+            ..
+        } = self;
+        work(
+            collector,
+            &mut FlushOutput {
+                batch,
+                outlet,
+                rules,
+                marks: None,
+                blocking: false,
+            },
+        )
     }
 
     /// Thresholds and rules that a kernel program must apply first.
     pub(crate) fn pending_detection(&self) -> Option<Arc<Detection>> {
-        self.pending.as_ref().map(|pending| Arc::clone(&pending.detection))
+        self.pending
+            .as_ref()
+            .map(|pending| Arc::clone(&pending.detection))
     }
 
     /// Adds counts of datagrams that were processed outside the collector.
@@ -400,8 +490,13 @@ impl WorkerHandle {
     /// Replaces thresholds and rules. The receiver gets a message when they are active, within a tick; it is closed if the worker has ended.
     pub(crate) fn set_detection(&self, detection: Arc<Detection>, rules: RuleNames) -> Receiver<()> {
         let (sender, receiver) = sync_channel(1);
-        let task: Task =
-            Box::new(move |worker| worker.set_detection(PendingDetection { detection, rules, done: sender }));
+        let task: Task = Box::new(move |worker| {
+            worker.set_detection(PendingDetection {
+                detection,
+                rules,
+                done: sender,
+            })
+        });
         // Blocks for at most a tick while the queue is full; fails only when the worker has ended.
         let _ = self.tasks.send(task);
         receiver
@@ -410,7 +505,9 @@ impl WorkerHandle {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("batch", &self.batch.len()).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("batch", &self.batch.len())
+            .finish_non_exhaustive()
     }
 }
 

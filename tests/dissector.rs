@@ -24,15 +24,27 @@ const NOT_COMPARED: [(&str, &str); 5] = [
         "packet_udp_length",
         "it has no INT; Wireshark's UDP dissector reports that the UDP length exceeds the packet",
     ),
-    ("empty_datagram", "Wireshark does not call dissectors for empty datagrams"),
+    (
+        "empty_datagram",
+        "Wireshark does not call dissectors for empty datagrams",
+    ),
     ("agg_bad_empty", "likewise"),
-    ("n_udp_longer_than_ip", "Wireshark's UDP dissector reports it, and still has the datagram dissected"),
+    (
+        "n_udp_longer_than_ip",
+        "Wireshark's UDP dissector reports it, and still has the datagram dissected",
+    ),
     ("n_udp_length_0_ipv6", "Wireshark treats it as a jumbogram"),
 ];
 
 /// Refusals of frames without a datagram: Wireshark's own dissectors report them, and this one must not.
-const BELOW_UDP: [&str; 6] =
-    ["truncated", "not_ip", "not_udp", "fragment", "bad_ip_header", "bad_udp_length"];
+const BELOW_UDP: [&str; 6] = [
+    "truncated",
+    "not_ip",
+    "not_udp",
+    "fragment",
+    "bad_ip_header",
+    "bad_udp_length",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -40,7 +52,10 @@ fn root() -> &'static Path {
 
 /// Whether tshark is installed; reports the test as skipped if not.
 fn has_tshark(what: &str) -> bool {
-    let run = Command::new("tshark").arg("--version").stdin(Stdio::null()).output();
+    let run = Command::new("tshark")
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
     let found = run.is_ok_and(|output| output.status.success());
     if !found {
         skipped(&format!("{what}: no tshark on this machine"));
@@ -52,7 +67,15 @@ fn has_tshark(what: &str) -> bool {
 fn tshark(file: &Path, args: &[&str]) -> (String, String) {
     let script = root().join("packaging/wireshark/hopwise.lua");
     let output = Command::new("timeout")
-        .args(["120", "tshark", "-n", "-X", &format!("lua_script:{}", text(&script)), "-r", text(file)])
+        .args([
+            "120",
+            "tshark",
+            "-n",
+            "-X",
+            &format!("lua_script:{}", text(&script)),
+            "-r",
+            text(file),
+        ])
         .args(args)
         .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
         .stdin(Stdio::null())
@@ -73,7 +96,10 @@ fn layers(file: &Path, settings: &[String]) -> Vec<Value> {
     let (out, _) = tshark(file, &args);
     assert!(!out.contains("Lua Error"), "{out}");
     let frames: Vec<Value> = serde_json::from_str(&out).unwrap();
-    frames.into_iter().map(|mut frame| frame["_source"]["layers"].take()).collect()
+    frames
+        .into_iter()
+        .map(|mut frame| frame["_source"]["layers"].take())
+        .collect()
 }
 
 // Vectors ----------------------------------------------------------------------------------------------------------
@@ -90,19 +116,31 @@ struct Vector {
 }
 
 fn vectors() -> Vec<Vector> {
-    let mut files: Vec<_> =
-        fs::read_dir(root().join("vectors")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = fs::read_dir(root().join("vectors"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     files.sort();
-    let texts: Vec<String> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
-    let vectors: Vec<_> = texts.iter().flat_map(|text| text.split("\n\n")).filter_map(block).collect();
+    let texts: Vec<String> = files
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let vectors: Vec<_> = texts
+        .iter()
+        .flat_map(|text| text.split("\n\n"))
+        .filter_map(block)
+        .collect();
     assert!(vectors.len() > 150, "only {} vectors", vectors.len());
     vectors
 }
 
 fn block(text: &str) -> Option<Vector> {
     let mut vector = Vector::default();
-    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+    for line in text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
         let (key, value) = line.split_once(':').unwrap();
         let value = value.trim();
         match key {
@@ -127,7 +165,10 @@ fn preference(setting: &str) -> String {
         ["probe_marker", value] => format!("hopwise.probe_marker:{value}"),
         ["tcp_shim", "after_options"] => "hopwise.tcp_after_options:TRUE".into(),
         ["domain", id, words] => {
-            format!("hopwise.domains:{id}:{}", usize::from_str_radix(words, 16).unwrap())
+            format!(
+                "hopwise.domains:{id}:{}",
+                usize::from_str_radix(words, 16).unwrap()
+            )
         }
         _ => panic!("no preference for {setting}"),
     }
@@ -163,7 +204,10 @@ fn by_settings() -> BTreeMap<Vec<String>, Vec<Vector>> {
     let mut groups = BTreeMap::new();
     for vector in vectors() {
         if vector.frame().is_some() {
-            groups.entry(vector.settings.clone()).or_insert_with(Vec::new).push(vector);
+            groups
+                .entry(vector.settings.clone())
+                .or_insert_with(Vec::new)
+                .push(vector);
         }
     }
     groups
@@ -173,7 +217,9 @@ fn by_settings() -> BTreeMap<Vec<String>, Vec<Vector>> {
 
 /// The part of tshark's tree of the frame that the vector's kind describes.
 fn shown(vector: &Vector, layers: &Value) -> Vec<Value> {
-    let Some(tree) = layers.get("hopwise") else { return Vec::new() };
+    let Some(tree) = layers.get("hopwise") else {
+        return Vec::new();
+    };
     if vector.is_packet() {
         let mut object = packet(tree);
         if vector.kind == "shim" {
@@ -186,15 +232,24 @@ fn shown(vector: &Vector, layers: &Value) -> Vec<Value> {
     if vector.kind.starts_with("aggregate") {
         return vec![aggregate(tree)];
     }
-    all(tree, "report").into_iter().map(|each| report(tree, each)).collect()
+    all(tree, "report")
+        .into_iter()
+        .map(|each| report(tree, each))
+        .collect()
 }
 
 /// The tree that the vector expects; empty for packets without telemetry and for frames without a datagram.
 fn expected(vector: &Vector) -> Vec<Value> {
     let telemetry = |object: &Value| {
-        ["int_version", "ioam", "error", "annotations"].iter().any(|name| object.get(name).is_some())
+        ["int_version", "ioam", "error", "annotations"]
+            .iter()
+            .any(|name| object.get(name).is_some())
     };
-    let below = |object: &Value| object["error"].as_str().is_some_and(|name| BELOW_UDP.contains(&name));
+    let below = |object: &Value| {
+        object["error"]
+            .as_str()
+            .is_some_and(|name| BELOW_UDP.contains(&name))
+    };
     let mut objects = vector.expected.clone();
     match vector.kind.as_str() {
         "packet" => objects.retain(telemetry),
@@ -202,7 +257,10 @@ fn expected(vector: &Vector) -> Vec<Value> {
         _ => {}
     }
     // Wireshark's IPv6 dissector shows the rest of a trace.
-    for trace in objects.iter_mut().filter_map(|object| object.get_mut("ioam")?.as_object_mut()) {
+    for trace in objects
+        .iter_mut()
+        .filter_map(|object| object.get_mut("ioam")?.as_object_mut())
+    {
         trace.remove("flags");
         trace.remove("data");
     }
@@ -243,7 +301,12 @@ fn every_vector_is_shown_as_it_is() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {compared} vectors:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {compared} vectors:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     assert!(compared > 150, "only {compared} vectors were compared");
 }
 
@@ -288,7 +351,12 @@ const DATAGRAMS: [Shown<'_>; 20] = [
     (
         40_040,
         "1300000000000007 0204000100000000 0000000000000005 0a000001",
-        &[("dta.opcode", "3"), ("dta.delta", "5"), ("dta.key", "0a000001"), ("dta.store", "1")],
+        &[
+            ("dta.opcode", "3"),
+            ("dta.delta", "5"),
+            ("dta.key", "0a000001"),
+            ("dta.store", "1"),
+        ],
     ),
     (
         40_040,
@@ -331,12 +399,22 @@ const DATAGRAMS: [Shown<'_>; 20] = [
     (
         40_044,
         "1f00000200000007 04020000000001f40001e240",
-        &[("dta.control", "4"), ("dta.level", "2"), ("dta.hold", "500"), ("dta.dropped", "123456")],
+        &[
+            ("dta.control", "4"),
+            ("dta.level", "2"),
+            ("dta.hold", "500"),
+            ("dta.dropped", "123456"),
+        ],
     ),
     (
         40_044,
         "1f00000300000007 030100000004001100000006",
-        &[("dta.control", "3"), ("dta.sketch", "4"), ("dta.epoch", "17"), ("dta.expected_column", "6")],
+        &[
+            ("dta.control", "3"),
+            ("dta.sketch", "4"),
+            ("dta.epoch", "17"),
+            ("dta.expected_column", "6"),
+        ],
     ),
     (
         40_044,
@@ -370,25 +448,49 @@ const DATAGRAMS: [Shown<'_>; 20] = [
             ("refused", ""),
         ],
     ),
-    (40_040, "0300020a00000100 00000000000005", &[("dta.opcode", "3"), ("dta.delta", "5"), ("refused", "")]),
-    (40_040, "04000a0000010200 0000c8", &[("dta.hop", "2"), ("dta.value", "200"), ("dta.key", "0a000001")]),
+    (
+        40_040,
+        "0300020a00000100 00000000000005",
+        &[("dta.opcode", "3"), ("dta.delta", "5"), ("refused", "")],
+    ),
+    (
+        40_040,
+        "04000a0000010200 0000c8",
+        &[("dta.hop", "2"), ("dta.value", "200"), ("dta.key", "0a000001")],
+    ),
     (40_044, "2980", &[("dta.last", "41"), ("refused", "")]),
-    (40_040, "1600000000000007 00000000", &[("refused", "bad_dta_opcode")]),
+    (
+        40_040,
+        "1600000000000007 00000000",
+        &[("refused", "bad_dta_opcode")],
+    ),
     // Priority 3; a key of no bytes; a hop beyond the path; a byte too many.
     (
         40_040,
         "1330000000000007 0204000100000000 0000000000000005 0a000001",
         &[("refused", "bad_dta_priority")],
     ),
-    (40_040, "1300000000000007 0200000100000000 0000000000000005", &[("refused", "bad_key_length")]),
-    (40_040, "1400000000000007 04030100000100000000000c 0a", &[("refused", "bad_hop")]),
+    (
+        40_040,
+        "1300000000000007 0200000100000000 0000000000000005",
+        &[("refused", "bad_key_length")],
+    ),
+    (
+        40_040,
+        "1400000000000007 04030100000100000000000c 0a",
+        &[("refused", "bad_hop")],
+    ),
     (
         40_040,
         "1300000000000007 0204000100000000 0000000000000005 0a00000100",
         &[("refused", "bad_dta_length")],
     ),
     // A count of 255 columns of 16 rows in 28 bytes.
-    (40_040, "1500000000000007 0004001100000000100800ff 0000000000000000", &[("refused", "bad_dta_length")]),
+    (
+        40_040,
+        "1500000000000007 0004001100000000100800ff 0000000000000000",
+        &[("refused", "bad_dta_length")],
+    ),
 ];
 
 #[test]
@@ -396,14 +498,25 @@ fn dta_is_shown_as_it_is() {
     if !has_tshark("DTA in the dissector") {
         return;
     }
-    let frames: Vec<_> = DATAGRAMS.iter().map(|(port, bytes, _)| udp_frame(*port, &hex(bytes))).collect();
+    let frames: Vec<_> = DATAGRAMS
+        .iter()
+        .map(|(port, bytes, _)| udp_frame(*port, &hex(bytes)))
+        .collect();
     let file = TempDir::new();
     let file = (file.capture("datagrams.pcap", &frames), file);
-    let mut names: Vec<&str> =
-        DATAGRAMS.iter().flat_map(|(_, _, fields)| *fields).map(|field| field.0).collect();
+    let mut names: Vec<&str> = DATAGRAMS
+        .iter()
+        .flat_map(|(_, _, fields)| *fields)
+        .map(|field| field.0)
+        .collect();
     names.sort_unstable();
     names.dedup();
-    let mut args = vec!["-T".to_owned(), "fields".to_owned(), "-E".into(), "occurrence=a".into()];
+    let mut args = vec![
+        "-T".to_owned(),
+        "fields".to_owned(),
+        "-E".into(),
+        "occurrence=a".into(),
+    ];
     for name in &names {
         args.extend(["-e".to_owned(), format!("hopwise.{name}")]);
     }
@@ -421,7 +534,11 @@ fn dta_is_shown_as_it_is() {
 
 /// Vectors whose refusal is not compared: Wireshark does not call dissectors for empty datagrams, and ours accepts both kinds of
 /// datagrams on both of its ports.
-const DTA_NOT_COMPARED: [&str; 3] = ["dta_bad_empty", "dta_bad_control_as_report", "dta_bad_control_report"];
+const DTA_NOT_COMPARED: [&str; 3] = [
+    "dta_bad_empty",
+    "dta_bad_control_as_report",
+    "dta_bad_control_report",
+];
 
 #[test]
 fn of_dta_vectors_the_same_are_refused_for_the_same_reason() {
@@ -433,9 +550,16 @@ fn of_dta_vectors_the_same_are_refused_for_the_same_reason() {
         .retain(|vector| vector.kind.starts_with("dta") && !DTA_NOT_COMPARED.contains(&vector.name.as_str()));
     assert!(vectors.len() > 50, "only {} vectors", vectors.len());
     let port = |vector: &Vector| if vector.kind == "dta" { 40_040 } else { 40_044 };
-    let frames: Vec<_> = vectors.iter().map(|vector| udp_frame(port(vector), &vector.bytes)).collect();
+    let frames: Vec<_> = vectors
+        .iter()
+        .map(|vector| udp_frame(port(vector), &vector.bytes))
+        .collect();
     let dir = TempDir::new();
-    let lines = fields(&dir.capture("dta.pcap", &frames), &[], &["hopwise.dta.opcode", "hopwise.refused"]);
+    let lines = fields(
+        &dir.capture("dta.pcap", &frames),
+        &[],
+        &["hopwise.dta.opcode", "hopwise.refused"],
+    );
     assert_eq!(lines.len(), vectors.len());
     let refused = |line: &str| line.split('\t').nth(1).unwrap_or_default().to_owned();
     let wrong: Vec<_> = vectors
@@ -466,20 +590,50 @@ fn real_captures_are_shown() {
     if !has_tshark("real captures in the dissector") {
         return;
     }
-    let names = ["hopwise.path", "hopwise.refused", "hopwise.report.seq", "hopwise.int.hop.queue_occupancy"];
-    let lines = fields(&capture("onos-int10-congested.pcap"), &["hopwise.dialect:onos"], &names);
+    let names = [
+        "hopwise.path",
+        "hopwise.refused",
+        "hopwise.report.seq",
+        "hopwise.int.hop.queue_occupancy",
+    ];
+    let lines = fields(
+        &capture("onos-int10-congested.pcap"),
+        &["hopwise.dialect:onos"],
+        &names,
+    );
     assert_eq!(lines.len(), 4000);
-    assert!(lines.iter().all(|line| line.starts_with("101,102,103\t\t0\t")), "{:?}", lines.first());
+    assert!(
+        lines.iter().all(|line| line.starts_with("101,102,103\t\t0\t")),
+        "{:?}",
+        lines.first()
+    );
     // The middle switch's queue of 200 fills up; newest first, so it is the second value.
-    let middle =
-        |line: &String| line.split(['\t', ',']).nth(6).and_then(|depth| depth.parse::<u32>().ok()).unwrap();
+    let middle = |line: &String| {
+        line.split(['\t', ','])
+            .nth(6)
+            .and_then(|depth| depth.parse::<u32>().ok())
+            .unwrap()
+    };
     assert_eq!(lines.iter().map(middle).max(), Some(200));
 
-    let names = ["hopwise.path", "hopwise.int.recognised", "hopwise.flow.dport", "hopwise.int.length"];
-    let lines = fields(&capture("onos-int10-data-link.pcap"), &["hopwise.dialect:onos"], &names);
+    let names = [
+        "hopwise.path",
+        "hopwise.int.recognised",
+        "hopwise.flow.dport",
+        "hopwise.int.length",
+    ];
+    let lines = fields(
+        &capture("onos-int10-data-link.pcap"),
+        &["hopwise.dialect:onos"],
+        &names,
+    );
     assert_eq!(lines.len(), 1000);
     let good = |line: &String| line.starts_with("101,102\tdscp\t60") && line.ends_with("\t84");
-    assert!(lines.iter().all(good), "{:?}", lines.iter().find(|line| !good(line)));
+    assert!(
+        lines.iter().all(good),
+        "{:?}",
+        lines.iter().find(|line| !good(line))
+    );
 }
 
 #[test]
@@ -491,11 +645,24 @@ fn the_inner_packet_is_what_it_was_before_int() {
     let all = vectors();
     let frames: Vec<_> = names
         .iter()
-        .map(|name| all.iter().find(|each| each.name == *name).unwrap().frame().unwrap())
+        .map(|name| {
+            all.iter()
+                .find(|each| each.name == *name)
+                .unwrap()
+                .frame()
+                .unwrap()
+        })
         .collect();
     let dir = TempDir::new();
     let file = dir.capture("inner.pcap", &frames);
-    let names = ["ip.dst", "ip.dsfield.dscp", "ip.proto", "tcp.dstport", "udp.dstport", "udp.length"];
+    let names = [
+        "ip.dst",
+        "ip.dsfield.dscp",
+        "ip.proto",
+        "tcp.dstport",
+        "udp.dstport",
+        "udp.length",
+    ];
     let lines = fields(&file, &[], &names);
     // The outer UDP length is the report's; the inner one is that of the packet before INT, or of its captured part.
     let inner = [
@@ -512,7 +679,12 @@ fn the_inner_packet_is_what_it_was_before_int() {
     assert!(lines.iter().all(|line| line == "192.0.2.100"), "{lines:?}");
     // Reports contain only the packet's first bytes: the truncated packet must not be reported as malformed.
     let cut = capture("onos-int10-path-only.pcap");
-    let names = ["hopwise.report.packet_length", "ip.len", "udp.length", "_ws.malformed"];
+    let names = [
+        "hopwise.report.packet_length",
+        "ip.len",
+        "udp.length",
+        "_ws.malformed",
+    ];
     let lines = fields(&cut, &["hopwise.dialect:onos"], &names);
     assert_eq!(lines.len(), 500);
     let good = |line: &String| line.ends_with("\t110,28\t90,8\t") && !line.starts_with('\t');
@@ -526,10 +698,17 @@ fn ports_are_preferences() {
     }
     let payload =
         hex("2000000c00000015 10080620 1c005043800000000100002a17a3b2c1d0e0f00017a3b2c1d0e0f5dc0000f10a");
-    let frames: Vec<_> = [4000, 4005, 4006, 32_766].iter().map(|port| udp_frame(*port, &payload)).collect();
+    let frames: Vec<_> = [4000, 4005, 4006, 32_766]
+        .iter()
+        .map(|port| udp_frame(*port, &payload))
+        .collect();
     let dir = TempDir::new();
     let file = dir.capture("ports.pcap", &frames);
-    let lines = fields(&file, &["hopwise.report_ports:4000,4004-4005"], &["hopwise.report.flow_id"]);
+    let lines = fields(
+        &file,
+        &["hopwise.report_ports:4000,4004-4005"],
+        &["hopwise.report.flow_id"],
+    );
     assert_eq!(lines, ["0x0000f10a", "0x0000f10a", "", ""]);
     // An acknowledgement of RoCEv2 on another port than its own.
     let ack = hex("11400000 00000012 00000100 1f000001 00000000");
@@ -546,7 +725,10 @@ struct Rng(u64);
 
 impl Rng {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound.max(1)
     }
 }
@@ -582,7 +764,11 @@ fn hostile_packets_make_no_lua_error() {
         .iter()
         .filter_map(|vector| Some((vector.frame()?, if vector.is_packet() { 14 } else { 42 })))
         .collect();
-    bases.extend(DATAGRAMS.iter().map(|(port, bytes, _)| (udp_frame(*port, &hex(bytes)), 42)));
+    bases.extend(
+        DATAGRAMS
+            .iter()
+            .map(|(port, bytes, _)| (udp_frame(*port, &hex(bytes)), 42)),
+    );
     for round in 0..16 {
         for (base, start) in &bases {
             let mut frame = base.clone();
@@ -603,9 +789,19 @@ fn hostile_packets_make_no_lua_error() {
     let file = dir.capture("hostile.pcap", &frames);
     // The whole tree is built, and two dialects are used.
     for dialect in ["strict", "hostint"] {
-        let (out, _) =
-            tshark(&file, &["-V", "-o", &format!("hopwise.dialect:{dialect}"), "-o", "hopwise.dscp:0/0"]);
-        let problem = out.lines().find(|line| line.contains("Lua Error") || line.contains(".lua:"));
+        let (out, _) = tshark(
+            &file,
+            &[
+                "-V",
+                "-o",
+                &format!("hopwise.dialect:{dialect}"),
+                "-o",
+                "hopwise.dscp:0/0",
+            ],
+        );
+        let problem = out
+            .lines()
+            .find(|line| line.contains("Lua Error") || line.contains(".lua:"));
         assert_eq!(problem, None);
         assert!(out.matches("Refused (").count() > 1000, "nothing was refused");
     }
@@ -622,10 +818,18 @@ fn lldp_is_dissected_without_a_warning() {
     let dir = TempDir::new();
     let frames: Vec<Vec<u8>> = vectors.iter().map(|vector| vector.bytes.clone()).collect();
     let file = dir.capture("lldp.pcap", &frames);
-    let fields =
-        ["lldp.time_to_live", "lldp.tlv.system.name", "lldp.port.desc", "_ws.expert", "_ws.malformed"];
+    let fields = [
+        "lldp.time_to_live",
+        "lldp.tlv.system.name",
+        "lldp.port.desc",
+        "_ws.expert",
+        "_ws.malformed",
+    ];
     let fields: Vec<&str> = fields.iter().flat_map(|field| ["-e", field]).collect();
-    let (out, _) = tshark(&file, &[&["-T", "fields", "-E", "occurrence=f"], &fields[..]].concat());
+    let (out, _) = tshark(
+        &file,
+        &[&["-T", "fields", "-E", "occurrence=f"], &fields[..]].concat(),
+    );
     let lines: Vec<&str> = out.lines().collect();
     // The third has bytes behind its end, which tshark notes.
     let note = "Expert Info (Note/Protocol): Didn't find padding of zeros, and an undecoded trailer exists. There may be padding of non-zeros.";

@@ -28,8 +28,14 @@ use wire::int::Mode;
 use wire::{Annotations, Decoder, Dialect, Flags, FlowKey, Report};
 use xdp::{Counters, Reason, Record, Sizes, Tables, Units};
 
-const SIZES: Sizes =
-    Sizes { flows: 2048, queues: 1024, links: 1024, streams: 256, ring: 1 << 20, seed: 0x1234_5678 };
+const SIZES: Sizes = Sizes {
+    flows: 2048,
+    queues: 1024,
+    links: 1024,
+    streams: 256,
+    ring: 1 << 20,
+    seed: 0x1234_5678,
+};
 
 /// `XDP_DROP`: a datagram that was suppressed or passed to user space.
 const DROP: u32 = 1;
@@ -45,7 +51,9 @@ fn same_events(ours: &[Event], theirs: &[Event]) {
 fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId, u32, bool)> {
     let peeked = wire::peek(datagram.payload, profile);
     let refused = peeked.is_err();
-    let peek = peeked.or_else(|_| wire::peek_header(datagram.payload, profile)).ok()?;
+    let peek = peeked
+        .or_else(|_| wire::peek_header(datagram.payload, profile))
+        .ok()?;
     let version = match peek.version {
         wire::Version::V05 => 5,
         wire::Version::V10 => 10,
@@ -54,7 +62,13 @@ fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId,
     let node = peek.node_id.filter(|_| version != 5);
     let source = if node.is_some() { [0; 16] } else { datagram.source };
     Some((
-        StreamId { version, hw_id: peek.hw_id, listener: datagram.listener, node, source },
+        StreamId {
+            version,
+            hw_id: peek.hw_id,
+            listener: datagram.listener,
+            node,
+            source,
+        },
         peek.seq,
         refused,
     ))
@@ -100,14 +114,21 @@ fn is_postcard(report: &Report<'_>) -> bool {
 }
 
 fn flows(payload: &[u8], profile: &wire::Profile) -> Vec<FlowKey> {
-    reports(payload, profile).into_iter().filter_map(|(flow, ..)| flow).collect()
+    reports(payload, profile)
+        .into_iter()
+        .filter_map(|(flow, ..)| flow)
+        .collect()
 }
 
 fn hidden(collector: &Collector, flows: &[FlowKey]) -> Vec<Option<Hidden>> {
     let of = |flow: FlowView<'_>| {
         let nodes = flow.hops().map(|hop| hop.node).collect();
         (
-            [flow.hop_limit, flow.mtu, flow.path_basis != collector::event::Basis::Measured],
+            [
+                flow.hop_limit,
+                flow.mtu,
+                flow.path_basis != collector::event::Basis::Measured,
+            ],
             flow.path_length,
             nodes,
         )
@@ -127,7 +148,13 @@ struct Network {
 impl Network {
     fn new(seed: u64, longest: usize) -> Self {
         let bitmaps = vec![0xfd00, 0xf900, 0xfd00, 0x8000, 0xf100, 0xd000, 0xcc00];
-        let mut network = Self { rng: Rng(seed), seq: [0; 6], routes: Vec::new(), longest, bitmaps };
+        let mut network = Self {
+            rng: Rng(seed),
+            seq: [0; 6],
+            routes: Vec::new(),
+            longest,
+            bitmaps,
+        };
         network.seq = [0, u32::MAX - 200, (1 << 22) - 300, 5, 0, 77];
         for _ in 0..40 {
             let route = network.route();
@@ -143,8 +170,9 @@ impl Network {
     fn route(&mut self) -> Vec<Node> {
         let first = self.rng.below(4) as u32;
         let count = 1 + self.rng.below(self.longest) as u32;
-        let mut route: Vec<Node> =
-            (0..count).map(|hop| node(10 * hop + first + self.rng.below(2) as u32)).collect();
+        let mut route: Vec<Node> = (0..count)
+            .map(|hop| node(10 * hop + first + self.rng.below(2) as u32))
+            .collect();
         if count > 2 && route.len() < self.longest && self.one_in(10) {
             route.push(route[0]);
         }
@@ -157,13 +185,19 @@ impl Network {
         for hop in &mut self.routes[flow] {
             let step = if rng.below(60) == 0 { 300 } else { 8 };
             let mut up = |value: u32, by: usize| {
-                value.saturating_add(rng.below(2 * by + 1) as u32).saturating_sub(by as u32)
+                value
+                    .saturating_add(rng.below(2 * by + 1) as u32)
+                    .saturating_sub(by as u32)
             };
             hop.latency = hop.latency.map(|value| up(value, step));
             hop.utilization = hop.utilization.map(|value| up(value, step));
             let occupancy = hop.queue.map(|(_, value)| up(value, step / 8));
             if let (Some(queue), Some(occupancy)) = (&mut hop.queue, occupancy) {
-                let id = if rng.below(80) == 0 { rng.below(3) as u8 } else { queue.0 };
+                let id = if rng.below(80) == 0 {
+                    rng.below(3) as u8
+                } else {
+                    queue.0
+                };
                 *queue = (id, occupancy);
             }
             if rng.below(400) == 0 {
@@ -226,14 +260,25 @@ impl Network {
     fn datagram(&mut self) -> (Vec<u8>, [u8; 4]) {
         let reporter = self.rng.below(6);
         let seq = self.next(reporter);
-        let sent = Sent { seq, ..self.sent(reporter) };
-        let plain = |sent: Sent| Sent { metadata: 0, reason: None, ..sent };
+        let sent = Sent {
+            seq,
+            ..self.sent(reporter)
+        };
+        let plain = |sent: Sent| Sent {
+            metadata: 0,
+            reason: None,
+            ..sent
+        };
         let mut bytes = match reporter {
             2 => {
                 let others: Vec<Sent> = (0..self.rng.below(3)).map(|_| plain(self.sent(2))).collect();
                 Sent::v20(&[vec![plain(sent)], others].concat())
             }
-            3 => Sent { hops: sent.hops[..1].to_vec(), ..plain(sent) }.postcard(),
+            3 => Sent {
+                hops: sent.hops[..1].to_vec(),
+                ..plain(sent)
+            }
+            .postcard(),
             5 => plain(sent).v05(),
             1 => sent.v10(),
             _ => over_ethernet(&sent),
@@ -252,17 +297,35 @@ fn over_ethernet(sent: &Sent) -> Vec<u8> {
         let inner = if sent.v6 { [0x86, 0xdd] } else { [8, 0] };
         // Next protocol.
         bytes[1] &= 0x1f;
-        bytes.splice(16..16, [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2].into_iter().chain(inner));
+        bytes.splice(
+            16..16,
+            [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2].into_iter().chain(inner),
+        );
     }
     bytes
 }
 
 fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
     let rules = rules.iter().enumerate();
-    let rules: Vec<_> = rules.map(|(number, text)| (format!("rule {number}"), (*text).to_owned())).collect();
-    let some = Match { src_port: "1000-1012".parse().unwrap(), ..Match::default() };
-    let v6 = Match { src: Some("2001:db8::/32".parse().unwrap()), ..Match::default() };
-    let less = [None, Some(threshold / 3), Some(threshold / 3), None, None, Some(threshold / 2)];
+    let rules: Vec<_> = rules
+        .map(|(number, text)| (format!("rule {number}"), (*text).to_owned()))
+        .collect();
+    let some = Match {
+        src_port: "1000-1012".parse().unwrap(),
+        ..Match::default()
+    };
+    let v6 = Match {
+        src: Some("2001:db8::/32".parse().unwrap()),
+        ..Match::default()
+    };
+    let less = [
+        None,
+        Some(threshold / 3),
+        Some(threshold / 3),
+        None,
+        None,
+        Some(threshold / 2),
+    ];
     let set = [0, threshold, threshold, threshold / 10, threshold / 10, threshold];
     Arc::new(Detection {
         thresholds: Thresholds::new(
@@ -288,14 +351,19 @@ fn run(model: &mut Model, network: &mut Network, count: usize, changes: &[(usize
 }
 
 fn start(threshold: u64) -> Config {
-    Config { detection: detection(threshold, &[], 1), ..config() }
+    Config {
+        detection: detection(threshold, &[], 1),
+        ..config()
+    }
 }
 
 #[test]
 fn packets_passed_to_user_space_are_those_with_changes() {
     for seed in 1..=6 {
         let test = "packets_passed_to_user_space_are_those_with_changes";
-        let Some(mut model) = Model::new(test, start(300), SIZES) else { return };
+        let Some(mut model) = Model::new(test, start(300), SIZES) else {
+            return;
+        };
         run(&mut model, &mut Network::new(seed * 7919, 5), 6000, &[]);
         assert!(model.up < 6000 * 3 / 4, "{} of 6000 passed", model.up);
         assert_eq!(model.spare, 0);
@@ -330,17 +398,28 @@ fn thresholds_and_rules_change_while_it_runs() {
 fn paths_of_sixteen_hops_are_stored_and_longer_ones_always_passed_to_user_space() {
     for (seed, longest) in [(1, 16), (2, 16), (3, 20), (4, 20)] {
         let test = "paths_of_sixteen_hops_are_stored_and_longer_ones_always_passed_to_user_space";
-        let Some(mut model) = Model::new(test, start(2000), SIZES) else { return };
-        run(&mut model, &mut Network::new(seed * 15_485_863, longest), 4000, &[]);
+        let Some(mut model) = Model::new(test, start(2000), SIZES) else {
+            return;
+        };
+        run(
+            &mut model,
+            &mut Network::new(seed * 15_485_863, longest),
+            4000,
+            &[],
+        );
         assert_eq!(model.spare > 0, longest > 16);
     }
 }
 
 #[test]
 fn thresholds_are_exact_beyond_what_a_flow_holds_of_them() {
-    for (seed, threshold) in
-        (1..).zip([u64::from(u32::MAX) - 1, u64::from(u32::MAX), 1 << 32, 1 << 33, 3 << 34])
-    {
+    for (seed, threshold) in (1..).zip([
+        u64::from(u32::MAX) - 1,
+        u64::from(u32::MAX),
+        1 << 32,
+        1 << 33,
+        3 << 34,
+    ]) {
         let test = "thresholds_are_exact_beyond_what_a_flow_holds_of_them";
         // Most steps are below 2^32 ns and millionths, a few are some billions.
         let wide = Profile {
@@ -349,8 +428,13 @@ fn thresholds_are_exact_beyond_what_a_flow_holds_of_them() {
             max_hop_latency: 0,
             ..Profile::new("wide", wire::Profile::default())
         };
-        let config = Config { default_profile: wide, ..start(threshold) };
-        let Some(mut model) = Model::new(test, config, SIZES) else { return };
+        let config = Config {
+            default_profile: wide,
+            ..start(threshold)
+        };
+        let Some(mut model) = Model::new(test, config, SIZES) else {
+            return;
+        };
         run(&mut model, &mut Network::new(seed * 32_452_843, 8), 4000, &[]);
         assert_eq!(model.spare, 0, "{threshold}");
     }
@@ -377,12 +461,25 @@ fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
             timestamp_unit_ns: units.stamp_ns,
             latency_unit_ns: units.latency_ns,
             utilization_scale: f64::from(units.utilization) * 1e-6,
-            clocks: if units.synchronised { Clocks::Synchronised } else { Clocks::Free },
-            max_hop_latency: if units.max_latency == u64::MAX { 0 } else { units.max_latency },
+            clocks: if units.synchronised {
+                Clocks::Synchronised
+            } else {
+                Clocks::Free
+            },
+            max_hop_latency: if units.max_latency == u64::MAX {
+                0
+            } else {
+                units.max_latency
+            },
             ..Profile::new("random", datagrams::profile(&mut rng))
         };
-        let config = Config { default_profile: profile, ..start(40) };
-        let Some(mut model) = Model::new(test, config, SIZES) else { return };
+        let config = Config {
+            default_profile: profile,
+            ..start(40)
+        };
+        let Some(mut model) = Model::new(test, config, SIZES) else {
+            return;
+        };
         // Some are postcards: flows reported by single nodes are passed to user space more often than they change.
         model.spare_allowed = true;
         // Few different ones, so that most of them recur.
@@ -402,28 +499,53 @@ fn every_dialect_and_unit_is_decided_as_the_collector_decides_it() {
 #[test]
 fn the_common_report_is_decided_at_once_and_as_any_other() {
     use collector::workload::{CASES, Values};
-    for case in CASES.iter().filter(|case| case.flows == 1000 && case.values != Values::Constant) {
+    for case in CASES
+        .iter()
+        .filter(|case| case.flows == 1000 && case.values != Values::Constant)
+    {
         let test = "the_common_report_is_decided_at_once_and_as_any_other";
         let profile = Profile::new("generator", wire::Profile::new(Dialect::IntCollectorGen));
         let thresholds = Thresholds::new([0, 100_000, 10_000, 1000, 1000, 100_000], Vec::new()).unwrap();
-        let detection = Arc::new(Detection { thresholds, ..Detection::default() });
-        let config = Config { default_profile: profile, detection, ..config() };
-        let Some(mut model) = Model::new(test, config, SIZES) else { return };
+        let detection = Arc::new(Detection {
+            thresholds,
+            ..Detection::default()
+        });
+        let config = Config {
+            default_profile: profile,
+            detection,
+            ..config()
+        };
+        let Some(mut model) = Model::new(test, config, SIZES) else {
+            return;
+        };
         let mut rng = Rng(9);
         let feed = case.feed();
-        for (at, frame) in feed.whole().filter(|frame| frame[87] < 40).cycle().take(3000).enumerate() {
+        for (at, frame) in feed
+            .whole()
+            .filter(|frame| frame[87] < 40)
+            .cycle()
+            .take(3000)
+            .enumerate()
+        {
             let mut frame = frame.to_vec();
             frame[50..54].copy_from_slice(&(at as u32).to_be_bytes());
             // Sometimes with a changed byte in the report, the packet, the stack or its header.
             if rng.below(3) == 0 {
                 let at = 42 + rng.below(frame.len() - 42);
-                frame[at] = if rng.below(2) == 0 { rng.roll() as u8 } else { frame[at] ^ 1 << rng.below(8) };
+                frame[at] = if rng.below(2) == 0 {
+                    rng.roll() as u8
+                } else {
+                    frame[at] ^ 1 << rng.below(8)
+                };
             }
             model.give_frame(&frame);
         }
         model.finish();
         let quick = model.kernel.tables.counters().unwrap().fast_path;
-        assert!(quick > 1000 || case.values == Values::Change, "{quick} of 3000 were");
+        assert!(
+            quick > 1000 || case.values == Values::Change,
+            "{quick} of 3000 were"
+        );
     }
 }
 
@@ -444,7 +566,9 @@ fn rules_that_no_table_holds_see_every_report_they_need() {
     let rules: Vec<&str> = texts.iter().map(String::as_str).collect();
     let split = detect::Table::split(&detection(200, &rules, 2).rules);
     assert!(!split.user.is_empty() && split.kernel != 0);
-    let Some(mut model) = Model::new(test, start(200), SIZES) else { return };
+    let Some(mut model) = Model::new(test, start(200), SIZES) else {
+        return;
+    };
     let mut network = Network::new(77, 4);
     for at in 0..3000 {
         if at == 500 {
@@ -474,7 +598,9 @@ fn rules_that_remember_see_every_report_of_their_flow() {
         "hops > 2",
         "previous(flow_latency) > 4000 and average(sum(hop_latency), 0.5) < 5000",
     ];
-    let Some(mut model) = Model::new(test, start(200), SIZES) else { return };
+    let Some(mut model) = Model::new(test, start(200), SIZES) else {
+        return;
+    };
     let mut network = Network::new(78, 4);
     for at in 0..4000 {
         match at {
@@ -490,7 +616,10 @@ fn rules_that_remember_see_every_report_of_their_flow() {
     }
     model.finish();
     for rule in 0..4 {
-        assert!(model.reported.events.iter().any(|event| event.rule == Some(rule)), "{rule}");
+        assert!(
+            model.reported.events.iter().any(|event| event.rule == Some(rule)),
+            "{rule}"
+        );
     }
 }
 
@@ -507,8 +636,13 @@ fn each_source_is_read_as_its_prefix_says() {
         // An IPv4 address never matches an IPv6 prefix.
         ("::/0".parse().unwrap(), listed(Dialect::Onos, 1000)),
     ];
-    let config = Config { profiles, ..start(300) };
-    let Some(mut model) = Model::new("each_source_is_read_as_its_prefix_says", config, SIZES) else { return };
+    let config = Config {
+        profiles,
+        ..start(300)
+    };
+    let Some(mut model) = Model::new("each_source_is_read_as_its_prefix_says", config, SIZES) else {
+        return;
+    };
     run(&mut model, &mut Network::new(5, 5), 3000, &[]);
     assert!(model.up < 3000 && model.spare == 0);
 }
@@ -516,42 +650,76 @@ fn each_source_is_read_as_its_prefix_says() {
 #[test]
 fn full_tables_lose_no_reports() {
     let test = "full_tables_lose_no_reports";
-    let sizes = Sizes { flows: 10, queues: 4, links: 4, streams: 4, ..SIZES };
-    let Some(mut model) = Model::new(test, start(300), sizes) else { return };
+    let sizes = Sizes {
+        flows: 10,
+        queues: 4,
+        links: 4,
+        streams: 4,
+        ..SIZES
+    };
+    let Some(mut model) = Model::new(test, start(300), sizes) else {
+        return;
+    };
     let mut network = Network::new(3, 5);
     for _ in 0..2000 {
         let (bytes, source) = network.datagram();
         let before = model.collected.events.len();
-        model.all.handle(&[datagram(&bytes, source)], &mut model.collected);
+        model
+            .all
+            .handle(&[datagram(&bytes, source)], &mut model.collected);
         let reported = model.kernel.give(&frame(&bytes, source, false)).is_some();
         // Values that do not fit into the tables are not tracked, as in the collector; tracked values are reported as before,
         // and reports of flows that do not fit are always passed.
-        let paths =
-            model.collected.events[before..].iter().filter(|event| event.metric == Some(Metric::FlowPath));
+        let paths = model.collected.events[before..]
+            .iter()
+            .filter(|event| event.metric == Some(Metric::FlowPath));
         assert!(reported || paths.count() == 0);
     }
     let counters = model.kernel.tables.counters().unwrap();
-    assert!(counters.flows_full > 0 && counters.node_metrics_full > 0, "{counters:?}");
+    assert!(
+        counters.flows_full > 0 && counters.node_metrics_full > 0,
+        "{counters:?}"
+    );
 }
 
 fn datagram(payload: &[u8], source: [u8; 4]) -> Datagram<'_> {
     let source = Ipv4Addr::from(source).to_ipv6_mapped().octets();
-    Datagram { payload, source, src_port: 40_000, listener: 0, received: START }
+    Datagram {
+        payload,
+        source,
+        src_port: 40_000,
+        listener: 0,
+        received: START,
+    }
 }
 
 #[test]
 fn a_full_ring_is_counted_and_changes_stay_pending() {
     let sizes = Sizes { ring: 4096, ..SIZES };
-    let Some(mut model) = Model::new("a_full_ring_is_counted_and_changes_stay_pending", start(300), sizes)
-    else {
+    let Some(mut model) = Model::new(
+        "a_full_ring_is_counted_and_changes_stay_pending",
+        start(300),
+        sizes,
+    ) else {
         return;
     };
-    let sent = |seq: u32, flow: u16| Sent { seq, flow, ..Sent::default() }.v10();
+    let sent = |seq: u32, flow: u16| {
+        Sent {
+            seq,
+            flow,
+            ..Sent::default()
+        }
+        .v10()
+    };
     for seq in 0..64 {
         model
             .kernel
             .object
-            .test_run("hopwise_detect", &frame(&sent(seq, seq as u16), [192, 0, 2, 1], false), 1)
+            .test_run(
+                "hopwise_detect",
+                &frame(&sent(seq, seq as u16), [192, 0, 2, 1], false),
+                1,
+            )
             .unwrap();
     }
     let counters = model.kernel.tables.counters().unwrap();
@@ -561,24 +729,45 @@ fn a_full_ring_is_counted_and_changes_stay_pending() {
     model.kernel.ring.consume(usize::MAX, |_| count += 1);
     assert_eq!(count, counters.to_user);
     // The first flows are known, the last are still new; the sequence number was expected, and the earlier ones count as received.
-    assert_eq!(model.kernel.give(&frame(&sent(64, 0), [192, 0, 2, 1], false)), None);
-    let (why, count, latest, _) = model.kernel.give(&frame(&sent(65, 63), [192, 0, 2, 1], false)).unwrap();
-    assert_eq!((why.has(Reason::CHANGE), why.has(Reason::SEQUENCE), latest), (true, false, 64));
+    assert_eq!(
+        model.kernel.give(&frame(&sent(64, 0), [192, 0, 2, 1], false)),
+        None
+    );
+    let (why, count, latest, _) = model
+        .kernel
+        .give(&frame(&sent(65, 63), [192, 0, 2, 1], false))
+        .unwrap();
+    assert_eq!(
+        (why.has(Reason::CHANGE), why.has(Reason::SEQUENCE), latest),
+        (true, false, 64)
+    );
     assert_eq!(u64::from(count), counters.ring_full + 1);
 }
 
 #[test]
 fn an_expired_flow_is_new_again() {
-    let Some(mut model) = Model::new("an_expired_flow_is_new_again", start(300), SIZES) else { return };
+    let Some(mut model) = Model::new("an_expired_flow_is_new_again", start(300), SIZES) else {
+        return;
+    };
     let source = [192, 0, 2, 1];
     let mut seq = 0;
     let mut up = |model: &mut Model| {
         seq += 1;
-        let bytes = Sent { seq, ..Sent::default() }.v10();
-        model.kernel.give(&frame(&bytes, source, false)).map(|(why, ..)| why.0 & !Reason::STREAM.0)
+        let bytes = Sent {
+            seq,
+            ..Sent::default()
+        }
+        .v10();
+        model
+            .kernel
+            .give(&frame(&bytes, source, false))
+            .map(|(why, ..)| why.0 & !Reason::STREAM.0)
     };
     let new = Some(Reason::CHANGE.0);
-    assert_eq!((up(&mut model), up(&mut model)), (Some(Reason::CHANGE.0 | Reason::SEQUENCE.0), None));
+    assert_eq!(
+        (up(&mut model), up(&mut model)),
+        (Some(Reason::CHANGE.0 | Reason::SEQUENCE.0), None)
+    );
     let flow = testkit::reports::flow(1, false);
     assert!(model.kernel.tables.forget_flow(&flow) && !model.kernel.tables.forget_flow(&flow));
     assert_eq!((up(&mut model), up(&mut model)), (new, None));
@@ -588,18 +777,29 @@ fn an_expired_flow_is_new_again() {
     assert!(!model.kernel.tables.forget_metric(Metric::LinkUtilization, 3, 2));
     assert_eq!((up(&mut model), up(&mut model)), (new, None));
     let tables = &model.kernel.tables;
-    let streams: Vec<_> =
-        (0..tables.stream_slots()).filter_map(|place| Some((place, tables.stream(place)?))).collect();
-    let [(place, stream)] = streams[..] else { panic!("{streams:?}") };
-    assert_eq!((stream.node, stream.latest, stream.count, stream.same), (Some(3), 8, 4, false));
+    let streams: Vec<_> = (0..tables.stream_slots())
+        .filter_map(|place| Some((place, tables.stream(place)?)))
+        .collect();
+    let [(place, stream)] = streams[..] else {
+        panic!("{streams:?}")
+    };
+    assert_eq!(
+        (stream.node, stream.latest, stream.count, stream.same),
+        (Some(3), 8, 4, false)
+    );
     assert_eq!(tables.stream_slot(&stream), Some(place));
     tables.forget_stream(place);
     assert_eq!((up(&mut model), up(&mut model)), (Some(Reason::SEQUENCE.0), None));
     let tables = &model.kernel.tables;
-    let flows: Vec<_> = (0..tables.flow_slots()).filter_map(|place| tables.flow(place)).collect();
+    let flows: Vec<_> = (0..tables.flow_slots())
+        .filter_map(|place| tables.flow(place))
+        .collect();
     let [entry] = flows[..] else { panic!("{flows:?}") };
     let nodes: Vec<u32> = entry.hops[..3].iter().map(|hop| hop.node).collect();
-    assert_eq!((entry.key, entry.reports, entry.latency, nodes), (flow, 4, 3000, vec![1, 2, 3]));
+    assert_eq!(
+        (entry.key, entry.reports, entry.latency, nodes),
+        (flow, 4, 3000, vec![1, 2, 3])
+    );
 }
 
 /// Two processors evaluate reports of the same flows and queues concurrently, thousands with changes; the kernel's reported values
@@ -607,17 +807,36 @@ fn an_expired_flow_is_new_again() {
 #[test]
 fn two_processors_report_what_the_collector_reported_last() {
     let test = "two_processors_report_what_the_collector_reported_last";
-    let sizes = Sizes { ring: 8 << 20, ..SIZES };
+    let sizes = Sizes {
+        ring: 8 << 20,
+        ..SIZES
+    };
     let mut options = sizes.options();
-    options.constants.extend([("cost_flows", 16), ("cost_stride", 5), ("cost_jitter", 512)]);
-    let Some(mut kernel) = Kernel::load(test, xdp::COST, &options, sizes) else { return };
+    options
+        .constants
+        .extend([("cost_flows", 16), ("cost_stride", 5), ("cost_jitter", 512)]);
+    let Some(mut kernel) = Kernel::load(test, xdp::COST, &options, sizes) else {
+        return;
+    };
     let thresholds = Thresholds::new([0, 500, 300, 100, 100, 100], Vec::new()).unwrap();
-    let detection = Arc::new(Detection { thresholds, ..Detection::default() });
+    let detection = Arc::new(Detection {
+        thresholds,
+        ..Detection::default()
+    });
     let default_profile = Profile::new("generator", wire::Profile::new(Dialect::IntCollectorGen));
-    let config = Config { default_profile, detection, ..config() };
+    let config = Config {
+        default_profile,
+        detection,
+        ..config()
+    };
     kernel.configure(&config);
     kernel.tables.set_sequence(false);
-    let frame = collector::workload::CASES[0].feed().whole().next().unwrap().to_vec();
+    let frame = collector::workload::CASES[0]
+        .feed()
+        .whole()
+        .next()
+        .unwrap()
+        .to_vec();
     let (mut few, mut log, mut reported) = (Collector::new(config), Log::default(), LastReported::new());
     // The last reported values are compared after each of many short runs: later reports would correct an error.
     for round in 1..=ROUNDS {
@@ -653,7 +872,9 @@ type LastReported = BTreeMap<(u8, String, Option<u32>, Option<u32>), u64>;
 
 fn last_reported(reported: &mut LastReported, events: &[Event]) {
     for event in events {
-        let (Some(metric), Some(value)) = (event.metric, event.value) else { continue };
+        let (Some(metric), Some(value)) = (event.metric, event.value) else {
+            continue;
+        };
         let flow = event.flow.map(|flow| flow.to_string()).unwrap_or_default();
         let part = event.queue.map_or(event.interface, |queue| Some(queue.into()));
         if metric != Metric::FlowPath {
@@ -664,15 +885,25 @@ fn last_reported(reported: &mut LastReported, events: &[Event]) {
 
 fn stored_as_reported(tables: &Tables) -> LastReported {
     let mut kept = BTreeMap::new();
-    for metric in [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization] {
+    for metric in [
+        Metric::QueueOccupancy,
+        Metric::QueueCongestion,
+        Metric::LinkUtilization,
+    ] {
         for entry in (0..tables.metric_slots(metric)).filter_map(|place| tables.metric_entry(metric, place)) {
-            kept.insert((metric as u8, String::new(), Some(entry.node), Some(entry.part)), entry.reported);
+            kept.insert(
+                (metric as u8, String::new(), Some(entry.node), Some(entry.part)),
+                entry.reported,
+            );
         }
     }
     for flow in (0..tables.flow_slots()).filter_map(|place| tables.flow(place)) {
         let key = flow.key.to_string();
         for hop in &flow.hops[..usize::from(flow.states)] {
-            kept.insert((Metric::HopLatency as u8, key.clone(), Some(hop.node), None), hop.reported.into());
+            kept.insert(
+                (Metric::HopLatency as u8, key.clone(), Some(hop.node), None),
+                hop.reported.into(),
+            );
         }
         kept.insert((Metric::FlowLatency as u8, key, None, None), flow.reported);
     }
@@ -685,18 +916,30 @@ fn stored_as_reported(tables: &Tables) -> LastReported {
 fn the_most_expensive_datagrams_take_a_bounded_time() {
     /// Far above the measured time (0.7 ms), far below a delay that would affect the network stack.
     const MAX_NS: u32 = 20_000_000;
-    let Some(kernel) = Kernel::new("the_most_expensive_datagrams_take_a_bounded_time", SIZES) else { return };
-    let flows = Match { dst: Some("10.0.0.0/8".parse().unwrap()), ..Match::default() };
+    let Some(kernel) = Kernel::new("the_most_expensive_datagrams_take_a_bounded_time", SIZES) else {
+        return;
+    };
+    let flows = Match {
+        dst: Some("10.0.0.0/8".parse().unwrap()),
+        ..Match::default()
+    };
     let overrides = vec![(flows, [None, None, Some(4_000_000_000), None, None, None]); MAX_OVERRIDES];
     let rule = "max(hop_latency) > 4000000000 and avg(queue_occupancy) > 4000000";
-    let rules: Vec<_> = (0..64).map(|at| (format!("rule {at}"), format!("{rule} and hops > {at}"))).collect();
+    let rules: Vec<_> = (0..64)
+        .map(|at| (format!("rule {at}"), format!("{rule} and hops > {at}")))
+        .collect();
     let mut config = start(300);
     let mut base = 0;
     // Different flows each time.
     let mut many = |count: u16, hops: u32, flags: Flags| {
         base += count;
         let hops: Vec<Node> = (1..=hops).map(node).collect();
-        let one = |flow| Sent { flow, hops: hops.clone(), flags, ..Sent::default() };
+        let one = |flow| Sent {
+            flow,
+            hops: hops.clone(),
+            flags,
+            ..Sent::default()
+        };
         Sent::v20(&(base - count..base).map(one).collect::<Vec<_>>())
     };
     let group = many(1, 1, Flags::FLOW)[..8].to_vec();
@@ -714,11 +957,21 @@ fn the_most_expensive_datagrams_take_a_bounded_time() {
             ..Detection::default()
         });
         kernel.configure(&config);
-        for what in ["new flows", "parts", "long paths", "reports of nothing", "refused reports"] {
+        for what in [
+            "new flows",
+            "parts",
+            "long paths",
+            "reports of nothing",
+            "refused reports",
+        ] {
             // The shortest of several: other programs may use the processor in between.
             let run = |_| {
                 let frame = frame(&payload_of(what), [192, 0, 2, 1], false);
-                kernel.object.test_run("hopwise_detect", &frame, 1).unwrap().duration_ns
+                kernel
+                    .object
+                    .test_run("hopwise_detect", &frame, 1)
+                    .unwrap()
+                    .duration_ns
             };
             let least = (0..4).map(run).min().unwrap();
             assert!(least < MAX_NS, "{what}: {least} ns");

@@ -40,15 +40,27 @@ impl Lab {
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = TempDir::new();
-        let text =
-            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/lab").join(example))
-                .unwrap();
+        let text = fs::read_to_string(
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("examples/lab")
+                .join(example),
+        )
+        .unwrap();
         let start = text.find("name = \"").unwrap();
         let end = start + text[start..].find('\n').unwrap();
         let name = format!("{kind}{}", std::process::id());
         let file = directory.join(example);
-        fs::write(&file, format!("{}name = \"{name}\"{}", &text[..start], &text[end..])).unwrap();
-        Some(Self { name, file, _directory: directory, _alone: alone })
+        fs::write(
+            &file,
+            format!("{}name = \"{name}\"{}", &text[..start], &text[end..]),
+        )
+        .unwrap();
+        Some(Self {
+            name,
+            file,
+            _directory: directory,
+            _alone: alone,
+        })
     }
 
     fn up(&self) -> Run {
@@ -69,19 +81,32 @@ impl Lab {
     }
 
     fn try_run(&self, words: &str) -> Run {
-        hopwise(["lab"].into_iter().chain(words.split(' ')).chain(["--lab", &self.name]))
+        hopwise(
+            ["lab"]
+                .into_iter()
+                .chain(words.split(' '))
+                .chain(["--lab", &self.name]),
+        )
     }
 
     /// A program in a host, which must succeed.
     fn exec(&self, host: &str, words: &str) -> String {
         let output = self.command(host, words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{words}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{words}: {text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         text
     }
 
     fn command(&self, host: &str, words: &str) -> Command {
-        command(["lab", "exec", host, "--lab", &self.name, "--"].into_iter().chain(words.split(' ')))
+        command(
+            ["lab", "exec", host, "--lab", &self.name, "--"]
+                .into_iter()
+                .chain(words.split(' ')),
+        )
     }
 
     fn status(&self) -> Value {
@@ -102,9 +127,14 @@ impl Lab {
             return Err(format!("{directory} is there"));
         }
         let prefix = format!("hw-{}-", self.name);
-        let namespaces =
-            fs::read_dir("/run/netns").into_iter().flatten().map(|entry| entry.unwrap().file_name());
-        if let Some(name) = namespaces.into_iter().find(|name| name.to_string_lossy().starts_with(&prefix)) {
+        let namespaces = fs::read_dir("/run/netns")
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().file_name());
+        if let Some(name) = namespaces
+            .into_iter()
+            .find(|name| name.to_string_lossy().starts_with(&prefix))
+        {
             return Err(format!("the namespace {} is there", name.display()));
         }
         for process in nic::process::all().unwrap() {
@@ -114,22 +144,37 @@ impl Lab {
         }
         let links = Command::new("ip").args(["-o", "link"]).output().unwrap();
         let links = String::from_utf8_lossy(&links.stdout).into_owned();
-        if ["h1-s1", "s1-h1", "s1-s2", "mgmt"].iter().any(|name| links.contains(&format!(" {name}@"))) {
+        if ["h1-s1", "s1-h1", "s1-s2", "mgmt"]
+            .iter()
+            .any(|name| links.contains(&format!(" {name}@")))
+        {
             return Err(format!("a link is there: {links}"));
         }
         let list = hopwise(["lab", "list", "--json"]);
-        if list.stdout.contains(&format!("\"{}\"", self.name)) { Err(list.stdout) } else { Ok(()) }
+        if list.stdout.contains(&format!("\"{}\"", self.name)) {
+            Err(list.stdout)
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl Lab {
     /// Prints the logs of its programs, which are deleted with the lab.
     fn print_logs(&self) {
-        let entries = fs::read_dir(format!("/run/hopwise/lab-{}", self.name)).into_iter().flatten().flatten();
-        for path in
-            entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|it| it == "log"))
+        let entries = fs::read_dir(format!("/run/hopwise/lab-{}", self.name))
+            .into_iter()
+            .flatten()
+            .flatten();
+        for path in entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|it| it == "log"))
         {
-            println!("{}:\n{}", path.display(), fs::read_to_string(&path).unwrap_or_default());
+            println!(
+                "{}:\n{}",
+                path.display(),
+                fs::read_to_string(&path).unwrap_or_default()
+            );
         }
     }
 }
@@ -144,7 +189,12 @@ impl Drop for Lab {
 }
 
 fn has(program: &str) -> bool {
-    Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    Command::new(program)
+        .arg("-V")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
 }
 
 /// The collector of a lab.
@@ -154,14 +204,22 @@ struct Collector {
 
 impl Collector {
     fn of(status: &Value) -> Self {
-        Self { authority: status["api"].as_str().unwrap().trim_start_matches("http://").to_owned() }
+        Self {
+            authority: status["api"]
+                .as_str()
+                .unwrap()
+                .trim_start_matches("http://")
+                .to_owned(),
+        }
     }
 
     /// The response to `GET /api/v1{path}`.
     fn get(&self, path: &str) -> Value {
         let mut stream = TcpStream::connect(&self.authority).unwrap();
-        let head =
-            format!("GET /api/v1{path} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n", self.authority);
+        let head = format!(
+            "GET /api/v1{path} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.authority
+        );
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -211,10 +269,16 @@ fn figures(run: &Run) -> Value {
 
 #[test]
 fn three_switches_measure_in_every_mode_and_a_burst_and_a_fault_are_found() {
-    let Some(lab) = Lab::new("e", "three-switches.toml") else { return };
+    let Some(lab) = Lab::new("e", "three-switches.toml") else {
+        return;
+    };
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
-    for part in ["is up: 3 hosts, 3 switches, 5 links.", "http://127.0.0.1:", "hopwise lab exec h1 -- ping"] {
+    for part in [
+        "is up: 3 hosts, 3 switches, 5 links.",
+        "http://127.0.0.1:",
+        "hopwise lab exec h1 -- ping",
+    ] {
         assert!(made.stdout.contains(part), "{part}: {}", made.stdout);
     }
     let again = lab.up();
@@ -246,9 +310,16 @@ fn hosts_notice_nothing(lab: &Lab) {
     if !has("iperf3") {
         return skipped("lab: there is no `iperf3` (apt-get install iperf3)");
     }
-    let mut server = lab.command("h3", "iperf3 -s").stdout(Stdio::null()).spawn().unwrap();
-    for (address, further) in [("10.0.3.1", "-t 1"), ("fd00:3::1", "-t 1 -R"), ("10.0.3.1", "-t 1 -u -b 5M")]
-    {
+    let mut server = lab
+        .command("h3", "iperf3 -s")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    for (address, further) in [
+        ("10.0.3.1", "-t 1"),
+        ("fd00:3::1", "-t 1 -R"),
+        ("10.0.3.1", "-t 1 -u -b 5M"),
+    ] {
         let bits = iperf(lab, &format!("iperf3 -c {address} -J {further}"), &mut server);
         assert!(bits > 1e6, "iperf3 {address} {further}: {bits} bit/s");
     }
@@ -263,8 +334,9 @@ fn iperf(lab: &Lab, words: &str, server: &mut Child) -> f64 {
         let output = lab.command("h1", words).output().unwrap();
         let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         let end = &said["end"];
-        let received =
-            [&end["sum_received"], &end["sum"]].into_iter().find_map(|sum| sum["bits_per_second"].as_f64());
+        let received = [&end["sum_received"], &end["sum"]]
+            .into_iter()
+            .find_map(|sum| sum["bits_per_second"].as_f64());
         if let (true, Some(bits)) = (output.status.success(), received) {
             return bits;
         }
@@ -280,8 +352,10 @@ fn every_mode_finds_the_path(lab: &Lab, collector: &Collector) {
         assert_eq!(set.code, Some(0), "{}", set.stderr);
         assert_eq!(collector.get("/intents/all")["mode"], mode);
         // From one end to the other by IPv4, and two hops by IPv6.
-        for (words, port, nodes) in [("h1 h3", port, &[11, 12, 13][..]), ("h3 h2 -6", port + 100, &[13, 12])]
-        {
+        for (words, port, nodes) in [
+            ("h1 h3", port, &[11, 12, 13][..]),
+            ("h3 h2 -6", port + 100, &[13, 12]),
+        ] {
             let before = collector.reports_of(nodes);
             let command =
                 format!("traffic flow {words} --rate 2Mbit/s --size 500 --for 0.8 --port {port} --json");
@@ -295,7 +369,11 @@ fn every_mode_finds_the_path(lab: &Lab, collector: &Collector) {
                 let packets = sent["sent"].as_u64().unwrap();
                 let wanted: Vec<u64> = before.iter().map(|before| before + packets).collect();
                 collector.wait_for(&format!("{mode} of all nodes"), "/status", |_| {
-                    collector.reports_of(nodes).iter().zip(&wanted).all(|(now, wanted)| now >= wanted)
+                    collector
+                        .reports_of(nodes)
+                        .iter()
+                        .zip(&wanted)
+                        .all(|(now, wanted)| now >= wanted)
                 });
             }
             collector.wait_for_path(port, nodes);
@@ -314,7 +392,9 @@ fn postcards_under_delay_make_no_false_path(lab: &Lab, collector: &Collector) {
     lab.run("mode postcard");
     lab.run("fault delay s1-s2 20ms");
     for (words, port, path) in [("h1 h3", 9351, &[11, 12, 13][..]), ("h3 h2", 9352, &[13, 12])] {
-        lab.run(&format!("traffic flow {words} --rate 4Mbit/s --size 500 --for 1 --port {port} --json"));
+        lab.run(&format!(
+            "traffic flow {words} --rate 4Mbit/s --size 500 --for 1 --port {port} --json"
+        ));
         collector.wait_for_path(port, path);
         let of_flow = |event: &&Value| event["flow"]["dport"] == port;
         let events = path_events(collector);
@@ -342,11 +422,17 @@ fn a_burst_is_found(lab: &Lab, collector: &Collector) {
         figures(&lab.run("traffic burst h1,h2 h3 --packets 150 --every 500ms --for 1.2 --port 9401 --json"));
     assert!(sent["received"].as_u64().unwrap() > 300, "{sent:#}");
     let full = |event: &Value| event["value"].as_u64().is_some_and(|bytes| bytes > 60_000);
-    collector.wait_for("a queue that fills", "/events?metric=queue_occupancy&node=12&limit=1000", |answer| {
-        answer["events"].as_array().unwrap().iter().any(full)
-    });
+    collector.wait_for(
+        "a queue that fills",
+        "/events?metric=queue_occupancy&node=12&limit=1000",
+        |answer| answer["events"].as_array().unwrap().iter().any(full),
+    );
     collector.wait_for("the rule", "/events?kind=rule_on&limit=1000", |answer| {
-        answer["events"].as_array().unwrap().iter().any(|event| event["rule"] == "deep queue")
+        answer["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|event| event["rule"] == "deep queue")
     });
 }
 
@@ -356,9 +442,11 @@ fn a_fault_is_found(lab: &Lab, collector: &Collector) {
     assert_eq!(lab.status()["faults"].as_array().map(Vec::len), Some(1));
     let sent = lab.try_run("traffic flow h1 h3 --rate 1Mbit/s --for 1 --port 9501 --json");
     assert_eq!(sent.code, Some(1), "{}", sent.stdout);
-    collector.wait_for("drops at switch 12", "/events?kind=drop&node=12&limit=1000", |answer| {
-        !answer["events"].as_array().unwrap().is_empty()
-    });
+    collector.wait_for(
+        "drops at switch 12",
+        "/events?kind=drop&node=12&limit=1000",
+        |answer| !answer["events"].as_array().unwrap().is_empty(),
+    );
     lab.run("fault clear");
     let sent = figures(&lab.run("traffic flow h1 h3 --rate 1Mbit/s --for 1 --port 9501 --json"));
     assert_eq!(sent["lost"], 0, "{sent:#}");
@@ -367,7 +455,10 @@ fn a_fault_is_found(lab: &Lab, collector: &Collector) {
     let sent = figures(&lab.run("traffic flow h1 h3 --rate 4Mbit/s --size 500 --for 1 --port 9501 --json"));
     let (packets, lost) = (sent["sent"].as_u64().unwrap(), sent["lost"].as_u64().unwrap());
     assert!(lost > packets / 5 && lost < packets * 4 / 5, "{sent:#}");
-    assert!(sent["pairs"][0]["delay_ns"]["min"].as_u64().unwrap() > 20_000_000, "{sent:#}");
+    assert!(
+        sent["pairs"][0]["delay_ns"]["min"].as_u64().unwrap() > 20_000_000,
+        "{sent:#}"
+    );
     lab.run("fault clear");
 }
 
@@ -405,7 +496,13 @@ fn right_checksums(lab: &Lab) -> u32 {
         }
         let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
         let segment = &frame[34..end];
-        let pseudo = [&frame[26..34], &[0, 17], &(segment.len() as u16).to_be_bytes(), segment].concat();
+        let pseudo = [
+            &frame[26..34],
+            &[0, 17],
+            &(segment.len() as u16).to_be_bytes(),
+            segment,
+        ]
+        .concat();
         marked += 1;
         right += u32::from(wire::checksum::of(&pseudo) == 0);
     }
@@ -415,14 +512,20 @@ fn right_checksums(lab: &Lab) -> u32 {
 
 #[test]
 fn a_lab_leaves_l4_checksums_and_a_switch_that_differs_is_logged() {
-    let Some(lab) = Lab::new("l", "three-switches.toml") else { return };
+    let Some(lab) = Lab::new("l", "three-switches.toml") else {
+        return;
+    };
     let text = fs::read_to_string(&lab.file).unwrap();
     fs::write(&lab.file, format!("{text}\n[switch]\nl4_checksum = \"leave\"\n")).unwrap();
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let flow = "traffic flow h1 h3 --rate 1Mbit/s --for 1 --port 9801 --json";
     assert_eq!(figures(&lab.run(flow))["lost"], 0, "the sink restores the packet");
-    assert_eq!(right_checksums(&lab), 0, "the checksum is that of the packet without INT");
+    assert_eq!(
+        right_checksums(&lab),
+        0,
+        "the checksum is that of the packet without INT"
+    );
     lab.down();
     // The switch in the middle leaves the checksum that the others update: without a manager, which would not let it.
     let text = without_manager(&text).replace("node = 12", "node = 12\nl4_checksum = \"leave\"");
@@ -430,7 +533,10 @@ fn a_lab_leaves_l4_checksums_and_a_switch_that_differs_is_logged() {
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let sent = figures(&lab.try_run(flow));
-    assert_eq!(sent["lost"], sent["sent"], "hosts drop packets with a wrong checksum: {sent:#}");
+    assert_eq!(
+        sent["lost"], sent["sent"],
+        "hosts drop packets with a wrong checksum: {sent:#}"
+    );
     let log = format!("/run/hopwise/lab-{}/s3.log", lab.name);
     let start = Instant::now();
     let line = loop {
@@ -454,7 +560,9 @@ fn without_manager(text: &str) -> String {
 
 #[test]
 fn a_lab_without_a_manager_measures_as_its_watchlist_says() {
-    let Some(lab) = Lab::new("u", "three-switches.toml") else { return };
+    let Some(lab) = Lab::new("u", "three-switches.toml") else {
+        return;
+    };
     let text = fs::read_to_string(&lab.file).unwrap();
     fs::write(&lab.file, without_manager(&text)).unwrap();
     let made = lab.up();
@@ -462,11 +570,19 @@ fn a_lab_without_a_manager_measures_as_its_watchlist_says() {
     let collector = Collector::of(&lab.status());
     for (port, mode) in (9111..).zip(["md10", "sf", "file"]) {
         lab.run(&format!("mode {mode}"));
-        lab.run(&format!("traffic flow h1 h3 --rate 2Mbit/s --size 500 --for 0.8 --port {port} --json"));
+        lab.run(&format!(
+            "traffic flow h1 h3 --rate 2Mbit/s --size 500 --for 0.8 --port {port} --json"
+        ));
         collector.wait_for_path(port, &[11, 12, 13]);
     }
     let restarted = lab.run("fault restart s2");
-    assert!(restarted.stdout.starts_with("s2 was killed and started again in "), "{}", restarted.stdout);
+    assert!(
+        restarted
+            .stdout
+            .starts_with("s2 was killed and started again in "),
+        "{}",
+        restarted.stdout
+    );
     lab.run("traffic flow h1 h3 --rate 2Mbit/s --size 500 --for 0.5 --port 9121 --json");
     lab.down();
 }
@@ -474,7 +590,9 @@ fn a_lab_without_a_manager_measures_as_its_watchlist_says() {
 /// The switches start without rules: the manager fills them, also after they were killed, and no host sees INT.
 #[test]
 fn a_killed_switch_is_filled_again_and_an_intent_changes_reports() {
-    let Some(lab) = Lab::new("m", "three-switches.toml") else { return };
+    let Some(lab) = Lab::new("m", "three-switches.toml") else {
+        return;
+    };
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let status = lab.status();
@@ -491,7 +609,11 @@ fn a_killed_switch_is_filled_again_and_an_intent_changes_reports() {
     state("complete");
     let refused = lab.try_run("mode md10");
     assert_eq!(refused.code, Some(2));
-    assert!(refused.stderr.contains("write [[watch]] mode = \"md10\" instead"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("write [[watch]] mode = \"md10\" instead"),
+        "{}",
+        refused.stderr
+    );
 
     // At an edge and in the middle. Meanwhile packets flow, and a capture at the host watches for INT.
     for switch in ["s2", "s3"] {
@@ -499,7 +621,10 @@ fn a_killed_switch_is_filled_again_and_an_intent_changes_reports() {
         let file = directory.join("host.pcap");
         let words = format!("lab capture h3-s3 {} --for 6 --lab {}", file.display(), lab.name);
         let capture = command(words.split(' ')).stdout(Stdio::piped()).spawn().unwrap();
-        let words = format!("lab traffic flow h1 h3 --rate 1Mbit/s --for 5.5 --port 9132 --lab {}", lab.name);
+        let words = format!(
+            "lab traffic flow h1 h3 --rate 1Mbit/s --for 5.5 --port 9132 --lab {}",
+            lab.name
+        );
         let traffic = command(words.split(' ')).stdout(Stdio::null()).spawn().unwrap();
         let restarted = lab.run(&format!("fault restart {switch} --after 100ms"));
         let filled = "ms later its manager had given it its rules.";
@@ -520,12 +645,19 @@ fn a_killed_switch_is_filled_again_and_an_intent_changes_reports() {
     // Nothing is measured; then a flow is, by an intent from the shell.
     lab.run("mode off");
     send(9134);
-    assert_eq!(collector.get("/flows?filter=:9134/17")["flows"].as_array().map(Vec::len), Some(0));
+    assert_eq!(
+        collector.get("/flows?filter=:9134/17")["flows"]
+            .as_array()
+            .map(Vec::len),
+        Some(0)
+    );
     let begun = Instant::now();
     let words = "intent add one --dport 9135 --watch flow_path,hop_latency --mode md --wait 0 --api";
     let added = hopwise(words.split(' ').chain([status["api"].as_str().unwrap()]));
     assert_eq!(added.code, Some(0), "{}", added.stderr);
-    collector.wait_for("on the switches", "/intents/one", |intent| intent["state"] != "pending");
+    collector.wait_for("on the switches", "/intents/one", |intent| {
+        intent["state"] != "pending"
+    });
     eprintln!("installed {} ms after it was added", begun.elapsed().as_millis());
     send(9135);
     collector.wait_for_path(9135, &[11, 12, 13]);
@@ -540,7 +672,11 @@ fn packets_with_int(file: &Path) -> usize {
     while let Some(frame) = reader.next() {
         let frame = frame.unwrap().data;
         if frame[12..14] == [8, 0] && frame[23] == 17 {
-            *(if frame[15] >> 2 == 23 { &mut marked } else { &mut others }) += 1;
+            *(if frame[15] >> 2 == 23 {
+                &mut marked
+            } else {
+                &mut others
+            }) += 1;
         }
     }
     assert!(others > 0, "no packets");
@@ -549,7 +685,10 @@ fn packets_with_int(file: &Path) -> usize {
 
 fn lab_traffic(lab: &Lab) -> Child {
     let words = "lab traffic flow h1 h3 --rate 1Mbit/s --for 1.5 --port 9601 --json";
-    command(words.split(' ').chain(["--lab", &lab.name])).stdout(Stdio::piped()).spawn().unwrap()
+    command(words.split(' ').chain(["--lab", &lab.name]))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 /// Switches of another kind, driven by the manager: every packet has the whole path, and no host sees INT.
@@ -557,7 +696,9 @@ fn bmv2_finds_the_path(kind: &str, of_hopwise: &[&str], mode: &str) {
     if !has("simple_switch_grpc") {
         return skipped("lab: there is no `simple_switch_grpc` on PATH (BMv2)");
     }
-    let Some(lab) = Lab::new(kind, "three-bmv2.toml") else { return };
+    let Some(lab) = Lab::new(kind, "three-bmv2.toml") else {
+        return;
+    };
     let mut text = fs::read_to_string(&lab.file).unwrap();
     for name in of_hopwise {
         let start = text.find(&format!("name = \"{name}\"")).unwrap();
@@ -567,7 +708,11 @@ fn bmv2_finds_the_path(kind: &str, of_hopwise: &[&str], mode: &str) {
     if mode == "sf" {
         text = text.replace("kind = \"bmv2\"", "kind = \"bmv2\"\nprogram = \"sf\"");
     }
-    fs::write(&lab.file, text.replace("mode = \"md\"", &format!("mode = \"{mode}\""))).unwrap();
+    fs::write(
+        &lab.file,
+        text.replace("mode = \"md\"", &format!("mode = \"{mode}\"")),
+    )
+    .unwrap();
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let collector = Collector::of(&lab.status());
@@ -579,11 +724,17 @@ fn bmv2_finds_the_path(kind: &str, of_hopwise: &[&str], mode: &str) {
     }
     let directory = TempDir::new();
     let file = directory.join("host.pcap");
-    let words = format!("lab capture s3-h3 {} --for 20 --packets 60 --lab {}", file.display(), lab.name);
+    let words = format!(
+        "lab capture s3-h3 {} --for 20 --packets 60 --lab {}",
+        file.display(),
+        lab.name
+    );
     let capture = command(words.split(' ')).stdout(Stdio::piped()).spawn().unwrap();
-    for (words, port, path) in
-        [("h1 h3", 9161, [11, 12, 13]), ("h3 h1 -6", 9162, [13, 12, 11]), ("h1 h3", 9163, [11, 12, 13])]
-    {
+    for (words, port, path) in [
+        ("h1 h3", 9161, [11, 12, 13]),
+        ("h3 h1 -6", 9162, [13, 12, 11]),
+        ("h1 h3", 9163, [11, 12, 13]),
+    ] {
         // The collector learns the hop count of SF-INT from 64 reports.
         let seconds = if mode == "sf" { 3 } else { 1 };
         let words =
@@ -594,9 +745,16 @@ fn bmv2_finds_the_path(kind: &str, of_hopwise: &[&str], mode: &str) {
     }
     collector.wait_for("complete", "/intents/all", |intent| intent["state"] == "complete");
     // What the program has counted is read by the manager.
-    let of_bmv2 = ["s1", "s2", "s3"].into_iter().find(|name| !of_hopwise.contains(name)).unwrap();
+    let of_bmv2 = ["s1", "s2", "s3"]
+        .into_iter()
+        .find(|name| !of_hopwise.contains(name))
+        .unwrap();
     collector.wait_for("counters", &format!("/devices/{of_bmv2}"), |device| {
-        device["counters"].as_array().unwrap().iter().any(|counter| counter["packets"] != 0)
+        device["counters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|counter| counter["packets"] != 0)
     });
     assert!(capture.wait_with_output().unwrap().status.success());
     assert_eq!(packets_with_int(&file), 0);
@@ -634,45 +792,67 @@ fn bmv2_switches_with_sf_int_give_the_path_beside_one_of_hopwise() {
 
 #[test]
 fn without_bmv2_a_lab_with_it_is_refused() {
-    let Some(lab) = Lab::new("n", "three-bmv2.toml") else { return };
+    let Some(lab) = Lab::new("n", "three-bmv2.toml") else {
+        return;
+    };
     // Only `ip` is on PATH.
     let directory = TempDir::new();
     let path = std::env::var_os("PATH").unwrap();
-    let ip = std::env::split_paths(&path).map(|folder| folder.join("ip")).find(|file| file.is_file());
+    let ip = std::env::split_paths(&path)
+        .map(|folder| folder.join("ip"))
+        .find(|file| file.is_file());
     std::os::unix::fs::symlink(ip.unwrap(), directory.join("ip")).unwrap();
     let words = ["lab", "up", lab.file.to_str().unwrap()];
     let output = command(words).env("PATH", directory.join("")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     let expected = "`simple_switch_grpc` is not on PATH, and the lab needs it for switches of kind \"bmv2\" (s1, s2, s3); install BMv2, or remove `kind`";
-    assert!(output.status.code() == Some(2) && said.contains(expected), "{said}");
+    assert!(
+        output.status.code() == Some(2) && said.contains(expected),
+        "{said}"
+    );
     assert_eq!(lab.is_gone(), Ok(()));
 }
 
 #[test]
 fn switches_report_by_dta_through_a_translator() {
-    let Some(lab) = Lab::new("d", "dta.toml") else { return };
+    let Some(lab) = Lab::new("d", "dta.toml") else {
+        return;
+    };
     let made = lab.up();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let collector = Collector::of(&lab.status());
-    collector.wait_for("a link of the translator", "/dta", |memory| memory["links"][0]["up"] == true);
+    collector.wait_for("a link of the translator", "/dta", |memory| {
+        memory["links"][0]["up"] == true
+    });
     let sent = figures(&lab.run("traffic flow h1 h2 --rate 1Mbit/s --for 0.5 --port 9601 --json"));
     assert_eq!(sent["lost"], 0, "{sent:#}");
-    let answer = collector
-        .wait_for("a path", "/dta/stores/paths/get?key=10.0.2.1", |answer| answer["answer"] == "found");
-    assert_eq!(answer["fields"]["value"], serde_json::json!([11, 12, 0, 0, 0]), "{answer:#}");
+    let answer = collector.wait_for("a path", "/dta/stores/paths/get?key=10.0.2.1", |answer| {
+        answer["answer"] == "found"
+    });
+    assert_eq!(
+        answer["fields"]["value"],
+        serde_json::json!([11, 12, 0, 0, 0]),
+        "{answer:#}"
+    );
     // A fault reconfigures the switches at its link; reporting continues.
     lab.run("fault delay s1-s2 1ms");
     lab.run("traffic flow h2 h1 --rate 1Mbit/s --for 0.5 --port 9602 --json");
     let path = "/dta/stores/paths/get?key=10.0.1.1";
     let back = collector.wait_for("a path back", path, |answer| answer["answer"] == "found");
-    assert_eq!(back["fields"]["value"], serde_json::json!([12, 11, 0, 0, 0]), "{back:#}");
+    assert_eq!(
+        back["fields"]["value"],
+        serde_json::json!([12, 11, 0, 0, 0]),
+        "{back:#}"
+    );
     lab.down();
     assert_eq!(lab.is_gone(), Ok(()));
 }
 
 #[test]
 fn postcards_through_an_aggregator_make_no_false_path() {
-    let Some(lab) = Lab::new("a", "three-switches.toml") else { return };
+    let Some(lab) = Lab::new("a", "three-switches.toml") else {
+        return;
+    };
     let text = fs::read_to_string(&lab.file).unwrap();
     fs::write(&lab.file, format!("{text}\n[aggregator]\ntimer = \"10ms\"\n")).unwrap();
     let made = lab.up();
@@ -683,7 +863,11 @@ fn postcards_through_an_aggregator_make_no_false_path() {
     lab.run("traffic flow h1 h3 --rate 4Mbit/s --size 500 --for 1 --port 9701 --json");
     let path = serde_json::json!([11, 12, 13]);
     collector.wait_for("the path", "/flows?limit=100", |answer| {
-        answer["flows"].as_array().unwrap().iter().any(|flow| flow["path"] == path)
+        answer["flows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|flow| flow["path"] == path)
     });
     for event in path_events(&collector) {
         assert_eq!(event["path"], path, "{event:#}");
@@ -693,7 +877,9 @@ fn postcards_through_an_aggregator_make_no_false_path() {
 
 #[test]
 fn remains_of_a_crash_are_found_and_removed() {
-    let Some(lab) = Lab::new("c", "leaf-spine.toml") else { return };
+    let Some(lab) = Lab::new("c", "leaf-spine.toml") else {
+        return;
+    };
     // The program that creates the lab is killed during creation, at different moments.
     for namespaces in [1, 6, 12] {
         let mut making = command([
@@ -709,8 +895,13 @@ fn remains_of_a_crash_are_found_and_removed() {
         .unwrap();
         let prefix = format!("hw-{}-", lab.name);
         let there = || {
-            let names = fs::read_dir("/run/netns").into_iter().flatten().filter_map(Result::ok);
-            names.filter(|name| name.file_name().to_string_lossy().starts_with(&prefix)).count()
+            let names = fs::read_dir("/run/netns")
+                .into_iter()
+                .flatten()
+                .filter_map(Result::ok);
+            names
+                .filter(|name| name.file_name().to_string_lossy().starts_with(&prefix))
+                .count()
         };
         let start = Instant::now();
         while there() < namespaces {
@@ -720,7 +911,11 @@ fn remains_of_a_crash_are_found_and_removed() {
         making.kill().unwrap();
         making.wait().unwrap();
         let status = hopwise(["lab", "status", &lab.name]);
-        assert!(status.stderr.contains("is not whole; remove what is left with"), "{}", status.stderr);
+        assert!(
+            status.stderr.contains("is not whole; remove what is left with"),
+            "{}",
+            status.stderr
+        );
         lab.down();
         assert_eq!(lab.is_gone(), Ok(()));
     }
@@ -731,13 +926,20 @@ fn remains_of_a_crash_are_found_and_removed() {
     for name in ["leaf1", "collector"] {
         let file = format!("/run/hopwise/lab-{}/{name}.toml", lab.name);
         let all = nic::process::all().unwrap();
-        let process = all.into_iter().find(|process| process.command().contains(&file)).unwrap();
+        let process = all
+            .into_iter()
+            .find(|process| process.command().contains(&file))
+            .unwrap();
         process.signal(nic::process::Signal::Kill).unwrap();
         assert!(process.wait(TIMEOUT));
     }
     let status = hopwise(["lab", "status", &lab.name]);
     assert_eq!(status.code, Some(1));
-    assert!(status.stdout.contains("leaf1: does not answer"), "{}", status.stdout);
+    assert!(
+        status.stdout.contains("leaf1: does not answer"),
+        "{}",
+        status.stdout
+    );
     lab.down();
     assert_eq!(lab.is_gone(), Ok(()));
     let again = hopwise(["lab", "down", &lab.name]);
@@ -746,13 +948,23 @@ fn remains_of_a_crash_are_found_and_removed() {
 
 #[test]
 fn a_failure_halfway_leaves_nothing() {
-    let Some(lab) = Lab::new("f", "three-switches.toml") else { return };
+    let Some(lab) = Lab::new("f", "three-switches.toml") else {
+        return;
+    };
     let text = fs::read_to_string(&lab.file).unwrap();
     // Only the collector itself detects this error, after everything else was created.
-    fs::write(&lab.file, format!("{text}\n[collector.store]\ndir = \"/proc/nowhere\"\n")).unwrap();
+    fs::write(
+        &lab.file,
+        format!("{text}\n[collector.store]\ndir = \"/proc/nowhere\"\n"),
+    )
+    .unwrap();
     let failed = lab.up();
     assert_eq!(failed.code, Some(2), "{}", failed.stdout);
-    assert!(failed.stderr.contains("Nothing was left behind."), "{}", failed.stderr);
+    assert!(
+        failed.stderr.contains("Nothing was left behind."),
+        "{}",
+        failed.stderr
+    );
     assert_eq!(lab.is_gone(), Ok(()));
 }
 
@@ -760,13 +972,19 @@ fn a_failure_halfway_leaves_nothing() {
 fn a_bad_file_is_refused_before_anything_is_made() {
     let directory = TempDir::new();
     let file = directory.join("bad.toml");
-    fs::write(&file, "name = \"bad\"\n[collector]\n[[links]]\nbetween = [\"a\", \"a\"]\n").unwrap();
+    fs::write(
+        &file,
+        "name = \"bad\"\n[collector]\n[[links]]\nbetween = [\"a\", \"a\"]\n",
+    )
+    .unwrap();
     let run = hopwise(["lab".as_ref(), "up".as_ref(), file.as_os_str()]);
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("bad.toml:4:"), "{}", run.stderr);
     let missing = hopwise(["lab", "up", "/nonexistent/lab.toml"]);
     assert!(
-        missing.stderr.contains("name a topology file, such as examples/lab/three-switches.toml"),
+        missing
+            .stderr
+            .contains("name a topology file, such as examples/lab/three-switches.toml"),
         "{}",
         missing.stderr
     );

@@ -17,7 +17,9 @@ fn main() {
         println!("cargo::error=icrc_tables.h: {error}");
     }
     // One folder for each program, with its headers.
-    let programs = files(sources).filter(|path| path.is_dir()).flat_map(|folder| files(&folder));
+    let programs = files(sources)
+        .filter(|path| path.is_dir())
+        .flat_map(|folder| files(&folder));
     for source in programs.filter(|path| path.to_string_lossy().ends_with(".bpf.c")) {
         let object = out.join(source.with_extension("o").file_name().unwrap_or_default());
         let made = match env::var_os(PREBUILT) {
@@ -32,12 +34,18 @@ fn main() {
 }
 
 fn files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+    std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
 }
 
 fn copy(folder: &Path, object: &Path) -> Result<(), String> {
     let from = folder.join(object.file_name().unwrap_or_default());
-    std::fs::copy(&from, object).map(|_| ()).map_err(|error| format!("{}: {error}", from.display()))
+    std::fs::copy(&from, object)
+        .map(|_| ())
+        .map_err(|error| format!("{}: {error}", from.display()))
 }
 
 fn compile(source: &Path, object: &Path) -> Result<(), String> {
@@ -65,7 +73,11 @@ fn compile(source: &Path, object: &Path) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("{} was not compiled:\n{}", source.display(), String::from_utf8_lossy(&output.stderr)))
+    Err(format!(
+        "{} was not compiled:\n{}",
+        source.display(),
+        String::from_utf8_lossy(&output.stderr)
+    ))
 }
 
 /// Table entry of the CRC-32 of Ethernet, least significant bit first: the contribution of a byte followed by `table` bytes.
@@ -73,13 +85,23 @@ fn icrc_tables() -> String {
     const POLYNOMIAL: u32 = 0xedb8_8320;
     const TABLES: usize = 32;
     let mut rows: Vec<u32> = (0..256_u32)
-        .map(|byte| (0..8).fold(byte, |crc, _| (crc >> 1) ^ if crc & 1 == 1 { POLYNOMIAL } else { 0 }))
+        .map(|byte| {
+            (0..8).fold(byte, |crc, _| {
+                (crc >> 1) ^ if crc & 1 == 1 { POLYNOMIAL } else { 0 }
+            })
+        })
         .collect();
     for entry in 256..256 * TABLES {
         let before = rows[entry - 256];
         rows.push((before >> 8) ^ rows[(before & 0xff) as usize]);
     }
     let values: Vec<String> = rows.iter().map(|value| format!("{value}u")).collect();
-    let rows: Vec<String> = values.chunks(256).map(|row| format!("{{{}}}", row.join(","))).collect();
-    format!("static const u32 icrc_tables[{TABLES}][256] = {{{}}};\n", rows.join(",\n"))
+    let rows: Vec<String> = values
+        .chunks(256)
+        .map(|row| format!("{{{}}}", row.join(",")))
+        .collect();
+    format!(
+        "static const u32 icrc_tables[{TABLES}][256] = {{{}}};\n",
+        rows.join(",\n")
+    )
 }

@@ -61,7 +61,11 @@ impl Aggregator {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let decoder = Decoder::new(config.profile);
-        Ok(Self { decoder, nodes: Nodes::new(), core: Core::new(config) })
+        Ok(Self {
+            decoder,
+            nodes: Nodes::new(),
+            core: Core::new(config),
+        })
     }
 
     /// Processes the payloads of datagrams that arrived at `now`, ns of any monotonic clock.
@@ -103,14 +107,21 @@ impl Aggregator {
 
     /// When the timer of the next register expires, ns.
     pub fn deadline(&self) -> Option<u64> {
-        self.core.table.oldest().map(|(_, since)| since.saturating_add(self.core.config.timer))
+        self.core
+            .table
+            .oldest()
+            .map(|(_, since)| since.saturating_add(self.core.config.timer))
     }
 
     /// Counters.
     pub fn stats(&self) -> Stats {
         let table = &self.core.table;
         let sent: u64 = self.core.stats.sent.iter().map(|sent| sent.postcards).sum();
-        Stats { pending: self.core.stats.postcards - sent, occupied: table.occupied, ..self.core.stats }
+        Stats {
+            pending: self.core.stats.postcards - sent,
+            occupied: table.occupied,
+            ..self.core.stats
+        }
     }
 
     /// Received sequence numbers by node. The collector cannot see their gaps: it sees only the aggregator's sequence numbers.
@@ -144,7 +155,11 @@ fn ingest_decoded<'a>(
         if !is_numbered {
             is_numbered = true;
             let node = report.node_id.unwrap_or(u32::MAX);
-            core.number(nodes, (node, report.hw_id, report.version == Version::V20), report.seq);
+            core.number(
+                nodes,
+                (node, report.hw_id, report.version == Version::V20),
+                report.seq,
+            );
         }
         match Postcard::of(report) {
             Ok(postcard) => core.push(postcard, now, out),
@@ -181,7 +196,11 @@ impl Core {
             stats: Stats::NEW,
             pending: Vec::with_capacity(BATCH),
             sequences: vec![0; config.destinations],
-            streams: if config.interop { vec![(table::FREE_KEY, 0); MAX_STREAMS] } else { Vec::new() },
+            streams: if config.interop {
+                vec![(table::FREE_KEY, 0); MAX_STREAMS]
+            } else {
+                Vec::new()
+            },
             config,
         }
     }
@@ -235,11 +254,27 @@ impl Core {
         }
         self.stats.postcards += 1;
         let kind = self.config.kind;
-        let low = if kind.flow_scope() { postcard.flow } else { self.destination(&postcard) };
-        let key = if kind.node_scope() { u64::from(postcard.node) << 32 } else { 0 } | u64::from(low);
-        let bucket = if kind.node_scope() { self.table.bucket(key) } else { low };
+        let low = if kind.flow_scope() {
+            postcard.flow
+        } else {
+            self.destination(&postcard)
+        };
+        let key = if kind.node_scope() {
+            u64::from(postcard.node) << 32
+        } else {
+            0
+        } | u64::from(low);
+        let bucket = if kind.node_scope() {
+            self.table.bucket(key)
+        } else {
+            low
+        };
         self.table.prefetch_keys(bucket);
-        self.pending.push(Item { postcard, key, bucket });
+        self.pending.push(Item {
+            postcard,
+            key,
+            bucket,
+        });
         if self.pending.len() == BATCH {
             self.work(now, out);
         }
@@ -272,8 +307,11 @@ impl Core {
             Some(slot) => slot,
             None => self.claim(item, now, out),
         };
-        let (head, postcard_len, interop) =
-            (self.config.head(), self.config.postcard_len(), self.config.interop);
+        let (head, postcard_len, interop) = (
+            self.config.head(),
+            self.config.postcard_len(),
+            self.config.interop,
+        );
         let register = self.table.register(slot);
         let before = register.count as usize;
         register.count += 1;
@@ -323,11 +361,20 @@ impl Core {
         let kind = self.config.kind;
         let destination = match (kind.flow_scope(), self.config.spread) {
             (false, _) => low,
-            (true, Spread::Flow) => self.destination(&Postcard { flow: low, ..Postcard::NOTHING }),
-            (true, Spread::Node) => self.destination(&Postcard { node, ..Postcard::NOTHING }),
+            (true, Spread::Flow) => self.destination(&Postcard {
+                flow: low,
+                ..Postcard::NOTHING
+            }),
+            (true, Spread::Node) => self.destination(&Postcard {
+                node,
+                ..Postcard::NOTHING
+            }),
         };
         let count = self.table.register(slot).count;
-        let scopes = (kind.node_scope().then_some(node), kind.flow_scope().then_some(low));
+        let scopes = (
+            kind.node_scope().then_some(node),
+            kind.flow_scope().then_some(low),
+        );
         let bytes = if self.config.interop {
             self.send_group(slot, node, destination, out)
         } else {
@@ -355,8 +402,11 @@ impl Core {
             by_timer: cause == Cause::Timer,
             packet_fields: self.config.has_packet_fields(),
             count: register.count as u16,
-            record_len: if correlated { self.config.kind.record_len() } else { self.config.postcard_len() }
-                as u16,
+            record_len: if correlated {
+                self.config.kind.record_len()
+            } else {
+                self.config.postcard_len()
+            } as u16,
             aggregator: self.config.aggregator,
             sequence,
             node_scope,
@@ -385,13 +435,20 @@ impl Core {
         let seq = self.stream_sequence(node, destination);
         let len = v20::GROUP_LEN + self.table.register(slot).count as usize * self.config.postcard_len();
         let bytes = &mut self.table.bytes(slot)[..len];
-        v20::Group { hw_id: 0, seq, node_id: node }.emit(bytes);
+        v20::Group {
+            hw_id: 0,
+            seq,
+            node_id: node,
+        }
+        .emit(bytes);
         out.send(destination as usize, bytes);
         len
     }
 
     fn sequence(&mut self, destination: u32) -> u32 {
-        let Some(next) = self.sequences.get_mut(destination as usize) else { return 0 };
+        let Some(next) = self.sequences.get_mut(destination as usize) else {
+            return 0;
+        };
         let sequence = *next;
         *next = sequence.wrapping_add(1);
         sequence

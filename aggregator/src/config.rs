@@ -103,7 +103,10 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::R(0) => f.write_str("no postcard fits into a packet of this path MTU"),
-            Self::R(most) => write!(f, "r must be 1 to {most}: no more fit into a packet of this path MTU"),
+            Self::R(most) => write!(
+                f,
+                "r must be 1 to {most}: no more fit into a packet of this path MTU"
+            ),
             Self::Timer => f.write_str("the timer must be above 0"),
             Self::Registers => write!(f, "registers must be a power of two, at most {MAX_REGISTERS}"),
             Self::Ways => f.write_str("ways must be 1, 2, 4 or 8, and not more than registers"),
@@ -172,7 +175,11 @@ impl Config {
 
     /// Number of registers in the table.
     pub(super) fn slots(&self) -> usize {
-        if self.kind.node_scope() { self.registers } else { self.destinations }
+        if self.kind.node_scope() {
+            self.registers
+        } else {
+            self.destinations
+        }
     }
 
     /// Bytes that a register reserves for its datagram; 0 for summaries.
@@ -185,7 +192,11 @@ impl Config {
 
     /// Length of the header of a datagram.
     pub(super) fn head(&self) -> usize {
-        if self.interop { v20::GROUP_LEN } else { wire::aggregate::HEADER_LEN }
+        if self.interop {
+            v20::GROUP_LEN
+        } else {
+            wire::aggregate::HEADER_LEN
+        }
     }
 
     /// Length of a postcard in a datagram.

@@ -76,7 +76,9 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn new() -> Self {
-        Self { entries: vec![Node::NONE; MAX_NODES] }
+        Self {
+            entries: vec![Node::NONE; MAX_NODES],
+        }
     }
 
     /// Records a sequence number. Returns false if the table is full.
@@ -92,7 +94,14 @@ impl Nodes {
                 return true;
             }
             if entry.key == FREE_KEY {
-                *entry = Node { node, hw_id, key, last: seq, numbered: 1, ..Node::NONE };
+                *entry = Node {
+                    node,
+                    hw_id,
+                    key,
+                    last: seq,
+                    numbered: 1,
+                    ..Node::NONE
+                };
                 return true;
             }
         }
@@ -115,7 +124,12 @@ mod tests {
         }
         let found: Vec<_> = nodes.iter().collect();
         assert_eq!((found.len(), found[0].numbered), (1, numbers.len() as u64));
-        (found[0].lost, found[0].reordered, found[0].duplicated, found[0].restarts)
+        (
+            found[0].lost,
+            found[0].reordered,
+            found[0].duplicated,
+            found[0].restarts,
+        )
     }
 
     #[test]
@@ -131,7 +145,9 @@ mod tests {
     #[test]
     fn the_number_of_tracked_nodes_is_bounded() {
         let mut nodes = Nodes::new();
-        let placed = (0..100_000).filter(|node| nodes.observe((*node, 0, true), 1)).count();
+        let placed = (0..100_000)
+            .filter(|node| nodes.observe((*node, 0, true), 1))
+            .count();
         assert_eq!(nodes.iter().count(), placed);
         assert!(placed > MAX_NODES / 2 && placed <= MAX_NODES, "{placed}");
     }

@@ -29,7 +29,11 @@ pub(super) struct Postcard {
 /// The low 32 bits of a timestamp. All-ones would mean that it is missing, so it becomes 1 ns less.
 #[inline(always)]
 fn low(stamp: u64) -> u32 {
-    if stamp == u64::MAX { u32::MAX } else { (stamp as u32).min(u32::MAX - 1) }
+    if stamp == u64::MAX {
+        u32::MAX
+    } else {
+        (stamp as u32).min(u32::MAX - 1)
+    }
 }
 
 impl Postcard {
@@ -66,7 +70,9 @@ impl Postcard {
         }
         let hop = report.hop(0);
         let flow = report.flow_id.or_else(|| report.flow.map(|flow| flow.flow_id()));
-        let queue = hop.queue_occupancy.map(|length| u32::from(hop.queue_id.unwrap_or(0)) << 24 | length);
+        let queue = hop
+            .queue_occupancy
+            .map(|length| u32::from(hop.queue_id.unwrap_or(0)) << 24 | length);
         let (mut ingress, mut egress) = (hop.ingress_ts, hop.egress_ts);
         // The latency and one timestamp give the other timestamp.
         if let Some(latency) = hop.hop_latency.map(u64::from) {
@@ -115,7 +121,9 @@ impl Postcard {
     /// Writes it as a report of a group, as [`v20::Repr::postcard`] does, with constant offsets.
     #[inline(always)]
     pub(super) fn emit(&self, out: &mut [u8]) {
-        let Some(out) = out.first_chunk_mut::<V20_POSTCARD_LEN>() else { return };
+        let Some(out) = out.first_chunk_mut::<V20_POSTCARD_LEN>() else {
+            return;
+        };
         out[0..8].copy_from_slice(&0x1008_0620_1c00_5043_u64.to_be_bytes());
         out[8..12].copy_from_slice(&0x8000_0000_u32.to_be_bytes());
         out[12..16].copy_from_slice(&self.queue.to_be_bytes());
@@ -128,7 +136,14 @@ impl Postcard {
 fn packet_fields(report: &Report<'_>, hop: &Hop) -> PacketFields {
     let PacketDigest { hop_limit, digest } = PacketDigest::of(report);
     let (entered, left) = report.edges();
-    PacketFields { ingress_if: hop.ingress_if, egress_if: hop.egress_if, hop_limit, entered, left, digest }
+    PacketFields {
+        ingress_if: hop.ingress_if,
+        egress_if: hop.egress_if,
+        hop_limit,
+        entered,
+        left,
+        digest,
+    }
 }
 
 /// A datagram that contains only postcards of exactly the layout of wire-formats 4.1.
@@ -204,15 +219,40 @@ mod tests {
     /// Random bytes, mostly an exact postcard.
     fn datagram(seed: &mut u64) -> Vec<u8> {
         let mut rng = || {
-            *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (*seed >> 33) as u32
         };
         let mut out = vec![0x20, rng() as u8, rng() as u8, rng() as u8, 0, 0, 0, rng() as u8];
         for _ in 0..=rng() % 4 {
-            let ones = |random: u32| if random.is_multiple_of(5) { u32::MAX } else { random };
-            let words = [0x1008_0600 | rng() & 0x7f, 0x1c00_5043, 0x8000_0000, rng(), rng(), rng(), rng()];
-            out.extend(words.map(ones_of(rng() % 8)).iter().flat_map(|word| word.to_be_bytes()));
-            out.extend([ones(rng()), ones(rng())].iter().flat_map(|word| word.to_be_bytes()));
+            let ones = |random: u32| {
+                if random.is_multiple_of(5) {
+                    u32::MAX
+                } else {
+                    random
+                }
+            };
+            let words = [
+                0x1008_0600 | rng() & 0x7f,
+                0x1c00_5043,
+                0x8000_0000,
+                rng(),
+                rng(),
+                rng(),
+                rng(),
+            ];
+            out.extend(
+                words
+                    .map(ones_of(rng() % 8))
+                    .iter()
+                    .flat_map(|word| word.to_be_bytes()),
+            );
+            out.extend(
+                [ones(rng()), ones(rng())]
+                    .iter()
+                    .flat_map(|word| word.to_be_bytes()),
+            );
         }
         if rng().is_multiple_of(3) {
             let at = rng() as usize % out.len();
@@ -250,7 +290,10 @@ mod tests {
             for postcard in found.postcards() {
                 let report = reports.next().expect("as many").expect("good");
                 let node = report.node_id.unwrap_or(u32::MAX);
-                assert_eq!((found.node, found.hw_id, found.seq), (node, report.hw_id, report.seq));
+                assert_eq!(
+                    (found.node, found.hw_id, found.seq),
+                    (node, report.hw_id, report.seq)
+                );
                 assert_eq!(Ok(postcard), Postcard::of(&report), "{bytes:02x?}");
             }
             assert!(reports.next().is_none());

@@ -123,7 +123,10 @@ impl Stats {
         unreadable: [0; Refusal::COUNT],
         refused: [0; Reason::COUNT],
         postcards: 0,
-        sent: [Sent { aggregates: 0, postcards: 0 }; Cause::ALL.len()],
+        sent: [Sent {
+            aggregates: 0,
+            postcards: 0,
+        }; Cause::ALL.len()],
         sent_bytes: 0,
         pending: 0,
         occupied: 0,

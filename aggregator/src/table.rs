@@ -39,7 +39,11 @@ struct Range {
 }
 
 impl Range {
-    const NEW: Self = Self { min: u32::MAX, max: 0, count: 0 };
+    const NEW: Self = Self {
+        min: u32::MAX,
+        max: 0,
+        count: 0,
+    };
 
     #[inline(always)]
     fn add(&mut self, sum: &mut u64, value: Option<u32>) -> u64 {
@@ -52,7 +56,13 @@ impl Range {
     }
 
     fn summary(&self, metric: SummaryMetric, sum: u64) -> Option<Summary> {
-        (self.count > 0).then_some(Summary { metric, min: self.min, max: self.max, sum, count: self.count })
+        (self.count > 0).then_some(Summary {
+            metric,
+            min: self.min,
+            max: self.max,
+            sum,
+            count: self.count,
+        })
     }
 }
 
@@ -155,7 +165,9 @@ impl Table {
     pub(super) fn find(&self, bucket: u32, key: u64) -> Option<u32> {
         let first = bucket as usize;
         let ways = &self.keys[first..first + self.ways];
-        ways.iter().position(|other| *other == key).map(|way| bucket + way as u32)
+        ways.iter()
+            .position(|other| *other == key)
+            .map(|way| bucket + way as u32)
     }
 
     /// A free register of this bucket, or, as the error, the one to evict.
@@ -164,14 +176,20 @@ impl Table {
             return Ok(slot);
         }
         let ways = bucket..bucket + self.ways as u32;
-        Err(ways.min_by_key(|slot| self.registers[*slot as usize].since).unwrap_or(bucket))
+        Err(ways
+            .min_by_key(|slot| self.registers[*slot as usize].since)
+            .unwrap_or(bucket))
     }
 
     /// Assigns a free register to a key.
     pub(super) fn claim(&mut self, slot: u32, key: u64, now: u64) {
         self.keys[slot as usize] = key;
         let older = self.newest;
-        self.registers[slot as usize] = Register { since: now, older, ..Register::EMPTY };
+        self.registers[slot as usize] = Register {
+            since: now,
+            older,
+            ..Register::EMPTY
+        };
         match self.registers.get_mut(older as usize) {
             Some(register) => register.newer = slot,
             None => self.oldest = slot,
@@ -200,7 +218,9 @@ impl Table {
     /// The register whose first postcard has waited longest, and since when.
     #[inline]
     pub(super) fn oldest(&self) -> Option<(u32, u64)> {
-        self.registers.get(self.oldest as usize).map(|register| (self.oldest, register.since))
+        self.registers
+            .get(self.oldest as usize)
+            .map(|register| (self.oldest, register.since))
     }
 
     #[inline(always)]

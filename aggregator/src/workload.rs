@@ -30,7 +30,13 @@ pub struct Case {
 
 /// The published cases.
 pub const CASES: [Case; 3] = [
-    Case { name: "aggregator-agg25", kind: Kind::Agg, r: 25, flows: 1000, registers: 1 },
+    Case {
+        name: "aggregator-agg25",
+        kind: Kind::Agg,
+        r: 25,
+        flows: 1000,
+        registers: 1,
+    },
     Case {
         name: "aggregator-agg-nf-100k",
         kind: Kind::AggNodeFlow,
@@ -80,7 +86,11 @@ impl Case {
             let seq = sequences[node as usize];
             sequences[node as usize] += 1;
             let flow_id = flow.wrapping_mul(0x9e37_79b1).to_be_bytes();
-            let group = Group { hw_id: 0, seq, node_id: node + 1 };
+            let group = Group {
+                hw_id: 0,
+                seq,
+                node_id: node + 1,
+            };
             if let Some(mut group) = GroupBuilder::new(out, group) {
                 let _ = group.push(&Repr::postcard(own, &flow_id));
             }

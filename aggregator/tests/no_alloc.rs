@@ -27,7 +27,11 @@ fn processing_postcards_does_not_allocate() {
         irregular.copy_from_slice(&datagrams[..LEN]);
         irregular[17] |= 1;
         for (now, burst) in datagrams.chunks(64 * LEN).enumerate() {
-            aggregator.ingest(now as u64, burst.chunks_exact(LEN).chain([irregular.as_slice()]), &mut out);
+            aggregator.ingest(
+                now as u64,
+                burst.chunks_exact(LEN).chain([irregular.as_slice()]),
+                &mut out,
+            );
         }
         aggregator.tick(u64::MAX, &mut out);
         aggregator.finish(&mut out);

@@ -19,13 +19,25 @@ impl Output for Sent {
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 fn config(words: &str) -> Config {
-    let mut config = Config { registers: 1, ways: 0, timer: 1, ..Config::default() };
-    for (name, value) in words.split(' ').map(|word| word.split_once('=').expect("name=value")) {
+    let mut config = Config {
+        registers: 1,
+        ways: 0,
+        timer: 1,
+        ..Config::default()
+    };
+    for (name, value) in words
+        .split(' ')
+        .map(|word| word.split_once('=').expect("name=value"))
+    {
         let number = || value.parse::<usize>().expect("a number");
         match name {
             "kind" => config.kind = Kind::from_name(value).expect("a kind"),
@@ -35,7 +47,13 @@ fn config(words: &str) -> Config {
             "ways" => config.ways = number(),
             "aggregator" => config.aggregator = number() as u32,
             "destinations" => config.destinations = number(),
-            "spread" => config.spread = if value == "node" { Spread::Node } else { Spread::Flow },
+            "spread" => {
+                config.spread = if value == "node" {
+                    Spread::Node
+                } else {
+                    Spread::Flow
+                }
+            }
             "interop" => config.interop = number() == 1,
             _ => panic!("unknown word {name}"),
         }
@@ -66,7 +84,9 @@ fn run(block: &str) -> Result<(), String> {
             aggregator = Some(Aggregator::new(config(value)).map_err(|error| error.to_string())?);
             continue;
         }
-        let Some(aggregator) = &mut aggregator else { continue };
+        let Some(aggregator) = &mut aggregator else {
+            continue;
+        };
         if key != "out" && made < sent.0.len() {
             return Err(format!("before `{line}` also sent {:02x?}", sent.0[made]));
         }
@@ -74,7 +94,11 @@ fn run(block: &str) -> Result<(), String> {
             "in" => {
                 let (at, payloads) = value.split_once(' ').expect("a time and bytes");
                 let payloads: Vec<_> = payloads.split(',').map(hex).collect();
-                aggregator.ingest(at.parse().expect("a time"), payloads.iter().map(Vec::as_slice), &mut sent);
+                aggregator.ingest(
+                    at.parse().expect("a time"),
+                    payloads.iter().map(Vec::as_slice),
+                    &mut sent,
+                );
             }
             "tick" => aggregator.tick(value.parse().expect("a time"), &mut sent),
             "finish" => aggregator.finish(&mut sent),
@@ -87,9 +111,12 @@ fn run(block: &str) -> Result<(), String> {
                 made += 1;
             }
             "count" => {
-                let words = value.split(' ').map(|word| word.split_once('=').expect("name=value"));
-                let wanted: BTreeMap<&str, u64> =
-                    words.map(|(name, count)| (name, count.parse().expect("a number"))).collect();
+                let words = value
+                    .split(' ')
+                    .map(|word| word.split_once('=').expect("name=value"));
+                let wanted: BTreeMap<&str, u64> = words
+                    .map(|(name, count)| (name, count.parse().expect("a number")))
+                    .collect();
                 let stats = aggregator.stats();
                 if counts(&stats) != wanted || !stats.is_balanced() {
                     return Err(format!("{wanted:?}\n  is not\n  {:?}", counts(&stats)));
@@ -98,18 +125,28 @@ fn run(block: &str) -> Result<(), String> {
             _ => panic!("unknown key {key}"),
         }
     }
-    if made < sent.0.len() { Err(format!("also sent {:02x?}", sent.0[made])) } else { Ok(()) }
+    if made < sent.0.len() {
+        Err(format!("also sent {:02x?}", sent.0[made]))
+    } else {
+        Ok(())
+    }
 }
 
 #[test]
 fn every_vector_gives_the_expected_datagrams() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/aggregator/aggregates.txt");
     let text = fs::read_to_string(file).expect("it is there");
-    let blocks: Vec<&str> = text.trim().split("\n\n").filter(|block| block.contains("kind:")).collect();
+    let blocks: Vec<&str> = text
+        .trim()
+        .split("\n\n")
+        .filter(|block| block.contains("kind:"))
+        .collect();
     let wrong: Vec<_> = blocks
         .iter()
         .filter_map(|block| {
-            run(block).err().map(|why| format!("{}\n  {why}", block.lines().next().unwrap_or("")))
+            run(block)
+                .err()
+                .map(|why| format!("{}\n  {why}", block.lines().next().unwrap_or("")))
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -121,15 +158,24 @@ struct Rng(u64);
 
 impl Rng {
     fn below(&mut self, n: u32) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as u32) % n
     }
 }
 
 /// A datagram of a few postcards of few nodes and flows, some of them corrupted.
 fn datagram(rng: &mut Rng, flows: u32) -> Vec<u8> {
-    let node = if rng.below(40) == 0 { u32::MAX } else { rng.below(9) };
-    let mut out = [2 << 28 | rng.below(1 << 20), node].map(u32::to_be_bytes).concat();
+    let node = if rng.below(40) == 0 {
+        u32::MAX
+    } else {
+        rng.below(9)
+    };
+    let mut out = [2 << 28 | rng.below(1 << 20), node]
+        .map(u32::to_be_bytes)
+        .concat();
     for _ in 0..=rng.below(5) {
         let flags = if rng.below(20) == 0 { 0xa0 } else { 0x20 };
         let some = |rng: &mut Rng, value| if rng.below(9) == 0 { u32::MAX } else { value };
@@ -137,7 +183,11 @@ fn datagram(rng: &mut Rng, flows: u32) -> Vec<u8> {
         let queue = rng.below(1 << 28);
         let queue = some(rng, queue);
         let stamp = rng.below(1 << 30);
-        let ingress = if rng.below(9) == 0 { [u32::MAX; 2] } else { [7, stamp] };
+        let ingress = if rng.below(9) == 0 {
+            [u32::MAX; 2]
+        } else {
+            [7, stamp]
+        };
         let words = [
             0x1008_0600 | flags,
             0x1c00_5043,
@@ -183,7 +233,11 @@ fn read(config: &Config, sent: &Sent) -> (u64, u64) {
         assert!(header.kind.is_correlated() || u32::from(header.count) <= config.r);
         next[*to] += 1;
         postcards += aggregate.postcards().count() as u64;
-        postcards += aggregate.summaries().map(|summary| u64::from(summary.count)).max().unwrap_or(0);
+        postcards += aggregate
+            .summaries()
+            .map(|summary| u64::from(summary.count))
+            .max()
+            .unwrap_or(0);
     }
     (sent.0.len() as u64, postcards)
 }
@@ -202,7 +256,11 @@ fn counters_balance_under_random_traffic() {
             registers: ways << rng.below(6),
             ways,
             destinations: 1 + rng.below(4) as usize,
-            spread: if rng.below(2) == 0 { Spread::Node } else { Spread::Flow },
+            spread: if rng.below(2) == 0 {
+                Spread::Node
+            } else {
+                Spread::Flow
+            },
             interop,
             ..Config::default()
         };
@@ -212,7 +270,10 @@ fn counters_balance_under_random_traffic() {
             let burst: Vec<_> = (0..rng.below(20)).map(|_| datagram(&mut rng, 60)).collect();
             aggregator.ingest(now, burst.iter().map(Vec::as_slice), &mut sent);
             let stats = aggregator.stats();
-            assert!(stats.is_balanced() && stats.occupied <= stats.pending, "{config:?} {stats:?}");
+            assert!(
+                stats.is_balanced() && stats.occupied <= stats.pending,
+                "{config:?} {stats:?}"
+            );
             now += u64::from(rng.below(700));
             aggregator.tick(now, &mut sent);
             assert!(aggregator.deadline().is_none_or(|deadline| deadline > now));
@@ -221,24 +282,45 @@ fn counters_balance_under_random_traffic() {
         let stats = aggregator.stats();
         let (datagrams, postcards) = read(&config, &sent);
         let total = |count: fn(&aggregator::Sent) -> u64| stats.sent.iter().map(count).sum::<u64>();
-        assert_eq!((stats.pending, stats.occupied, aggregator.deadline()), (0, 0, None));
+        assert_eq!(
+            (stats.pending, stats.occupied, aggregator.deadline()),
+            (0, 0, None)
+        );
         assert_eq!(total(|sent| sent.aggregates), datagrams);
-        assert_eq!(stats.sent_bytes, sent.0.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>());
+        assert_eq!(
+            stats.sent_bytes,
+            sent.0
+                .iter()
+                .map(|(_, payload)| payload.len() as u64)
+                .sum::<u64>()
+        );
         // A summary counts values, and a postcard may lack the value of both metrics.
         let counted = total(|sent| sent.postcards);
         assert!(
-            if kind.is_correlated() { postcards <= counted } else { postcards == counted },
+            if kind.is_correlated() {
+                postcards <= counted
+            } else {
+                postcards == counted
+            },
             "{postcards} {counted}"
         );
         assert_eq!(stats.postcards, counted);
-        assert!(stats.postcards > 1000 && stats.unreadable.iter().sum::<u64>() > 0, "{stats:?}");
+        assert!(
+            stats.postcards > 1000 && stats.unreadable.iter().sum::<u64>() > 0,
+            "{stats:?}"
+        );
     }
 }
 
 #[test]
 fn eviction_loses_no_postcards() {
-    let config =
-        Config { kind: Kind::CorNodeFlow, r: 10, timer: u64::MAX, registers: 64, ..Config::default() };
+    let config = Config {
+        kind: Kind::CorNodeFlow,
+        r: 10,
+        timer: u64::MAX,
+        registers: 64,
+        ..Config::default()
+    };
     let mut aggregator = Aggregator::new(config).expect("good settings");
     let (mut sent, mut rng) = (Sent::default(), Rng(3));
     for _ in 0..5000 {
@@ -247,7 +329,10 @@ fn eviction_loses_no_postcards() {
     }
     let stats = aggregator.stats();
     assert!(stats.is_balanced() && stats.occupied <= 64, "{stats:?}");
-    assert!(stats.sent[Cause::Evicted as usize].postcards > stats.postcards * 9 / 10, "{stats:?}");
+    assert!(
+        stats.sent[Cause::Evicted as usize].postcards > stats.postcards * 9 / 10,
+        "{stats:?}"
+    );
 }
 
 #[test]
@@ -255,21 +340,101 @@ fn invalid_settings_are_refused() {
     let good = Config::default();
     let refused = |config: Config| Aggregator::new(config).err();
     assert_eq!(refused(good.clone()), None);
-    assert_eq!(refused(Config { r: 72, ..good.clone() }), None, "72 at 1500");
-    assert_eq!(refused(Config { r: 73, ..good.clone() }), Some(ConfigError::R(72)));
-    assert_eq!(refused(Config { r: 72, over_ipv6: true, ..good.clone() }), Some(ConfigError::R(71)));
+    assert_eq!(
+        refused(Config {
+            r: 72,
+            ..good.clone()
+        }),
+        None,
+        "72 at 1500"
+    );
+    assert_eq!(
+        refused(Config {
+            r: 73,
+            ..good.clone()
+        }),
+        Some(ConfigError::R(72))
+    );
+    assert_eq!(
+        refused(Config {
+            r: 72,
+            over_ipv6: true,
+            ..good.clone()
+        }),
+        Some(ConfigError::R(71))
+    );
     assert_eq!(refused(Config { r: 0, ..good.clone() }), Some(ConfigError::R(72)));
-    assert_eq!(refused(Config { pmtu: 60, ..good.clone() }), Some(ConfigError::R(0)));
-    assert_eq!(refused(Config { kind: Kind::Cor, r: 1_000_000, ..good.clone() }), None);
-    assert_eq!(refused(Config { timer: 0, ..good.clone() }), Some(ConfigError::Timer));
-    assert_eq!(refused(Config { registers: 100, ..good.clone() }), Some(ConfigError::Registers));
-    assert_eq!(refused(Config { ways: 3, ..good.clone() }), Some(ConfigError::Ways));
-    assert_eq!(refused(Config { destinations: 0, ..good.clone() }), Some(ConfigError::Destinations));
-    assert_eq!(refused(Config { interop: true, ..good.clone() }), Some(ConfigError::Interop));
-    let interop = Config { kind: Kind::AggNode, interop: true, ..good.clone() };
-    assert_eq!(refused(Config { r: 40, registers: 8, ..interop.clone() }), None, "8 + 40 * 36 bytes");
+    assert_eq!(
+        refused(Config {
+            pmtu: 60,
+            ..good.clone()
+        }),
+        Some(ConfigError::R(0))
+    );
+    assert_eq!(
+        refused(Config {
+            kind: Kind::Cor,
+            r: 1_000_000,
+            ..good.clone()
+        }),
+        None
+    );
+    assert_eq!(
+        refused(Config {
+            timer: 0,
+            ..good.clone()
+        }),
+        Some(ConfigError::Timer)
+    );
+    assert_eq!(
+        refused(Config {
+            registers: 100,
+            ..good.clone()
+        }),
+        Some(ConfigError::Registers)
+    );
+    assert_eq!(
+        refused(Config {
+            ways: 3,
+            ..good.clone()
+        }),
+        Some(ConfigError::Ways)
+    );
+    assert_eq!(
+        refused(Config {
+            destinations: 0,
+            ..good.clone()
+        }),
+        Some(ConfigError::Destinations)
+    );
+    assert_eq!(
+        refused(Config {
+            interop: true,
+            ..good.clone()
+        }),
+        Some(ConfigError::Interop)
+    );
+    let interop = Config {
+        kind: Kind::AggNode,
+        interop: true,
+        ..good.clone()
+    };
+    assert_eq!(
+        refused(Config {
+            r: 40,
+            registers: 8,
+            ..interop.clone()
+        }),
+        None,
+        "8 + 40 * 36 bytes"
+    );
     assert_eq!(refused(Config { r: 41, ..interop }), Some(ConfigError::R(40)));
-    let huge = Config { kind: Kind::AggNodeFlow, r: 72, registers: 1 << 24, ..good };
+    let huge = Config {
+        kind: Kind::AggNodeFlow,
+        r: 72,
+        registers: 1 << 24,
+        ..good
+    };
     assert!(matches!(refused(huge), Some(ConfigError::Memory(_))));
 }
 
@@ -290,6 +455,9 @@ fn lost_postcards_are_reported() {
     };
     let all = [later(0), later(1), later(5), later(4)];
     aggregator.ingest(0, all.iter().map(Vec::as_slice), &mut Sent::default());
-    let nodes: Vec<_> = aggregator.nodes().map(|node| (node.numbered, node.lost, node.reordered)).collect();
+    let nodes: Vec<_> = aggregator
+        .nodes()
+        .map(|node| (node.numbered, node.lost, node.reordered))
+        .collect();
     assert_eq!(nodes, [(4, 2, 1)]);
 }

@@ -85,7 +85,11 @@ pub struct Args {
 
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
-    if (0.001..=600.0).contains(&seconds) { Ok(seconds) } else { Err("between 0.001 and 600 seconds".into()) }
+    if (0.001..=600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("between 0.001 and 600 seconds".into())
+    }
 }
 
 /// A case: its name, what it measures, and the function that runs it.
@@ -101,8 +105,16 @@ const CASES: &[Case] = &[
         about: "6 hops of 8 items, 1,000 flows in random order: per report",
         run: fastpath::collect,
     },
-    Case { name: "fastpath-6x8-100k-shuffled", about: "the same, 100,000 flows", run: fastpath::collect },
-    Case { name: "fastpath-6x8-1m-shuffled", about: "the same, 1,000,000 flows", run: fastpath::collect },
+    Case {
+        name: "fastpath-6x8-100k-shuffled",
+        about: "the same, 100,000 flows",
+        run: fastpath::collect,
+    },
+    Case {
+        name: "fastpath-6x8-1m-shuffled",
+        about: "the same, 1,000,000 flows",
+        run: fastpath::collect,
+    },
     Case {
         name: "fastpath-6x8-4m-shuffled",
         about: "the same, 4,000,000 flows (4 GB of memory)",
@@ -113,37 +125,81 @@ const CASES: &[Case] = &[
         about: "100,000 flows in the order in which their state was created",
         run: fastpath::collect,
     },
-    Case { name: "fastpath-6x8-1m", about: "the same, 1,000,000 flows", run: fastpath::collect },
-    Case { name: "fastpath-1x1-1k", about: "1 hop of 1 item, 1,000 flows", run: fastpath::collect },
-    Case { name: "fastpath-6x4-1k", about: "6 hops of 4 items", run: fastpath::collect },
-    Case { name: "fastpath-8x8-1k", about: "8 hops of 8 items", run: fastpath::collect },
-    Case { name: "fastpath-12x8-1k", about: "12 hops of 8 items", run: fastpath::collect },
-    Case { name: "fastpath-16x8-1k", about: "16 hops of 8 items", run: fastpath::collect },
-    Case { name: "fastpath-6x8-change", about: "a change event with every report", run: fastpath::collect },
+    Case {
+        name: "fastpath-6x8-1m",
+        about: "the same, 1,000,000 flows",
+        run: fastpath::collect,
+    },
+    Case {
+        name: "fastpath-1x1-1k",
+        about: "1 hop of 1 item, 1,000 flows",
+        run: fastpath::collect,
+    },
+    Case {
+        name: "fastpath-6x4-1k",
+        about: "6 hops of 4 items",
+        run: fastpath::collect,
+    },
+    Case {
+        name: "fastpath-8x8-1k",
+        about: "8 hops of 8 items",
+        run: fastpath::collect,
+    },
+    Case {
+        name: "fastpath-12x8-1k",
+        about: "12 hops of 8 items",
+        run: fastpath::collect,
+    },
+    Case {
+        name: "fastpath-16x8-1k",
+        about: "16 hops of 8 items",
+        run: fastpath::collect,
+    },
+    Case {
+        name: "fastpath-6x8-change",
+        about: "a change event with every report",
+        run: fastpath::collect,
+    },
     Case {
         name: "fastpath-6x8-1k-jitter",
         about: "values that vary below every threshold",
         run: fastpath::collect,
     },
-    Case { name: "fastpath-6x8-1k-rule", about: "one rule, never true", run: fastpath::collect },
+    Case {
+        name: "fastpath-6x8-1k-rule",
+        about: "one rule, never true",
+        run: fastpath::collect,
+    },
     Case {
         name: "fastpath-6x8-1k-rule-history",
         about: "one rule that depends on earlier reports",
         run: fastpath::collect,
     },
-    Case { name: "fastpath-6x8-1k-rules10", about: "ten rules over all metrics", run: fastpath::collect },
+    Case {
+        name: "fastpath-6x8-1k-rules10",
+        about: "ten rules over all metrics",
+        run: fastpath::collect,
+    },
     Case {
         name: "fastpath-6x8-100k-shuffled-rule",
         about: "100,000 flows in random order, one rule",
         run: fastpath::collect,
     },
-    Case { name: "fastpath-md21-6x8-1k", about: "Telemetry Report 2.0, INT-MD 2.1", run: fastpath::collect },
+    Case {
+        name: "fastpath-md21-6x8-1k",
+        about: "Telemetry Report 2.0, INT-MD 2.1",
+        run: fastpath::collect,
+    },
     Case {
         name: "fastpath-tr20-md10-6x8-1k",
         about: "Telemetry Report 2.0, INT 1.0",
         run: fastpath::collect,
     },
-    Case { name: "fastpath-tr05-6x8-1k", about: "Telemetry Report 0.5, INT 0.5", run: fastpath::collect },
+    Case {
+        name: "fastpath-tr05-6x8-1k",
+        about: "Telemetry Report 0.5, INT 0.5",
+        run: fastpath::collect,
+    },
     Case {
         name: "fastpath-mx21-6x8-1k",
         about: "INT-MX 2.1, one report per node, joined into paths",
@@ -159,20 +215,36 @@ const CASES: &[Case] = &[
         about: "one reporter over two workers, 1,000 flows, compared with one worker: CPU time per report",
         run: fanout::run,
     },
-    Case { name: "fanout-2-100k", about: "the same, 100,000 flows in random order", run: fanout::run },
+    Case {
+        name: "fanout-2-100k",
+        about: "the same, 100,000 flows in random order",
+        run: fanout::run,
+    },
     Case {
         name: "sf-join",
         about: "SF-INT reports joined into paths of 5 nodes, 1,000 flows: per report",
         run: join::run,
     },
-    Case { name: "sf-join-100k", about: "the same, 100,000 flows", run: join::run },
+    Case {
+        name: "sf-join-100k",
+        about: "the same, 100,000 flows",
+        run: join::run,
+    },
     Case {
         name: "switch-transit",
         about: "an INT-MD 2.1 transit switch adds its record, in process: per packet",
         run: switch::run,
     },
-    Case { name: "switch-sf-transit", about: "an SF-INT transit switch swaps records", run: switch::run },
-    Case { name: "switch-sink", about: "a sink reports a path of 5 nodes and strips INT", run: switch::run },
+    Case {
+        name: "switch-sf-transit",
+        about: "an SF-INT transit switch swaps records",
+        run: switch::run,
+    },
+    Case {
+        name: "switch-sink",
+        about: "a sink reports a path of 5 nodes and strips INT",
+        run: switch::run,
+    },
     Case {
         name: "aggregator-agg25",
         about: "aggregator: 25 postcards of any node together, per postcard",
@@ -193,13 +265,21 @@ const CASES: &[Case] = &[
         about: "Agg(25) of postcards unpacked, 1,000 flows: per postcard",
         run: aggregate::unfold,
     },
-    Case { name: "aggregate-unfold-72", about: "the same, Agg(72)", run: aggregate::unfold },
+    Case {
+        name: "aggregate-unfold-72",
+        about: "the same, Agg(72)",
+        run: aggregate::unfold,
+    },
     Case {
         name: "aggregate-unfold-join",
         about: "Agg(25), postcards joined into paths by their timestamps",
         run: aggregate::unfold,
     },
-    Case { name: "decode-only", about: "6 hops of 8 items, decoding only", run: fastpath::decode },
+    Case {
+        name: "decode-only",
+        about: "6 hops of 8 items, decoding only",
+        run: fastpath::decode,
+    },
     Case {
         name: "flight-recorder",
         about: "6 hops of 8 items: what the flight recorder adds to a report, a copy into its ring",
@@ -220,21 +300,41 @@ const CASES: &[Case] = &[
         about: "the same, sender above receive capacity (root)",
         run: udp::flood,
     },
-    Case { name: "udp-loopback", about: "udp-one-sender over loopback, without root", run: udp::loopback },
+    Case {
+        name: "udp-loopback",
+        about: "udp-one-sender over loopback, without root",
+        run: udp::loopback,
+    },
     Case {
         name: "rx-xdp-native",
         about: "AF_XDP, driver mode, over veth, compared with a loop that discards (root)",
         run: rx::run,
     },
-    Case { name: "rx-xdp-generic", about: "the same, generic mode (root)", run: rx::run },
-    Case { name: "rx-packet", about: "the same with an AF_PACKET ring (root)", run: rx::run },
-    Case { name: "rx-udp", about: "the same with a UDP socket (root)", run: rx::run },
+    Case {
+        name: "rx-xdp-generic",
+        about: "the same, generic mode (root)",
+        run: rx::run,
+    },
+    Case {
+        name: "rx-packet",
+        about: "the same with an AF_PACKET ring (root)",
+        run: rx::run,
+    },
+    Case {
+        name: "rx-udp",
+        about: "the same with a UDP socket (root)",
+        run: rx::run,
+    },
     Case {
         name: "xdp-detect-1k",
         about: "detection in the kernel, 6 hops of 8 items, 1,000 flows, no change (root)",
         run: kernel::detect,
     },
-    Case { name: "xdp-detect-100k", about: "the same, 100,000 flows (root)", run: kernel::detect },
+    Case {
+        name: "xdp-detect-100k",
+        about: "the same, 100,000 flows (root)",
+        run: kernel::detect,
+    },
     Case {
         name: "xdp-detect-1k-event",
         about: "the same, 1,000 flows, each report an event (root)",
@@ -260,7 +360,11 @@ const CASES: &[Case] = &[
         about: "DTA translator: entries of 4 bytes, B = 16, one in each report; per entry",
         run: dta::translate,
     },
-    Case { name: "dta-append-16", about: "the same, sixteen in each report", run: dta::translate },
+    Case {
+        name: "dta-append-16",
+        about: "the same, sixteen in each report",
+        run: dta::translate,
+    },
     Case {
         name: "dta-sketch-merge",
         about: "DTA translator: 64 columns of a Count-Min sketch merged, compared with a copy",
@@ -286,8 +390,16 @@ const CASES: &[Case] = &[
         about: "the same: a block of 304 bytes (root)",
         run: rdma_kernel::respond,
     },
-    Case { name: "dta-query", about: "keys of a 4 GiB store, N = 2, in batches", run: dta::query },
-    Case { name: "dta-query-cold", about: "the same, one key at a time", run: dta::query },
+    Case {
+        name: "dta-query",
+        about: "keys of a 4 GiB store, N = 2, in batches",
+        run: dta::query,
+    },
+    Case {
+        name: "dta-query-cold",
+        about: "the same, one key at a time",
+        run: dta::query,
+    },
     Case {
         name: "dta-follow",
         about: "entries of a list read and checked, compared with a copy",
@@ -298,7 +410,11 @@ const CASES: &[Case] = &[
         about: "DTA over veth: reporter, translator, responder; Key-Write, N = 2 (root)",
         run: dta_live::live,
     },
-    Case { name: "store-insert", about: "events into the store, committed, per event", run: store::insert },
+    Case {
+        name: "store-insert",
+        about: "events into the store, committed, per event",
+        run: store::insert,
+    },
     Case {
         name: "store-query",
         about: "the events of one flow in a time range, out of 2 M",
@@ -339,7 +455,11 @@ const CASES: &[Case] = &[
         about: "records to protobuf, and in messages of Kafka, plain and with LZ4",
         run: encode::run,
     },
-    Case { name: "export-json", about: "the same as JSON, compared with serde_json", run: encode::run },
+    Case {
+        name: "export-json",
+        about: "the same as JSON, compared with serde_json",
+        run: encode::run,
+    },
     Case {
         name: "export-native",
         about: "records to a block of ClickHouse's format Native",
@@ -375,10 +495,26 @@ const CASES: &[Case] = &[
         about: "hopwise with its store, 1,000 flows, no change: highest rate without loss, per report",
         run: live::run,
     },
-    Case { name: "live-change-1", about: "the same, a change in 1 % of the reports", run: live::run },
-    Case { name: "live-change-10", about: "the same, in 10 %", run: live::run },
-    Case { name: "live-change-100", about: "the same, in every report", run: live::run },
-    Case { name: "live-new-flows", about: "the same, a new flow with every report", run: live::run },
+    Case {
+        name: "live-change-1",
+        about: "the same, a change in 1 % of the reports",
+        run: live::run,
+    },
+    Case {
+        name: "live-change-10",
+        about: "the same, in 10 %",
+        run: live::run,
+    },
+    Case {
+        name: "live-change-100",
+        about: "the same, in every report",
+        run: live::run,
+    },
+    Case {
+        name: "live-new-flows",
+        about: "the same, a new flow with every report",
+        run: live::run,
+    },
     Case {
         name: "live-asked-1m",
         about: "1,000,000 known flows, no change, while pages of 50 flows are requested",
@@ -401,7 +537,11 @@ pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
     if let Some(path) = &args.page {
         return print(&page_of(path)?).map(|()| ExitCode::SUCCESS);
     }
-    let plan = Plan { runs: args.runs, each: Duration::from_secs_f64(args.seconds), program };
+    let plan = Plan {
+        runs: args.runs,
+        each: Duration::from_secs_f64(args.seconds),
+        program,
+    };
     let mut skipped = 0;
     let mut show = |name: &str, outcome: Result<Outcome, Failure>| match outcome {
         Ok(outcome) if args.json => print(&format!("{}\n", outcome.json())),
@@ -413,10 +553,18 @@ pub fn run(args: Args, program: &dyn Program) -> Result<ExitCode, CliError> {
             Ok(())
         }
     };
-    if let Some((PEERS, paths)) = args.names.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+    if let Some((PEERS, paths)) = args
+        .names
+        .split_first()
+        .map(|(first, rest)| (first.as_str(), rest))
+    {
         peers::run(paths, args.port, &plan, &mut show)?;
     } else {
-        let cases: Vec<&Case> = if args.all { CASES.iter().collect() } else { chosen(&args.names)? };
+        let cases: Vec<&Case> = if args.all {
+            CASES.iter().collect()
+        } else {
+            chosen(&args.names)?
+        };
         for (done, case) in cases.iter().enumerate() {
             let waiting = Waiting::part(case.name, done as u64, cases.len() as u64);
             let load = LoadMeter::start();
@@ -439,7 +587,11 @@ fn described() -> Vec<(&'static str, &'static str)> {
 fn page_of(path: &Path) -> Result<String, CliError> {
     let named = path.display();
     let outcomes = fs::read_to_string(path).map_err(|error| {
-        CliError::io(format!("cannot read {named}"), error, "make it: hopwise bench --all --json > FILE")
+        CliError::io(
+            format!("cannot read {named}"),
+            error,
+            "make it: hopwise bench --all --json > FILE",
+        )
     })?;
     page::page(&outcomes, &described()).map_err(|error| CliError::new(format!("{named}: {error}")))
 }
@@ -450,7 +602,9 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Case>, CliError> {
     for name in names {
         let case = CASES.iter().find(|case| case.name == name);
         cases.push(case.ok_or_else(|| {
-            CliError::new(format!("there is no case `{name}`; `hopwise bench --list` names them"))
+            CliError::new(format!(
+                "there is no case `{name}`; `hopwise bench --list` names them"
+            ))
         })?);
     }
     Ok(cases)
@@ -464,7 +618,9 @@ fn print(text: &str) -> Result<(), CliError> {
 fn text(outcome: &Outcome) -> String {
     let (min, max) = outcome.range();
     let rate = units::short(1e9 / outcome.median());
-    let warning = outcome.warning().map_or_else(String::new, |warning| format!("; {warning}"));
+    let warning = outcome
+        .warning()
+        .map_or_else(String::new, |warning| format!("; {warning}"));
     format!(
         "{:<32} {:>10.1} ns/op  {rate:>7}/s   {min:.1} to {max:.1} in {}, spread {:.0} %{warning}\n{:<32} {}\n",
         outcome.name,

@@ -312,7 +312,10 @@ const EXPERIMENTS: &[Experiment] = &[
 /// A name or a parameter is unknown, an experiment failed, or its files cannot be written.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let chosen = if args.names.is_empty() {
-        EXPERIMENTS.iter().filter(|one| one.is_measured || !args.measured).collect()
+        EXPERIMENTS
+            .iter()
+            .filter(|one| one.is_measured || !args.measured)
+            .collect()
     } else {
         chosen(&args.names)?
     };
@@ -320,7 +323,10 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         for one in chosen {
             println!("{:<18}{}. {}", one.name, one.about, one.paper);
             if !args.names.is_empty() {
-                print!("{}", one.parameters.iter().map(Parameter::line).collect::<String>());
+                print!(
+                    "{}",
+                    one.parameters.iter().map(Parameter::line).collect::<String>()
+                );
             }
         }
         return Ok(ExitCode::SUCCESS);
@@ -338,7 +344,11 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         drop(waiting);
         let findings = findings?;
         let page = write((&args.out, &args.format), experiment, findings, settings, load)?;
-        eprintln!("hopwise: {}: {:.0} s", experiment.name, begun.elapsed().as_secs_f64());
+        eprintln!(
+            "hopwise: {}: {:.0} s",
+            experiment.name,
+            begun.elapsed().as_secs_f64()
+        );
         println!("{}", page.display());
     }
     Ok(ExitCode::SUCCESS)
@@ -350,11 +360,16 @@ const BUSY: f64 = 0.5;
 /// Adds the conditions of every page: the parameters, and for measured figures the machine and its load at the start of the command.
 fn add_conditions(findings: &mut Findings, experiment: &Experiment, settings: &Settings, load: Option<f64>) {
     if !experiment.parameters.is_empty() {
-        findings.conditions.push(format!("parameters: {}", settings.sentence()));
+        findings
+            .conditions
+            .push(format!("parameters: {}", settings.sentence()));
     }
     if experiment.is_measured {
         let at_start = load.map_or("unknown".to_owned(), |load| format!("{load:.2}"));
-        findings.conditions.push(format!("{}; load average before the first run: {at_start}", machine()));
+        findings.conditions.push(format!(
+            "{}; load average before the first run: {at_start}",
+            machine()
+        ));
     }
 }
 
@@ -365,7 +380,9 @@ fn cores() -> f64 {
 fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, CliError> {
     let find = |name: &String| {
         EXPERIMENTS.iter().find(|one| one.name == name).ok_or_else(|| {
-            CliError::new(format!("there is no experiment `{name}`; `hopwise experiment --list` names them"))
+            CliError::new(format!(
+                "there is no experiment `{name}`; `hopwise experiment --list` names them"
+            ))
         })
     };
     names.iter().map(find).collect()
@@ -386,7 +403,11 @@ fn write(
     findings.comparisons = observations.comparisons.unwrap_or(findings.comparisons);
     let is_busy = experiment.is_measured && load.is_some_and(|load| load > BUSY * cores());
     let failed = |error| {
-        CliError::io(format!("cannot write to {}", out.display()), error, "name a directory you may write")
+        CliError::io(
+            format!("cannot write to {}", out.display()),
+            error,
+            "name a directory you may write",
+        )
     };
     fs::create_dir_all(out).map_err(failed)?;
     for table in &findings.tables {
@@ -394,7 +415,9 @@ fn write(
         for (at, plot) in table.plots.iter().enumerate() {
             let file = out.join(page::plot_file(name, table, at));
             fs::write(&file, plot.to_svg()).map_err(failed)?;
-            formats.iter().try_for_each(|format| convert::convert(&file, *format))?;
+            formats
+                .iter()
+                .try_for_each(|format| convert::convert(&file, *format))?;
         }
     }
     let page = out.join(format!("{name}.md"));
@@ -426,12 +449,20 @@ mod tests {
             assert!(page.starts_with(&format!("# {}\n", experiment.about)), "{page}");
             for table in &tables {
                 assert!(!table.rows.is_empty(), "{}", table.name);
-                assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.name);
+                assert!(
+                    table.rows.iter().all(|row| row.len() == table.columns.len()),
+                    "{}",
+                    table.name
+                );
                 for (at, plot) in table.plots.iter().enumerate() {
                     let svg =
                         fs::read_to_string(out.join(page::plot_file(experiment.name, table, at))).unwrap();
                     assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"));
-                    assert!(plot.series.iter().any(|series| series.points.len() > 1), "{}", plot.title);
+                    assert!(
+                        plot.series.iter().any(|series| series.points.len() > 1),
+                        "{}",
+                        plot.title
+                    );
                 }
             }
         }
@@ -454,7 +485,10 @@ mod tests {
         for file in fs::read_dir(&made).unwrap() {
             let name = file.unwrap().file_name();
             let texts = [&made, committed].map(|folder| fs::read_to_string(folder.join(&name)).ok());
-            assert!(texts[0] == texts[1], "{name:?} is of other reports; run `make docs`");
+            assert!(
+                texts[0] == texts[1],
+                "{name:?} is of other reports; run `make docs`"
+            );
         }
         fs::remove_dir_all(made).unwrap();
     }
@@ -469,7 +503,9 @@ mod tests {
             for file in fs::read_dir(folder).unwrap() {
                 let path = file.unwrap().path();
                 let name = path.file_name().unwrap().to_str().unwrap();
-                let table = name.strip_prefix(&prefix).and_then(|name| name.strip_suffix(".csv"));
+                let table = name
+                    .strip_prefix(&prefix)
+                    .and_then(|name| name.strip_suffix(".csv"));
                 if let Some(table) = table {
                     tables.push((table.to_owned(), fs::read_to_string(&path).unwrap()));
                 }
@@ -483,7 +519,11 @@ mod tests {
             if std::env::var_os("UPDATE_REFERENCE").is_some() {
                 fs::write(&path, &made).unwrap();
             } else {
-                assert!(page == made, "{} contradicts its rows; run `make docs`", path.display());
+                assert!(
+                    page == made,
+                    "{} contradicts its rows; run `make docs`",
+                    path.display()
+                );
             }
             assert!(!made.contains("NaN"), "{}", path.display());
             faults.extend(english_faults(&observations));
@@ -493,14 +533,20 @@ mod tests {
 
     /// Remarks without a full stop, plurals of one, and numbers without separators of thousands.
     fn english_faults(observations: &Observations) -> Vec<String> {
-        let stops = observations.remarks.iter().filter(|remark| !remark.ends_with('.')).cloned();
+        let stops = observations
+            .remarks
+            .iter()
+            .filter(|remark| !remark.ends_with('.'))
+            .cloned();
         let comparisons = observations.comparisons.iter().flatten().map(|one| &one.hopwise);
         let mut faults: Vec<String> = stops.collect();
         for text in observations.remarks.iter().chain(comparisons) {
             // Not `N - 1 reports`.
             let text = text.replace("- 1 ", "");
-            let words: Vec<&str> =
-                text.split([' ', '(', ')', ';', ':']).map(|word| word.trim_end_matches('.')).collect();
+            let words: Vec<&str> = text
+                .split([' ', '(', ')', ';', ':'])
+                .map(|word| word.trim_end_matches('.'))
+                .collect();
             let plural = words.windows(2).any(|pair| {
                 pair[0] == "1" && pair[1].len() > 3 && pair[1].ends_with('s') && pair[1] != "times"
             });
@@ -518,10 +564,19 @@ mod tests {
         for experiment in EXPERIMENTS {
             let observations = (experiment.observe)(&Results::default());
             for remark in observations.remarks {
-                assert!(remark.starts_with("Judgement: "), "{}: not of the rows: {remark}", experiment.name);
+                assert!(
+                    remark.starts_with("Judgement: "),
+                    "{}: not of the rows: {remark}",
+                    experiment.name
+                );
             }
             for comparison in observations.comparisons.unwrap_or_default() {
-                assert!(comparison.hopwise.starts_with("not "), "{}: {}", experiment.name, comparison.line());
+                assert!(
+                    comparison.hopwise.starts_with("not "),
+                    "{}: {}",
+                    experiment.name,
+                    comparison.line()
+                );
             }
         }
     }

@@ -22,7 +22,11 @@ type Case = (&'static str, &'static str);
 /// The line that is no outcome.
 pub(crate) fn page(outcomes: &str, cases: &[Case]) -> Result<String, String> {
     let mut found = HashMap::new();
-    for (at, line) in outcomes.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+    for (at, line) in outcomes
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+    {
         let outcome = serde_json::from_str::<Value>(line).ok().and_then(Figure::of);
         let (name, figure) =
             outcome.ok_or_else(|| format!("line {}: no outcome of `hopwise bench`", at + 1))?;
@@ -80,12 +84,19 @@ impl Figure {
 
     fn machine(&self) -> String {
         let text = |name: &str| {
-            self.conditions.get(name).map_or_else(String::new, |value| match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            })
+            self.conditions
+                .get(name)
+                .map_or_else(String::new, |value| match value {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                })
         };
-        format!("{}, {} cores, Linux {}", text("cpu"), text("cores"), text("kernel"))
+        format!(
+            "{}, {} cores, Linux {}",
+            text("cpu"),
+            text("cores"),
+            text("kernel")
+        )
     }
 
     fn condition(&self, name: &str) -> Option<f64> {
@@ -103,18 +114,31 @@ fn machines(found: &HashMap<String, Figure>) -> Vec<String> {
 
 /// What a row says of its machine: a letter, if the outcomes are of several.
 fn mark(machines: &[String], machine: &str) -> String {
-    let at = machines.iter().position(|one| one == machine).filter(|_| machines.len() > 1);
+    let at = machines
+        .iter()
+        .position(|one| one == machine)
+        .filter(|_| machines.len() > 1);
     at.and_then(|at| char::from_digit(at as u32 + 10, 36))
         .map_or_else(String::new, |letter| format!("{}: ", letter.to_ascii_uppercase()))
 }
 
 /// Names and loads of the machines.
 fn conditions(found: &HashMap<String, Figure>, machines: &[String], out: &mut String) {
-    let named: Vec<String> =
-        machines.iter().map(|machine| format!("{}{machine}", mark(machines, machine))).collect();
-    let loads = || found.values().filter_map(|figure| figure.condition("load_average"));
+    let named: Vec<String> = machines
+        .iter()
+        .map(|machine| format!("{}{machine}", mark(machines, machine)))
+        .collect();
+    let loads = || {
+        found
+            .values()
+            .filter_map(|figure| figure.condition("load_average"))
+    };
     let (least, most) = (loads().fold(f64::INFINITY, f64::min), loads().fold(0.0, f64::max));
-    let _ = writeln!(out, "\nMachine: {}; load average {least:.1} to {most:.1}.", named.join("; "));
+    let _ = writeln!(
+        out,
+        "\nMachine: {}; load average {least:.1} to {most:.1}.",
+        named.join("; ")
+    );
     if machines.len() > 1 {
         out.push_str(
             "Rows begin with the letter of their machine; figures of different machines are not compared.\n",
@@ -143,7 +167,10 @@ fn section(name: &str) -> &'static str {
         ("export", "Export"),
         ("live", "The whole program"),
     ];
-    SECTIONS.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or("Others", |(_, title)| title)
+    SECTIONS
+        .iter()
+        .find(|(prefix, _)| name.starts_with(prefix))
+        .map_or("Others", |(_, title)| title)
 }
 
 fn row((name, about): Case, found: &HashMap<String, Figure>, machines: &[String], out: &mut String) {
@@ -170,26 +197,58 @@ fn row((name, about): Case, found: &HashMap<String, Figure>, machines: &[String]
 /// The ratio and the verdict.
 fn compare(figure: &Figure, bar: &Bar, found: &HashMap<String, Figure>, out: &mut String) {
     let machine = figure.machine();
-    let of =
-        |case: &str| found.get(case).filter(|other| other.machine() == machine).map(|other| other.median);
+    let of = |case: &str| {
+        found
+            .get(case)
+            .filter(|other| other.machine() == machine)
+            .map(|other| other.median)
+    };
     let (value, ratio, wanted) = match *bar {
         Bar::Times { case, most } => {
             let times = of(case).map(|other| figure.median / other);
-            (times, times.map(|times| format!("{times:.2} × `{case}`")), format!("at most {most} ×"))
+            (
+                times,
+                times.map(|times| format!("{times:.2} × `{case}`")),
+                format!("at most {most} ×"),
+            )
         }
         Bar::More { case, most } => {
             let more = of(case).map(|other| figure.median - other);
-            (more, more.map(|more| format!("{more:+.1} ns to `{case}`")), format!("at most {most} ns more"))
+            (
+                more,
+                more.map(|more| format!("{more:+.1} ns to `{case}`")),
+                format!("at most {most} ns more"),
+            )
         }
-        Bar::Share { condition, what, least } => {
+        Bar::Share {
+            condition,
+            what,
+            least,
+        } => {
             let share = figure.condition(condition);
-            (share, share.map(|share| format!("{share:.2} × {what}")), format!("at least {least} ×"))
+            (
+                share,
+                share.map(|share| format!("{share:.2} × {what}")),
+                format!("at least {least} ×"),
+            )
         }
-        Bar::Of { condition, what, most } => {
+        Bar::Of {
+            condition,
+            what,
+            most,
+        } => {
             let value = figure.condition(condition);
-            (value, value.map(|value| format!("{value:.1} {what}")), format!("at most {most}"))
+            (
+                value,
+                value.map(|value| format!("{value:.1} {what}")),
+                format!("at most {most}"),
+            )
         }
-        Bar::Most(most) => (Some(figure.median), Some(String::new()), format!("at most {} ns", short(most))),
+        Bar::Most(most) => (
+            Some(figure.median),
+            Some(String::new()),
+            format!("at most {} ns", short(most)),
+        ),
     };
     let met = value.map(|value| bar.is_met(value));
     let verdict = match met {
@@ -221,7 +280,9 @@ mod tests {
     }
 
     fn line<'a>(page: &'a str, name: &str) -> &'a str {
-        page.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap()
+        page.lines()
+            .find(|line| line.starts_with(&format!("| `{name}` |")))
+            .unwrap()
     }
 
     #[test]
@@ -229,17 +290,32 @@ mod tests {
         let outcomes = [
             ("fastpath-6x8-1k", outcome("fastpath-6x8-1k", 80.0, "")),
             ("fastpath-6x8-100k", outcome("fastpath-6x8-100k", 100.0, "")),
-            ("fastpath-6x8-100k-shuffled", outcome("fastpath-6x8-100k-shuffled", 125.0, "")),
-            ("fastpath-6x8-1m-shuffled", outcome("fastpath-6x8-1m-shuffled", 125.0, "")),
+            (
+                "fastpath-6x8-100k-shuffled",
+                outcome("fastpath-6x8-100k-shuffled", 125.0, ""),
+            ),
+            (
+                "fastpath-6x8-1m-shuffled",
+                outcome("fastpath-6x8-1m-shuffled", 125.0, ""),
+            ),
             ("fastpath-6x8-1k-rule", outcome("fastpath-6x8-1k-rule", 86.0, "")),
             ("fanout-2", outcome("fanout-2", 50.0, r#","speedup":1.69"#)),
             ("store-insert", outcome("store-insert", 1000.4, "")),
         ];
-        let cases: Vec<Case> =
-            outcomes.iter().map(|(name, _)| (*name, "it")).chain([("live-new-flows", "it")]).collect();
+        let cases: Vec<Case> = outcomes
+            .iter()
+            .map(|(name, _)| (*name, "it"))
+            .chain([("live-new-flows", "it")])
+            .collect();
         let lines = outcomes.map(|(_, outcome)| outcome).join("\n");
         let page = page(&lines, &cases).unwrap();
-        let end = |name: &str| line(&page, name).split(" | ").skip(2).collect::<Vec<_>>().join(" | ");
+        let end = |name: &str| {
+            line(&page, name)
+                .split(" | ")
+                .skip(2)
+                .collect::<Vec<_>>()
+                .join(" | ")
+        };
         let range = "(1.00 to 20,000)";
         assert_eq!(
             end("fastpath-6x8-100k-shuffled"),
@@ -265,9 +341,16 @@ mod tests {
     #[test]
     fn figures_of_two_machines_are_marked_and_not_compared() {
         let (name, base) = ("fastpath-6x8-100k-shuffled", "fastpath-6x8-100k");
-        let lines = [outcome(name, 125.0, ""), outcome(base, 100.0, "").replace("\"C\"", "\"D\"")].join("\n");
+        let lines = [
+            outcome(name, 125.0, ""),
+            outcome(base, 100.0, "").replace("\"C\"", "\"D\""),
+        ]
+        .join("\n");
         let page = page(&lines, &[(name, "it"), (base, "it")]).unwrap();
-        assert!(page.contains("Machine: A: C, 2 cores, Linux 6; B: D, 2 cores, Linux 6; load"), "{page}");
+        assert!(
+            page.contains("Machine: A: C, 2 cores, Linux 6; B: D, 2 cores, Linux 6; load"),
+            "{page}"
+        );
         assert!(line(&page, name).contains("| A: 125 (1.00 to 20,000) |  | at most 1.25 ×: not measured |"));
         assert!(line(&page, base).contains("| B: 100 "));
     }
@@ -275,6 +358,9 @@ mod tests {
     #[test]
     fn a_line_that_is_no_outcome_is_an_error() {
         let bad = format!("{}\n{{}}", outcome("replay", 1.0, ""));
-        assert_eq!(page(&bad, &[]), Err("line 2: no outcome of `hopwise bench`".to_owned()));
+        assert_eq!(
+            page(&bad, &[]),
+            Err("line 2: no outcome of `hopwise bench`".to_owned())
+        );
     }
 }

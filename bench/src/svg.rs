@@ -53,17 +53,28 @@ pub(crate) struct Axis {
 impl Axis {
     /// A linear axis.
     pub(crate) fn new(name: &str, unit: &str) -> Self {
-        Self { name: name.into(), unit: unit.into(), ..Self::default() }
+        Self {
+            name: name.into(),
+            unit: unit.into(),
+            ..Self::default()
+        }
     }
 
     /// The same, logarithmic.
     #[must_use]
     pub(crate) fn log(self) -> Self {
-        Self { scale: Scale::Log, ..self }
+        Self {
+            scale: Scale::Log,
+            ..self
+        }
     }
 
     fn title(&self) -> String {
-        if self.unit.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, self.unit) }
+        if self.unit.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{} ({})", self.name, self.unit)
+        }
     }
 }
 
@@ -111,7 +122,11 @@ pub(crate) struct Series {
 impl Series {
     /// A series of plain points.
     pub(crate) fn new(name: &str, style: Style, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        Self { name: name.into(), style, points: points.into_iter().map(Point::from).collect() }
+        Self {
+            name: name.into(),
+            style,
+            points: points.into_iter().map(Point::from).collect(),
+        }
     }
 }
 
@@ -155,38 +170,75 @@ impl Mapped {
         let (low, high) = axis.range.unwrap_or_else(|| ends(values, axis.scale));
         let (from, to) = (0.0, 1.0);
         if !axis.categories.is_empty() {
-            let ticks = (0_u32..).map(f64::from).zip(axis.categories.iter().cloned()).collect();
+            let ticks = (0_u32..)
+                .map(f64::from)
+                .zip(axis.categories.iter().cloned())
+                .collect();
             let high = axis.categories.len() as f64 - 0.5;
-            return Self { scale: Scale::Linear, low: -0.5, high, from, to, ticks };
+            return Self {
+                scale: Scale::Linear,
+                low: -0.5,
+                high,
+                from,
+                to,
+                ticks,
+            };
         }
         if axis.scale == Scale::Log {
             let (low, high, ticks) = log_ticks(low, high, axis.range.is_some());
-            return Self { scale: Scale::Log, low: low.log10(), high: high.log10(), from, to, ticks };
+            return Self {
+                scale: Scale::Log,
+                low: low.log10(),
+                high: high.log10(),
+                from,
+                to,
+                ticks,
+            };
         }
-        let low = if from_zero && low > 0.0 && axis.range.is_none() { 0.0 } else { low };
+        let low = if from_zero && low > 0.0 && axis.range.is_none() {
+            0.0
+        } else {
+            low
+        };
         let step = nice_step(high - low, aim);
         // The ends are ticks, unless a range is given.
         let (low, high) = match axis.range {
             Some(_) => (low, high),
             None => ((low / step).floor() * step, (high / step).ceil() * step),
         };
-        Self { scale: Scale::Linear, low, high, from, to, ticks: linear_ticks(low, high, step) }
+        Self {
+            scale: Scale::Linear,
+            low,
+            high,
+            from,
+            to,
+            ticks: linear_ticks(low, high, step),
+        }
     }
 
     /// The pixel of a value; `None` if it cannot be drawn on this axis.
     fn at(&self, value: f64) -> Option<f64> {
-        let value = if self.scale == Scale::Log { value.log10() } else { value };
+        let value = if self.scale == Scale::Log {
+            value.log10()
+        } else {
+            value
+        };
         let share = (value - self.low) / (self.high - self.low);
-        share.is_finite().then(|| self.from + share.clamp(-0.5, 1.5) * (self.to - self.from))
+        share
+            .is_finite()
+            .then(|| self.from + share.clamp(-0.5, 1.5) * (self.to - self.from))
     }
 }
 
 /// Smallest and largest of the values that can be drawn; never equal.
 fn ends(values: &[f64], scale: Scale) -> (f64, f64) {
-    let good =
-        values.iter().copied().filter(|value| value.is_finite() && (scale == Scale::Linear || *value > 0.0));
-    let (low, high) =
-        good.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    let good = values
+        .iter()
+        .copied()
+        .filter(|value| value.is_finite() && (scale == Scale::Linear || *value > 0.0));
+    let (low, high) = good.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
     match scale {
         _ if low > high => (if scale == Scale::Log { 0.1 } else { 0.0 }, 1.0),
         Scale::Log => (low, high),
@@ -201,7 +253,9 @@ fn ends(values: &[f64], scale: Scale) -> (f64, f64) {
 fn nice_step(span: f64, aim: usize) -> f64 {
     let rough = (span / aim as f64).max(f64::MIN_POSITIVE);
     let power = 10_f64.powf(rough.log10().floor());
-    let multiple = [1.0, 2.0, 5.0].into_iter().find(|multiple| power * multiple >= rough * 0.999);
+    let multiple = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|multiple| power * multiple >= rough * 0.999);
     power * multiple.unwrap_or(10.0)
 }
 
@@ -223,7 +277,11 @@ fn label(value: f64, decimals: usize, largest: f64) -> String {
     for (least, unit) in UNITS {
         if largest >= least {
             let divisor = if unit == " k" { 1e3 } else { least };
-            return if value == 0.0 { "0".into() } else { format!("{}{unit}", trimmed(value / divisor)) };
+            return if value == 0.0 {
+                "0".into()
+            } else {
+                format!("{}{unit}", trimmed(value / divisor))
+            };
         }
     }
     let text = format!("{:.decimals$}", if value == 0.0 { 0.0 } else { value });
@@ -254,12 +312,30 @@ fn log_ticks(low: f64, high: f64, fixed: bool) -> (f64, f64, Vec<(f64, String)>)
     let (first, last) = (low.log10().floor() as i32 - 1, high.log10().ceil() as i32 + 1);
     let all: Vec<f64> = (first..=last)
         .filter(|power| power.rem_euclid(every) == 0)
-        .flat_map(|power| multiples.iter().map(move |multiple| multiple * 10_f64.powi(power)))
+        .flat_map(|power| {
+            multiples
+                .iter()
+                .map(move |multiple| multiple * 10_f64.powi(power))
+        })
         .collect();
-    let below = all.iter().copied().rfind(|tick| *tick <= low * 1.000_001).unwrap_or(low);
-    let above = all.iter().copied().find(|tick| *tick >= high * 0.999_999 && *tick > below).unwrap_or(high);
-    let (low, high) = if fixed { (low, high.max(low * 1.01)) } else { (below, above) };
-    let shown = all.into_iter().filter(|tick| (low * 0.999_999..=high * 1.000_001).contains(tick));
+    let below = all
+        .iter()
+        .copied()
+        .rfind(|tick| *tick <= low * 1.000_001)
+        .unwrap_or(low);
+    let above = all
+        .iter()
+        .copied()
+        .find(|tick| *tick >= high * 0.999_999 && *tick > below)
+        .unwrap_or(high);
+    let (low, high) = if fixed {
+        (low, high.max(low * 1.01))
+    } else {
+        (below, above)
+    };
+    let shown = all
+        .into_iter()
+        .filter(|tick| (low * 0.999_999..=high * 1.000_001).contains(tick));
     (low, high, shown.map(|tick| (tick, log_label(tick))).collect())
 }
 
@@ -269,7 +345,10 @@ fn log_label(value: f64) -> String {
         return format!("{value:.0e}");
     }
     let unit = UNITS.into_iter().find(|(least, _)| value * 1.000_001 >= *least);
-    unit.map_or_else(|| trimmed(value), |(least, unit)| format!("{}{unit}", trimmed(value / least)))
+    unit.map_or_else(
+        || trimmed(value),
+        |(least, unit)| format!("{}{unit}", trimmed(value / least)),
+    )
 }
 
 /// Escapes text for XML.
@@ -304,19 +383,31 @@ impl<'a> Drawing<'a> {
     fn new(plot: &'a Plot) -> Self {
         let points = || plot.series.iter().flat_map(|series| &series.points);
         let xs: Vec<f64> = points().map(|point| point.x).collect();
-        let spreads = points().filter_map(|point| point.spread).flat_map(|(low, high)| [low, high]);
+        let spreads = points()
+            .filter_map(|point| point.spread)
+            .flat_map(|(low, high)| [low, high]);
         let ys: Vec<f64> = points().map(|point| point.y).chain(spreads).collect();
         let bars = plot.series.iter().any(|series| series.style == Style::Bars);
         let mut x = Mapped::new(&plot.x, &xs, false, X_TICKS);
         let mut y = Mapped::new(&plot.y, &ys, bars, Y_TICKS);
-        let widest = y.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(1);
+        let widest = y
+            .ticks
+            .iter()
+            .map(|(_, label)| label.chars().count())
+            .max()
+            .unwrap_or(1);
         x.from = MARGIN + widest as f64 * CHARACTER + 8.0;
         x.to = WIDTH - MARGIN - 8.0;
         let note = if plot.note.is_empty() { 0.0 } else { 17.0 };
         let rows = legend_rows(plot).len() as f64;
         y.to = 34.0 + note + rows * 19.0 + 30.0;
         y.from = HEIGHT - 50.0;
-        Self { plot, x, y, out: String::with_capacity(16_384) }
+        Self {
+            plot,
+            x,
+            y,
+            out: String::with_capacity(16_384),
+        }
     }
 
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
@@ -339,7 +430,9 @@ impl<'a> Drawing<'a> {
         ));
         self.put(format_args!("<title>{title}</title>"));
         self.put(format_args!("{}", paint::dark()));
-        self.put(format_args!(r#"<rect class="ground" width="{WIDTH}" height="{HEIGHT}"/>"#));
+        self.put(format_args!(
+            r#"<rect class="ground" width="{WIDTH}" height="{HEIGHT}"/>"#
+        ));
         self.text((MARGIN, 28.0), "title", "start", &self.plot.title);
         self.text((MARGIN, 45.0), "note", "start", &self.plot.note);
         self.axes();
@@ -357,19 +450,35 @@ impl<'a> Drawing<'a> {
         let (left, right, bottom, top) = (self.x.from, self.x.to, self.y.from, self.y.to);
         for (value, label) in self.y.ticks.clone() {
             let Some(y) = self.y.at(value) else { continue };
-            self.put(format_args!(r#"<path class="grid" d="M{left:.1} {y:.1}H{right:.1}"/>"#));
+            self.put(format_args!(
+                r#"<path class="grid" d="M{left:.1} {y:.1}H{right:.1}"/>"#
+            ));
             self.text((left - 8.0, y + 4.0), "tick", "end", &label);
         }
         let categories = !self.plot.x.categories.is_empty();
         for (value, label) in self.x.ticks.clone() {
             let Some(x) = self.x.at(value) else { continue };
             if !categories {
-                self.put(format_args!(r#"<path class="grid" d="M{x:.1} {top:.1}V{bottom:.1}"/>"#));
+                self.put(format_args!(
+                    r#"<path class="grid" d="M{x:.1} {top:.1}V{bottom:.1}"/>"#
+                ));
             }
-            self.text((x, bottom + 18.0), if categories { "name" } else { "tick" }, "middle", &label);
+            self.text(
+                (x, bottom + 18.0),
+                if categories { "name" } else { "tick" },
+                "middle",
+                &label,
+            );
         }
-        self.put(format_args!(r#"<path class="axis" d="M{left:.1} {bottom:.1}H{right:.1}"/>"#));
-        self.text(((left + right) / 2.0, HEIGHT - 12.0), "name", "middle", &self.plot.x.title());
+        self.put(format_args!(
+            r#"<path class="axis" d="M{left:.1} {bottom:.1}H{right:.1}"/>"#
+        ));
+        self.text(
+            ((left + right) / 2.0, HEIGHT - 12.0),
+            "name",
+            "middle",
+            &self.plot.x.title(),
+        );
         self.text((MARGIN, top - 12.0), "name", "start", &self.plot.y.title());
     }
 
@@ -413,7 +522,9 @@ impl<'a> Drawing<'a> {
 
     fn pixel(&self, point: &Point) -> Option<Pixel> {
         let (x, y) = (self.x.at(point.x)?, self.y.at(point.y)?);
-        let spread = point.spread.and_then(|(low, high)| Some((self.y.at(low)?, self.y.at(high)?)));
+        let spread = point
+            .spread
+            .and_then(|(low, high)| Some((self.y.at(low)?, self.y.at(high)?)));
         Some((x, y, spread))
     }
 
@@ -427,7 +538,10 @@ impl<'a> Drawing<'a> {
             };
         }
         let dash = dash(index);
-        self.put(format_args!(r#"<path class="line s{}"{dash} d="{path}"/>"#, index % STYLES));
+        self.put(format_args!(
+            r#"<path class="line s{}"{dash} d="{path}"/>"#,
+            index % STYLES
+        ));
     }
 
     fn marks(&mut self, index: usize, run: &[Pixel]) {
@@ -441,10 +555,14 @@ impl<'a> Drawing<'a> {
 
     /// The spread of a run: an area, or whiskers around marks.
     fn band(&mut self, index: usize, style: Style, run: &[Pixel]) {
-        let spreads: Vec<(f64, f64, f64)> =
-            run.iter().filter_map(|(x, _, spread)| spread.map(|(low, high)| (*x, low, high))).collect();
+        let spreads: Vec<(f64, f64, f64)> = run
+            .iter()
+            .filter_map(|(x, _, spread)| spread.map(|(low, high)| (*x, low, high)))
+            .collect();
         if style == Style::Marks {
-            return spreads.iter().for_each(|(x, low, high)| self.whisker(*x, *low, *high));
+            return spreads
+                .iter()
+                .for_each(|(x, low, high)| self.whisker(*x, *low, *high));
         }
         if spreads.len() < 2 {
             return;
@@ -455,7 +573,10 @@ impl<'a> Drawing<'a> {
         for (i, (x, y)) in upper.chain(lower).enumerate() {
             let _ = write!(path, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
         }
-        self.put(format_args!(r#"<path class="band s{}" d="{path}Z"/>"#, index % STYLES));
+        self.put(format_args!(
+            r#"<path class="band s{}" d="{path}Z"/>"#,
+            index % STYLES
+        ));
     }
 
     fn whisker(&mut self, x: f64, low: f64, high: f64) {
@@ -474,7 +595,9 @@ impl<'a> Drawing<'a> {
         let width = room / groups;
         let bottom = self.y.from;
         for point in &series.points {
-            let Some((x, y, spread)) = self.pixel(point) else { continue };
+            let Some((x, y, spread)) = self.pixel(point) else {
+                continue;
+            };
             let left = x - room / 2.0 + place * width;
             let zero = if self.y.scale == Scale::Log {
                 bottom
@@ -495,12 +618,24 @@ impl<'a> Drawing<'a> {
 
     /// Pixels between neighbouring bars of a series.
     fn room(&self) -> f64 {
-        let bars = self.plot.series.iter().filter(|series| series.style == Style::Bars);
-        let mut places: Vec<f64> =
-            bars.flat_map(|series| &series.points).filter_map(|point| self.x.at(point.x)).collect();
+        let bars = self
+            .plot
+            .series
+            .iter()
+            .filter(|series| series.style == Style::Bars);
+        let mut places: Vec<f64> = bars
+            .flat_map(|series| &series.points)
+            .filter_map(|point| self.x.at(point.x))
+            .collect();
         places.sort_by(f64::total_cmp);
-        let gaps = places.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 0.5);
-        gaps.fold((self.x.to - self.x.from) / self.plot.x.categories.len().max(1) as f64, f64::min)
+        let gaps = places
+            .windows(2)
+            .map(|pair| pair[1] - pair[0])
+            .filter(|gap| *gap > 0.5);
+        gaps.fold(
+            (self.x.to - self.x.from) / self.plot.x.categories.len().max(1) as f64,
+            f64::min,
+        )
     }
 
     fn legend(&mut self) {
@@ -571,8 +706,13 @@ fn thinned(run: &[Pixel]) -> Vec<Pixel> {
     let mut out = Vec::new();
     for column in run.chunk_by(|a, b| a.0.floor() == b.0.floor()) {
         let indices = 0..column.len();
-        let smallest = indices.clone().min_by(|a, b| column[*a].1.total_cmp(&column[*b].1)).unwrap_or(0);
-        let largest = indices.max_by(|a, b| column[*a].1.total_cmp(&column[*b].1)).unwrap_or(0);
+        let smallest = indices
+            .clone()
+            .min_by(|a, b| column[*a].1.total_cmp(&column[*b].1))
+            .unwrap_or(0);
+        let largest = indices
+            .max_by(|a, b| column[*a].1.total_cmp(&column[*b].1))
+            .unwrap_or(0);
         let mut kept = [0, smallest, largest, column.len() - 1].to_vec();
         kept.sort_unstable();
         kept.dedup();
@@ -590,7 +730,15 @@ mod tests {
     }
 
     fn mapped(scale: Scale, values: &[f64]) -> Mapped {
-        Mapped::new(&Axis { scale, ..Axis::new("", "") }, values, false, 6)
+        Mapped::new(
+            &Axis {
+                scale,
+                ..Axis::new("", "")
+            },
+            values,
+            false,
+            6,
+        )
     }
 
     #[test]
@@ -599,17 +747,33 @@ mod tests {
             (&[0.0, 9.3], &["0", "2", "4", "6", "8", "10"]),
             (&[3.0, 97.0], &["0", "20", "40", "60", "80", "100"]),
             (&[0.0, 0.23], &["0.00", "0.05", "0.10", "0.15", "0.20", "0.25"]),
-            (&[1001.0, 1006.0], &["1,001", "1,002", "1,003", "1,004", "1,005", "1,006"]),
+            (
+                &[1001.0, 1006.0],
+                &["1,001", "1,002", "1,003", "1,004", "1,005", "1,006"],
+            ),
             (&[-4.0, 4.0], &["-4", "-2", "0", "2", "4"]),
-            (&[0.0, 12_000.0], &["0", "2,000", "4,000", "6,000", "8,000", "10,000", "12,000"]),
-            (&[0.0, 230_000.0], &["0", "50 k", "100 k", "150 k", "200 k", "250 k"]),
+            (
+                &[0.0, 12_000.0],
+                &["0", "2,000", "4,000", "6,000", "8,000", "10,000", "12,000"],
+            ),
+            (
+                &[0.0, 230_000.0],
+                &["0", "50 k", "100 k", "150 k", "200 k", "250 k"],
+            ),
             (&[0.0, 2.4e6], &["0", "0.5 M", "1 M", "1.5 M", "2 M", "2.5 M"]),
             (&[], &["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
         ];
         for (values, expected) in cases {
-            assert_eq!(labels(&mapped(Scale::Linear, values).ticks), expected, "{values:?}");
+            assert_eq!(
+                labels(&mapped(Scale::Linear, values).ticks),
+                expected,
+                "{values:?}"
+            );
         }
-        assert_eq!(labels(&mapped(Scale::Linear, &[7.0]).ticks), ["2", "4", "6", "8", "10", "12"]);
+        assert_eq!(
+            labels(&mapped(Scale::Linear, &[7.0]).ticks),
+            ["2", "4", "6", "8", "10", "12"]
+        );
     }
 
     #[test]
@@ -618,7 +782,10 @@ mod tests {
             (&[1.0, 1e5], &["1", "10", "100", "1 k", "10 k", "100 k"]),
             (&[3.0, 150.0], &["2", "5", "10", "20", "50", "100", "200"]),
             (&[0.02, 0.4], &["0.02", "0.05", "0.1", "0.2", "0.5"]),
-            (&[1e-6, 1e9], &["1e-6", "1e-4", "0.01", "1", "100", "10 k", "1 M", "100 M", "10 G"]),
+            (
+                &[1e-6, 1e9],
+                &["1e-6", "1e-4", "0.01", "1", "100", "10 k", "1 M", "100 M", "10 G"],
+            ),
             (&[5.0], &["5", "10"]),
         ];
         for (values, expected) in cases {
@@ -630,7 +797,10 @@ mod tests {
     fn values_map_to_pixels() {
         let mut axis = mapped(Scale::Linear, &[0.0, 10.0]);
         (axis.from, axis.to) = (100.0, 200.0);
-        assert_eq!([0.0, 2.5, 10.0].map(|value| axis.at(value)), [Some(100.0), Some(125.0), Some(200.0)]);
+        assert_eq!(
+            [0.0, 2.5, 10.0].map(|value| axis.at(value)),
+            [Some(100.0), Some(125.0), Some(200.0)]
+        );
         assert_eq!(axis.at(f64::NAN), None);
         let mut axis = mapped(Scale::Log, &[1.0, 10_000.0]);
         (axis.from, axis.to) = (0.0, 100.0);
@@ -641,8 +811,11 @@ mod tests {
     /// Tags are closed in the order in which they were opened, and text holds no bare `<` or `&`.
     fn check_well_formed(svg: &str) {
         let mut open = Vec::new();
-        for (text, tag) in
-            svg.split('<').skip(1).map(|part| part.split_once('>').unwrap()).map(|(tag, text)| (text, tag))
+        for (text, tag) in svg
+            .split('<')
+            .skip(1)
+            .map(|part| part.split_once('>').unwrap())
+            .map(|(tag, text)| (text, tag))
         {
             match tag.strip_prefix('/') {
                 Some(name) => assert_eq!(open.pop(), Some(name), "{tag}"),
@@ -651,12 +824,17 @@ mod tests {
             }
             assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
             for entity in text.split('&').skip(1) {
-                let known = ["amp;", "lt;", "gt;", "quot;"].iter().any(|name| entity.starts_with(name));
+                let known = ["amp;", "lt;", "gt;", "quot;"]
+                    .iter()
+                    .any(|name| entity.starts_with(name));
                 assert!(known, "{entity}");
             }
         }
         assert_eq!(open, Vec::<&str>::new());
-        assert!(!svg.contains("NaN") && !svg.contains("inf"), "a value is not a number");
+        assert!(
+            !svg.contains("NaN") && !svg.contains("inf"),
+            "a value is not a number"
+        );
     }
 
     fn count(svg: &str, what: &str) -> usize {
@@ -689,8 +867,12 @@ mod tests {
 
     #[test]
     fn a_step_keeps_its_value_until_the_next() {
-        let svg =
-            plot(vec![Series::new("one", Style::Step, [(0.0, 0.0), (5.0, 10.0), (10.0, 5.0)])]).to_svg();
+        let svg = plot(vec![Series::new(
+            "one",
+            Style::Step,
+            [(0.0, 0.0), (5.0, 10.0), (10.0, 5.0)],
+        )])
+        .to_svg();
         assert!(svg.contains("d=\"M41.4 390.0H386.7V64.0H732.0V227.0\""), "{svg}");
     }
 
@@ -717,25 +899,43 @@ mod tests {
         let points = |shift: f64| -> Vec<Point> {
             (0..3)
                 .map(f64::from)
-                .map(|x| Point { x, y: x + shift, spread: Some((x + shift - 0.5, x + shift + 0.5)) })
+                .map(|x| Point {
+                    x,
+                    y: x + shift,
+                    spread: Some((x + shift - 0.5, x + shift + 0.5)),
+                })
                 .collect()
         };
-        let series = |style| Series { name: "one".into(), style, points: points(1.0) };
+        let series = |style| Series {
+            name: "one".into(),
+            style,
+            points: points(1.0),
+        };
         let svg = plot(vec![series(Style::Line), series(Style::Marks)]).to_svg();
         check_well_formed(&svg);
-        assert_eq!((count(&svg, "class=\"band"), count(&svg, "class=\"whisker\"")), (1, 3));
+        assert_eq!(
+            (count(&svg, "class=\"band"), count(&svg, "class=\"whisker\"")),
+            (1, 3)
+        );
         let mut plot = plot(vec![series(Style::Bars), series(Style::Bars)]);
         plot.x.categories = ["noop", "per-hop", "per-flow"].map(String::from).to_vec();
         let svg = plot.to_svg();
         check_well_formed(&svg);
         // Six bars and two entries of the legend.
-        assert_eq!((count(&svg, "<rect class=\"bar"), count(&svg, "class=\"whisker\"")), (8, 6));
+        assert_eq!(
+            (count(&svg, "<rect class=\"bar"), count(&svg, "class=\"whisker\"")),
+            (8, 6)
+        );
         assert!(svg.contains(">per-hop</text>"));
     }
 
     #[test]
     fn an_empty_plot_is_valid_svg() {
-        for plot in [Plot::default(), plot(Vec::new()), plot(vec![Series::new("none", Style::Step, [])])] {
+        for plot in [
+            Plot::default(),
+            plot(Vec::new()),
+            plot(vec![Series::new("none", Style::Step, [])]),
+        ] {
             check_well_formed(&plot.to_svg());
         }
     }
@@ -752,17 +952,28 @@ mod tests {
         assert!(svg.len() < 100_000, "{} bytes", svg.len());
         // The peak of 100 reaches the top of the frame, the trough of -50 its bottom.
         let line = svg.lines().find(|line| line.contains("class=\"line")).unwrap();
-        assert!(line.contains("V64.0") && line.contains("V390.0"), "a peak is gone");
+        assert!(
+            line.contains("V64.0") && line.contains("V390.0"),
+            "a peak is gone"
+        );
     }
 
     #[test]
     fn a_long_legend_has_rows_and_the_frame_makes_room() {
-        let series =
-            |i: u32| Series::new(&format!("a rather long name {i}"), Style::Line, [(0.0, f64::from(i))]);
+        let series = |i: u32| {
+            Series::new(
+                &format!("a rather long name {i}"),
+                Style::Line,
+                [(0.0, f64::from(i))],
+            )
+        };
         let plot = plot((0..9).map(series).collect());
         let rows = legend_rows(&plot);
         assert_eq!(rows.iter().map(Vec::len).sum::<usize>(), 9);
-        assert!(rows.len() == 3 && rows.iter().all(|row| row.len() <= 4), "{rows:?}");
+        assert!(
+            rows.len() == 3 && rows.iter().all(|row| row.len() <= 4),
+            "{rows:?}"
+        );
         assert_eq!(Drawing::new(&plot).y.to, 34.0 + 3.0 * 19.0 + 30.0);
     }
 }

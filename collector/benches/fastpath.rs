@@ -9,12 +9,22 @@ use collector::{Batch, Collector};
 const RUNS: usize = 31;
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     // `cargo test --benches` also runs this; one run is then enough.
-    let runs = if std::env::args().any(|word| word == "--bench") { RUNS } else { 1 };
+    let runs = if std::env::args().any(|word| word == "--bench") {
+        RUNS
+    } else {
+        1
+    };
     let only =
         |input: &str| std::env::args().all(|word| !word.starts_with("--input=") || word.contains(input));
-    println!("{:<24} {:>9} {:>8} {:>8} {:>12}", "case", "input", "min", "median", "events/report");
+    println!(
+        "{:<24} {:>9} {:>8} {:>8} {:>12}",
+        "case", "input", "min", "median", "events/report"
+    );
     for case in CASES {
         if wanted.is_empty() || wanted.iter().any(|name| name == case.name) {
             for (input, name) in [(Input::Frames, "=frames"), (Input::Payloads, "=payloads")] {
@@ -32,18 +42,32 @@ fn measure(case: &Case, input: Input, runs: usize) {
     let mut batch = Batch::with_capacity(8192);
     // Two rounds to create every flow and key; then a second of traffic time, so that sampling has adapted to
     // the rate.
-    let warm = if runs == 1 { feed.frames() * 2 } else { (feed.frames() * 2).max(11_000_000) };
+    let warm = if runs == 1 {
+        feed.frames() * 2
+    } else {
+        (feed.frames() * 2).max(11_000_000)
+    };
     run(&mut feed, &mut collector, &mut batch, input, warm);
     let count_events = |collector: &Collector| collector.stats().events.iter().sum::<u64>();
     let before = (count_events(&collector), collector.stats().reports);
     let given = std::env::args().find_map(|word| word.strip_prefix("--reports=")?.parse().ok());
     let reports = given.unwrap_or_else(|| feed.frames().max(50_000));
-    let mut times: Vec<f64> =
-        (0..runs).map(|_| run(&mut feed, &mut collector, &mut batch, input, reports)).collect();
+    let mut times: Vec<f64> = (0..runs)
+        .map(|_| run(&mut feed, &mut collector, &mut batch, input, reports))
+        .collect();
     times.sort_by(f64::total_cmp);
     let events = (count_events(&collector) - before.0) as f64 / (collector.stats().reports - before.1) as f64;
-    let input = if input == Input::Frames { "frames" } else { "payloads" };
-    println!("{:<24} {input:>9} {:>8.1} {:>8.1} {events:>12.3}", case.name, times[0], times[times.len() / 2]);
+    let input = if input == Input::Frames {
+        "frames"
+    } else {
+        "payloads"
+    };
+    println!(
+        "{:<24} {input:>9} {:>8.1} {:>8.1} {events:>12.3}",
+        case.name,
+        times[0],
+        times[times.len() / 2]
+    );
     let stats = collector.stats();
     if given.is_some() {
         println!("reports= {}", stats.reports);

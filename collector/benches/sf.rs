@@ -10,10 +10,20 @@ use collector::{Batch, Collector};
 const RUNS: usize = 101;
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     // `cargo test --benches` also runs this; one run is then enough.
-    let runs = if std::env::args().any(|word| word == "--bench") { RUNS } else { 1 };
-    println!("{:<16} {:>9} {:>8} {:>8} {:>12}", "case", "input", "min", "median", "sets/report");
+    let runs = if std::env::args().any(|word| word == "--bench") {
+        RUNS
+    } else {
+        1
+    };
+    println!(
+        "{:<16} {:>9} {:>8} {:>8} {:>12}",
+        "case", "input", "min", "median", "sets/report"
+    );
     for case in SF_CASES {
         if wanted.is_empty() || wanted.iter().any(|name| name == case.name) {
             measure(&case, Input::Frames, runs);
@@ -27,20 +37,37 @@ fn measure(case: &SfCase, input: Input, runs: usize) {
     let mut feed = case.feed();
     let mut batch = Batch::with_capacity(8192);
     // Rounds in which every path is confirmed; then a second of traffic time, so that sampling has adapted to the rate.
-    let warm = if runs == 1 { feed.frames() * 2 } else { (feed.frames() * 2).max(11_000_000) };
+    let warm = if runs == 1 {
+        feed.frames() * 2
+    } else {
+        (feed.frames() * 2).max(11_000_000)
+    };
     run(&mut feed, &mut collector, &mut batch, input, warm);
     let whole = |collector: &Collector| collector.stats().sf.complete.sets;
     let before = (whole(&collector), collector.stats().reports);
     // Whole rounds, in which each flow has complete sets; short ones, so that some run without interference from other processes.
     let reports = feed.frames();
-    let mut times: Vec<f64> =
-        (0..runs).map(|_| run(&mut feed, &mut collector, &mut batch, input, reports)).collect();
+    let mut times: Vec<f64> = (0..runs)
+        .map(|_| run(&mut feed, &mut collector, &mut batch, input, reports))
+        .collect();
     times.sort_by(f64::total_cmp);
     let stats = collector.stats();
     let sets = (whole(&collector) - before.0) as f64 / (stats.reports - before.1) as f64;
-    let input = if input == Input::Frames { "frames" } else { "payloads" };
-    println!("{:<16} {input:>9} {:>8.1} {:>8.1} {sets:>12.3}", case.name, times[0], times[times.len() / 2]);
-    assert!(stats.reports == stats.sf.reports && stats.sf.balance().is_balanced(), "{stats:?}");
+    let input = if input == Input::Frames {
+        "frames"
+    } else {
+        "payloads"
+    };
+    println!(
+        "{:<16} {input:>9} {:>8.1} {:>8.1} {sets:>12.3}",
+        case.name,
+        times[0],
+        times[times.len() / 2]
+    );
+    assert!(
+        stats.reports == stats.sf.reports && stats.sf.balance().is_balanced(),
+        "{stats:?}"
+    );
 }
 
 /// Nanoseconds per report.

@@ -31,12 +31,16 @@ impl Access {
     /// The grants of each listener, by its number; `None`: every sender may report there. If any listener is restricted,
     /// datagrams of listeners beyond the list are refused.
     pub fn new(listeners: impl IntoIterator<Item = Option<Vec<Grant>>>) -> Self {
-        let all = listeners.into_iter().map(|grants| grants.map(|grants| Senders::new(&grants)));
+        let all = listeners
+            .into_iter()
+            .map(|grants| grants.map(|grants| Senders::new(&grants)));
         let listeners: Vec<Option<Senders>> = all.collect();
         if listeners.iter().all(Option::is_none) {
             Self::default()
         } else {
-            Self { listeners: listeners.into() }
+            Self {
+                listeners: listeners.into(),
+            }
         }
     }
 
@@ -113,7 +117,9 @@ impl Senders {
             networks: networks.keys().copied().collect(),
             nodes: networks.values().map(|ranges| merged(ranges)).collect(),
         });
-        Self { groups: groups.collect() }
+        Self {
+            groups: groups.collect(),
+        }
     }
 
     /// Whether `source` is one of them, and may report as the node that `node` reads.
@@ -157,7 +163,10 @@ impl Group {
 
 fn contains(ranges: &[(u32, u32)], node: u32) -> bool {
     let after = ranges.partition_point(|(first, _)| *first <= node);
-    after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|(_, last)| node <= *last)
+    after
+        .checked_sub(1)
+        .and_then(|at| ranges.get(at))
+        .is_some_and(|(_, last)| node <= *last)
 }
 
 /// Sorts ranges and merges those that overlap; `None` for an empty list.
@@ -183,7 +192,10 @@ fn bits(prefix: &Prefix) -> (u128, u128) {
         IpAddr::V4(v4) => (MAPPED | u128::from(u32::from(v4)), prefix.len() + 96),
         IpAddr::V6(v6) => (u128::from(v6), prefix.len()),
     };
-    (network, u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0))
+    (
+        network,
+        u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0),
+    )
 }
 
 #[cfg(test)]
@@ -191,7 +203,10 @@ mod tests {
     use super::*;
 
     fn grant(from: &str, nodes: &[(u32, u32)]) -> Grant {
-        Grant { from: from.parse().unwrap(), nodes: nodes.to_vec() }
+        Grant {
+            from: from.parse().unwrap(),
+            nodes: nodes.to_vec(),
+        }
     }
 
     fn octets(address: &str) -> [u8; 16] {
@@ -239,7 +254,10 @@ mod tests {
     fn without_grants_everyone_may_report() {
         for access in [Access::default(), Access::new([None, None])] {
             assert!(access.is_open());
-            assert_eq!(access.check(9, &octets("192.0.2.1"), || Err(Refusal::Truncated)), Ok(()));
+            assert_eq!(
+                access.check(9, &octets("192.0.2.1"), || Err(Refusal::Truncated)),
+                Ok(())
+            );
         }
         assert!(!Access::new([None, Some(Vec::new())]).is_open());
     }
@@ -250,11 +268,19 @@ mod tests {
         let v4 = Access::new([Some(vec![grant("0.0.0.0/0", &[])])]);
         let allowed = |access: &Access, source: &str| access.check(0, &octets(source), || Ok(None)).is_ok();
         assert_eq!(
-            [allowed(&v6, "2001:db8::1"), allowed(&v6, "10.0.0.1"), allowed(&v6, "::1")],
+            [
+                allowed(&v6, "2001:db8::1"),
+                allowed(&v6, "10.0.0.1"),
+                allowed(&v6, "::1")
+            ],
             [true, false, true]
         );
         assert_eq!(
-            [allowed(&v4, "2001:db8::1"), allowed(&v4, "10.0.0.1"), allowed(&v4, "::1")],
+            [
+                allowed(&v4, "2001:db8::1"),
+                allowed(&v4, "10.0.0.1"),
+                allowed(&v4, "::1")
+            ],
             [false, true, false]
         );
     }
@@ -263,13 +289,25 @@ mod tests {
     fn grants_of_one_prefix_add_up() {
         let nodes = |grants: &[Grant]| -> Vec<u32> {
             let senders = Senders::new(grants);
-            (0..30).filter(|node| senders.check(&octets("10.0.0.1"), || Ok(Some(*node))).is_ok()).collect()
+            (0..30)
+                .filter(|node| senders.check(&octets("10.0.0.1"), || Ok(Some(*node))).is_ok())
+                .collect()
         };
-        let some = [grant("10.0.0.0/8", &[(3, 5), (9, 9)]), grant("10.0.0.0/8", &[(4, 6), (7, 7)])];
+        let some = [
+            grant("10.0.0.0/8", &[(3, 5), (9, 9)]),
+            grant("10.0.0.0/8", &[(4, 6), (7, 7)]),
+        ];
         assert_eq!(nodes(&some), [3, 4, 5, 6, 7, 9]);
-        let any = [grant("10.0.0.0/8", &[(3, 5)]), grant("10.0.0.0/8", &[]), grant("10.0.0.0/8", &[(9, 9)])];
+        let any = [
+            grant("10.0.0.0/8", &[(3, 5)]),
+            grant("10.0.0.0/8", &[]),
+            grant("10.0.0.0/8", &[(9, 9)]),
+        ];
         assert_eq!(nodes(&any).len(), 30);
-        assert_eq!(nodes(&[grant("10.0.0.0/8", &[(28, u32::MAX), (0, 1)])]), [0, 1, 28, 29]);
+        assert_eq!(
+            nodes(&[grant("10.0.0.0/8", &[(28, u32::MAX), (0, 1)])]),
+            [0, 1, 28, 29]
+        );
     }
 
     #[test]
@@ -277,8 +315,14 @@ mod tests {
         let any = Senders::new(&[grant("10.0.0.0/8", &[])]);
         assert_eq!(any.check(&octets("10.0.0.1"), || panic!("read")), Ok(()));
         let some = Senders::new(&[grant("10.0.0.0/8", &[(1, 2)])]);
-        assert_eq!(some.check(&octets("11.0.0.1"), || panic!("read")), Err(Refusal::SenderNotAllowed));
-        assert_eq!(some.check(&octets("10.0.0.1"), || Err(Refusal::Truncated)), Err(Refusal::Truncated));
+        assert_eq!(
+            some.check(&octets("11.0.0.1"), || panic!("read")),
+            Err(Refusal::SenderNotAllowed)
+        );
+        assert_eq!(
+            some.check(&octets("10.0.0.1"), || Err(Refusal::Truncated)),
+            Err(Refusal::Truncated)
+        );
     }
 
     #[test]
@@ -294,10 +338,20 @@ mod tests {
         let senders = Senders::new(&grants);
         // The address is in all of them, and may be each of their nodes.
         for node in 1..=32 {
-            assert_eq!(senders.check(&octets("85.85.85.85"), || Ok(Some(node))), Ok(()), "{node}");
+            assert_eq!(
+                senders.check(&octets("85.85.85.85"), || Ok(Some(node))),
+                Ok(()),
+                "{node}"
+            );
         }
-        assert_eq!(senders.check(&octets("85.85.85.85"), || Ok(Some(33))), Err(Refusal::NodeNotAllowed));
+        assert_eq!(
+            senders.check(&octets("85.85.85.85"), || Ok(Some(33))),
+            Err(Refusal::NodeNotAllowed)
+        );
         // Without its last bit it is not in the longest.
-        assert_eq!(senders.check(&octets("85.85.85.84"), || Ok(Some(32))), Err(Refusal::NodeNotAllowed));
+        assert_eq!(
+            senders.check(&octets("85.85.85.84"), || Ok(Some(32))),
+            Err(Refusal::NodeNotAllowed)
+        );
     }
 }

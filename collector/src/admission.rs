@@ -70,7 +70,12 @@ pub(crate) struct Newcomers {
 
 impl Newcomers {
     pub(crate) fn for_flows(flows: usize) -> Self {
-        Self { seen: Fingerprints::for_flows(flows), hand: 0, second: 0, budget: 0 }
+        Self {
+            seen: Fingerprints::for_flows(flows),
+            hand: 0,
+            second: 0,
+            budget: 0,
+        }
     }
 
     /// Bytes of memory.
@@ -82,11 +87,17 @@ impl Newcomers {
     pub(crate) fn admit(&mut self, index: &Index, hash: u64, second: u32, full: bool) -> Admission {
         let free = index.free_way(hash);
         let again = self.seen.contains(hash);
-        let room = |place| Room { place, seen: 1 + u8::from(again) };
+        let room = |place| Room {
+            place,
+            seen: 1 + u8::from(again),
+        };
         if let Some(place) = free.filter(|_| !full) {
             return Admission::Free(room(place));
         }
-        let neighbour = index.neighbours(hash).map(|entry| candidate(&entry, second)).min();
+        let neighbour = index
+            .neighbours(hash)
+            .map(|entry| candidate(&entry, second))
+            .min();
         match neighbour {
             Some((Standing::Probation, _, slot, place)) => Admission::Evict(room(place), slot),
             _ if !again => {
@@ -107,7 +118,10 @@ impl Newcomers {
             (self.second, self.budget) = (second, buckets);
         }
         for _ in 0..BUCKETS_PER_SEARCH.min(self.budget) {
-            let best = index.entries(self.hand).map(|entry| candidate(&entry, second)).min();
+            let best = index
+                .entries(self.hand)
+                .map(|entry| candidate(&entry, second))
+                .min();
             match best {
                 Some((Standing::Probation | Standing::Idle, _, slot, _)) => return Some(slot),
                 _ => self.hand = if self.hand + 1 < buckets { self.hand + 1 } else { 0 },
@@ -175,7 +189,9 @@ impl Fingerprints {
     const TOPS: u128 = Self::LANES << 15;
 
     fn for_flows(flows: usize) -> Self {
-        Self { sets: vec![0; flows.max(1).next_power_of_two()] }
+        Self {
+            sets: vec![0; flows.max(1).next_power_of_two()],
+        }
     }
 
     fn of(hash: u64) -> u128 {

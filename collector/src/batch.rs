@@ -59,7 +59,10 @@ impl Batch {
 
     /// The same, with memory that grows with its content.
     pub fn growing(capacity: usize) -> Self {
-        Self { capacity, ..Self::default() }
+        Self {
+            capacity,
+            ..Self::default()
+        }
     }
 
     /// Maximum number of records of each kind.
@@ -69,7 +72,8 @@ impl Batch {
 
     /// Events with their paths.
     pub fn events(&self) -> impl ExactSizeIterator<Item = (&Event, &[u32])> {
-        self.events_with_first_values().map(|(event, path, _)| (event, path))
+        self.events_with_first_values()
+            .map(|(event, path, _)| (event, path))
     }
 
     /// Events with their paths, those of new paths with the flow's first values.
@@ -131,8 +135,13 @@ impl Batch {
 
     /// Whether there is room for one more record of any kind, with a path of `path` nodes.
     pub fn has_room(&self, path: usize) -> bool {
-        let lists =
-            [self.events.len(), self.rollups.len(), self.flows.len(), self.drops.len(), self.losses.len()];
+        let lists = [
+            self.events.len(),
+            self.rollups.len(),
+            self.flows.len(),
+            self.drops.len(),
+            self.losses.len(),
+        ];
         lists.iter().all(|list| *list < self.capacity)
             && self.paths.len() + path <= self.capacity * PATH_NODES
     }
@@ -162,7 +171,9 @@ impl Batch {
     fn take_first_value(&mut self, event: &Event) -> bool {
         let is_value =
             event.kind == Kind::New && matches!(event.metric, Some(Metric::FlowLatency | Metric::HopLatency));
-        let Some(index) = self.new_path.filter(|_| is_value) else { return false };
+        let Some(index) = self.new_path.filter(|_| is_value) else {
+            return false;
+        };
         let (path, span) = &self.events[index];
         if path.flow != event.flow || path.ts != event.ts || event.flow.is_none() {
             return false;
@@ -180,7 +191,10 @@ impl Batch {
         if self.paths.len() + path.len() > self.capacity * PATH_NODES {
             return None;
         }
-        let span = Span { start: self.paths.len() as u32, len: path.len() as u32 };
+        let span = Span {
+            start: self.paths.len() as u32,
+            len: path.len() as u32,
+        };
         self.paths.extend_from_slice(path);
         Some(span)
     }
@@ -273,7 +287,12 @@ mod tests {
 
     fn of_flow(kind: Kind, metric: Metric, value: u64) -> Event {
         let flow = Some(wire::FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 6));
-        Event { metric: Some(metric), value: Some(value), flow, ..Event::blank(5, kind) }
+        Event {
+            metric: Some(metric),
+            value: Some(value),
+            flow,
+            ..Event::blank(5, kind)
+        }
     }
 
     #[test]
@@ -281,22 +300,37 @@ mod tests {
         let mut batch = Batch::with_capacity(64);
         let path = of_flow(Kind::New, Metric::FlowPath, 3);
         batch.event(&path, &[7, 8, 7]);
-        let hop = |node, value| Event { node: Some(node), ..of_flow(Kind::New, Metric::HopLatency, value) };
-        let latency =
-            Event { basis: crate::event::Basis::HopSum, ..of_flow(Kind::New, Metric::FlowLatency, 1 << 40) };
-        [hop(8, 80), hop(7, 70), hop(7, 71), latency].iter().for_each(|event| batch.event(event, &[]));
+        let hop = |node, value| Event {
+            node: Some(node),
+            ..of_flow(Kind::New, Metric::HopLatency, value)
+        };
+        let latency = Event {
+            basis: crate::event::Basis::HopSum,
+            ..of_flow(Kind::New, Metric::FlowLatency, 1 << 40)
+        };
+        [hop(8, 80), hop(7, 70), hop(7, 71), latency]
+            .iter()
+            .for_each(|event| batch.event(event, &[]));
         // Of another report, of another flow, of a node that is not on the path, beyond the range; and a change.
         let others = [
             Event { ts: 6, ..hop(8, 1) },
-            Event { flow: None, ..hop(8, 1) },
+            Event {
+                flow: None,
+                ..hop(8, 1)
+            },
             hop(9, 1),
             hop(7, 1),
-            Event { kind: Kind::Change, ..hop(8, 1) },
+            Event {
+                kind: Kind::Change,
+                ..hop(8, 1)
+            },
             latency,
         ];
         others.iter().for_each(|event| batch.event(event, &[]));
         let mut copy = Batch::with_capacity(64);
-        batch.events_by_sender().for_each(|(_, event, path)| copy.event(event, path));
+        batch
+            .events_by_sender()
+            .for_each(|(_, event, path)| copy.event(event, path));
         for batch in [&batch, &copy] {
             let events: Vec<_> = batch.events_with_first_values().collect();
             let values = FirstValues {
@@ -311,7 +345,10 @@ mod tests {
         // Without measurements there are no first values, and a cleared batch has forgotten the path.
         batch.clear();
         batch.event(&path, &[7, 8, 7]);
-        assert_eq!(batch.events_with_first_values().next(), Some((&path, &[7, 8, 7][..], None)));
+        assert_eq!(
+            batch.events_with_first_values().next(),
+            Some((&path, &[7, 8, 7][..], None))
+        );
         batch.clear();
         batch.event(&hop(8, 80), &[]);
         assert_eq!(batch.len(), 1);

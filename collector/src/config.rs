@@ -90,7 +90,11 @@ pub struct Rollups {
 
 impl Default for Rollups {
     fn default() -> Self {
-        Self { seconds: true, minutes: true, sketches: 2048 }
+        Self {
+            seconds: true,
+            minutes: true,
+            sketches: 2048,
+        }
     }
 }
 
@@ -255,7 +259,11 @@ impl Units {
 
     /// Whether values have the same meaning under both.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
-        *self == Self { max_latency: self.max_latency, ..*other }
+        *self
+            == Self {
+                max_latency: self.max_latency,
+                ..*other
+            }
     }
 }
 

@@ -385,7 +385,13 @@ pub enum Stream {
 
 impl Stream {
     /// All, in the order of their codes.
-    pub const ALL: [Self; 5] = [Self::Events, Self::Rollups, Self::Flows, Self::Drops, Self::Losses];
+    pub const ALL: [Self; 5] = [
+        Self::Events,
+        Self::Rollups,
+        Self::Flows,
+        Self::Drops,
+        Self::Losses,
+    ];
 
     /// Its name, in SQL, topics, tables and settings.
     pub fn name(self) -> &'static str {

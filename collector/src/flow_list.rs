@@ -72,7 +72,11 @@ impl FlowPage {
         query: &FlowQuery,
         is_wanted: impl Fn(&FlowSummary) -> bool,
     ) -> Self {
-        let filter = query.filter.as_deref().map(str::as_bytes).filter(|filter| !filter.is_empty());
+        let filter = query
+            .filter
+            .as_deref()
+            .map(str::as_bytes)
+            .filter(|filter| !filter.is_empty());
         let (mut text, mut total) = (FlowText::default(), 0);
         let mut greatest = Greatest::new(query.limit.max(1) + 1);
         for flow in flows {
@@ -100,7 +104,11 @@ struct Greatest {
 
 impl Greatest {
     fn new(room: usize) -> Self {
-        Self { room, kept: Vec::with_capacity(room * 2), least: FlowRank(0, 0) }
+        Self {
+            room,
+            kept: Vec::with_capacity(room * 2),
+            least: FlowRank(0, 0),
+        }
     }
 
     #[inline]
@@ -124,14 +132,17 @@ impl Greatest {
         if self.kept.len() <= self.room {
             return;
         }
-        let (_, least, _) = self.kept.select_nth_unstable_by_key(self.room - 1, |(rank, _)| Reverse(*rank));
+        let (_, least, _) = self
+            .kept
+            .select_nth_unstable_by_key(self.room - 1, |(rank, _)| Reverse(*rank));
         self.least = least.0;
         self.kept.truncate(self.room);
     }
 
     /// Keeps each flow once: a flow that changed its slot may have been copied twice.
     fn remove_copies(&mut self) {
-        self.kept.sort_unstable_by_key(|(rank, flow)| (*flow, Reverse(*rank)));
+        self.kept
+            .sort_unstable_by_key(|(rank, flow)| (*flow, Reverse(*rank)));
         self.kept.dedup_by_key(|(_, flow)| *flow);
     }
 

@@ -74,7 +74,10 @@ impl Index {
         let mut buckets = Vec::with_capacity(count);
         memory::advise_huge(&buckets);
         buckets.resize(count, Bucket::default());
-        Self { buckets, mask: count - 1 }
+        Self {
+            buckets,
+            mask: count - 1,
+        }
     }
 
     /// Bytes of memory.
@@ -92,7 +95,11 @@ impl Index {
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
         let bucket = &self.buckets[self.first(hash)];
-        bucket.slots.get(first_match(bucket, tag(hash))).copied().unwrap_or(NO_SLOT)
+        bucket
+            .slots
+            .get(first_match(bucket, tag(hash)))
+            .copied()
+            .unwrap_or(NO_SLOT)
     }
 
     /// The slot of `hash` for which `matches` is true, or [`NO_SLOT`]. A plain number: callers index with it.
@@ -119,7 +126,13 @@ impl Index {
             let bucket = &self.buckets[at];
             for way in 0..WAYS {
                 if bucket.tags[way] == tag(hash) && matches(bucket.slots[way]) {
-                    return Some((IndexPosition { bucket: at as u32, way: way as u8 }, bucket.slots[way]));
+                    return Some((
+                        IndexPosition {
+                            bucket: at as u32,
+                            way: way as u8,
+                        },
+                        bucket.slots[way],
+                    ));
                 }
             }
         }
@@ -160,7 +173,9 @@ impl Index {
     /// The entries of a bucket.
     pub(crate) fn entries(&self, bucket: usize) -> impl Iterator<Item = IndexEntry> {
         let tags = self.buckets[bucket].tags;
-        (0..WAYS).filter(move |way| tags[*way] != 0).map(move |way| self.entry(bucket, way))
+        (0..WAYS)
+            .filter(move |way| tags[*way] != 0)
+            .map(move |way| self.entry(bucket, way))
     }
 
     /// The entries in both buckets of `hash`.
@@ -174,14 +189,25 @@ impl Index {
         let first = self.first(hash);
         [first, self.second(hash, first)].into_iter().find_map(|bucket| {
             let way = self.buckets[bucket].tags.iter().position(|tag| *tag == 0)?;
-            Some(IndexPosition { bucket: bucket as u32, way: way as u8 })
+            Some(IndexPosition {
+                bucket: bucket as u32,
+                way: way as u8,
+            })
         })
     }
 
     fn entry(&self, at: usize, way: usize) -> IndexEntry {
         let bucket = &self.buckets[at];
-        let place = IndexPosition { bucket: at as u32, way: way as u8 };
-        IndexEntry { place, slot: bucket.slots[way], heat: bucket.heat[way], second: bucket.second[way] }
+        let place = IndexPosition {
+            bucket: at as u32,
+            way: way as u8,
+        };
+        IndexEntry {
+            place,
+            slot: bucket.slots[way],
+            heat: bucket.heat[way],
+            second: bucket.second[way],
+        }
     }
 
     /// Finds a way for a new entry in `second`. With `full`, only by an eviction, since the slab has no free slot.
@@ -192,7 +218,10 @@ impl Index {
         for at in candidates {
             let bucket = &self.buckets[at];
             for way in 0..WAYS {
-                let place = IndexPosition { bucket: at as u32, way: way as u8 };
+                let place = IndexPosition {
+                    bucket: at as u32,
+                    way: way as u8,
+                };
                 if bucket.tags[way] == 0 {
                     if !full {
                         return InsertSlot::Free(place);
@@ -245,7 +274,11 @@ impl Index {
     #[inline]
     fn second(&self, hash: u64, first: usize) -> usize {
         let second = (hash >> 29) as usize & self.mask;
-        if second == first { first ^ (1 & self.mask) } else { second }
+        if second == first {
+            first ^ (1 & self.mask)
+        } else {
+            second
+        }
     }
 }
 
@@ -276,7 +309,11 @@ fn first_match(bucket: &Bucket, tag: u16) -> usize {
         other.wrapping_sub(ONES) & !other & TOPS
     };
     let (low, high) = (zero(pack(a, b, c, d)), zero(pack(e, f, g, h)));
-    if low != 0 { low.trailing_zeros() as usize / 16 } else { 4 + (high.trailing_zeros() as usize / 16) }
+    if low != 0 {
+        low.trailing_zeros() as usize / 16
+    } else {
+        4 + (high.trailing_zeros() as usize / 16)
+    }
 }
 
 #[cfg(test)]
@@ -304,7 +341,10 @@ mod tests {
         let mut index = Index::with_capacity(1000);
         let hash = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for n in 1..=1000 {
-            assert!(matches!(insert(&mut index, hash(n), n as u32, 0), InsertSlot::Free(_)), "{n}");
+            assert!(
+                matches!(insert(&mut index, hash(n), n as u32, 0), InsertSlot::Free(_)),
+                "{n}"
+            );
         }
         for n in 1..=1000 {
             assert_eq!(index.find(hash(n), |slot| slot == n as u32), n as u32);
@@ -322,7 +362,10 @@ mod tests {
             let second = if n == 5 { 6 } else { 7 };
             insert(&mut index, colliding(n), n as u32, second);
         }
-        assert!(matches!(insert(&mut index, colliding(17), 17, 7), InsertSlot::Evict(_, 5)));
+        assert!(matches!(
+            insert(&mut index, colliding(17), 17, 7),
+            InsertSlot::Evict(_, 5)
+        ));
     }
 
     #[test]
@@ -333,7 +376,10 @@ mod tests {
             index.touch(colliding(n), n as u32, u64::from(BUSY) - 1, 100);
         }
         assert_eq!(insert(&mut index, colliding(17), 17, 100), InsertSlot::Refused);
-        assert!(matches!(insert(&mut index, colliding(17), 17, 101), InsertSlot::Evict(..)));
+        assert!(matches!(
+            insert(&mut index, colliding(17), 17, 101),
+            InsertSlot::Evict(..)
+        ));
     }
 
     #[test]
@@ -341,7 +387,10 @@ mod tests {
         let mut index = Index::with_capacity(WAYS);
         assert_eq!(index.find_way(colliding(1), 0, true), InsertSlot::Refused);
         insert(&mut index, colliding(1), 9, 0);
-        assert!(matches!(index.find_way(colliding(2), 0, true), InsertSlot::Evict(_, 9)));
+        assert!(matches!(
+            index.find_way(colliding(2), 0, true),
+            InsertSlot::Evict(_, 9)
+        ));
     }
 
     #[test]
@@ -352,6 +401,9 @@ mod tests {
         }
         index.touch(colliding(3), 3, 100, 0);
         index.age(colliding(3), 3, 128);
-        assert!(matches!(index.find_way(colliding(20), 256, false), InsertSlot::Evict(_, 3)));
+        assert!(matches!(
+            index.find_way(colliding(20), 256, false),
+            InsertSlot::Evict(_, 3)
+        ));
     }
 }

@@ -30,7 +30,11 @@ struct Entry {
 
 impl Entry {
     fn source(&self, slot: u32) -> Source {
-        Source { slot, profile: self.profile, tag: self.tag }
+        Source {
+            slot,
+            profile: self.profile,
+            tag: self.tag,
+        }
     }
 }
 
@@ -94,7 +98,9 @@ impl Sources {
         // The unit of heat is 8.6 s, so that a reporter that sends once per second counts as busy.
         let heat_period = (now >> 33) as u32;
         let entries = &self.entries;
-        let slot = self.index.find(hash, |slot| entries[slot as usize].view.source == *address);
+        let slot = self
+            .index
+            .find(hash, |slot| entries[slot as usize].view.source == *address);
         if slot != NO_SLOT {
             self.index.touch(hash, slot, 1, heat_period);
             self.latest = slot;
@@ -104,9 +110,16 @@ impl Sources {
             return entry.source(slot);
         }
         let (profile, tag) = (self.profile(address), sender_of(address));
-        let view =
-            SourceView { source: *address, datagrams: 1, refused: [0; Refusal::COUNT], last_seen: now };
-        let slot = match self.index.find_way(hash, heat_period, self.entries.len() == self.capacity) {
+        let view = SourceView {
+            source: *address,
+            datagrams: 1,
+            refused: [0; Refusal::COUNT],
+            last_seen: now,
+        };
+        let slot = match self
+            .index
+            .find_way(hash, heat_period, self.entries.len() == self.capacity)
+        {
             InsertSlot::Free(place) => {
                 let slot = self.entries.len() as u32;
                 self.entries.push(Entry { view, profile, tag });
@@ -168,11 +181,19 @@ mod tests {
     #[test]
     fn the_longest_prefix_chooses_the_profile() {
         let prefixes = [("10.0.0.0/8", 1), ("10.1.0.0/16", 2), ("2001:db8::/32", 3)];
-        let mut sources =
-            Sources::new(8, 0, prefixes.map(|(prefix, index)| (prefix.parse().unwrap(), index)));
+        let mut sources = Sources::new(
+            8,
+            0,
+            prefixes.map(|(prefix, index)| (prefix.parse().unwrap(), index)),
+        );
         let v6: std::net::Ipv6Addr = "2001:db8::1".parse().unwrap();
-        let chosen = [address(0x0a00_0001), address(0x0a01_0001), address(0x0b00_0001), v6.octets()]
-            .map(|address| sources.enter(&address, 0).profile);
+        let chosen = [
+            address(0x0a00_0001),
+            address(0x0a01_0001),
+            address(0x0b00_0001),
+            v6.octets(),
+        ]
+        .map(|address| sources.enter(&address, 0).profile);
         assert_eq!(chosen, [1, 2, 0, 3]);
     }
 
@@ -181,11 +202,24 @@ mod tests {
         let mut sources = Sources::new(8, 0, []);
         for n in [1, 2, 1] {
             let source = sources.enter(&address(n), 5);
-            sources.refuse(source, if n == 1 { Refusal::Truncated } else { Refusal::Nested });
+            sources.refuse(
+                source,
+                if n == 1 {
+                    Refusal::Truncated
+                } else {
+                    Refusal::Nested
+                },
+            );
         }
         let seen: Vec<_> = sources
             .views()
-            .map(|v| (v.datagrams, v.refused[Refusal::Truncated.index()], v.refused[Refusal::Nested.index()]))
+            .map(|v| {
+                (
+                    v.datagrams,
+                    v.refused[Refusal::Truncated.index()],
+                    v.refused[Refusal::Nested.index()],
+                )
+            })
             .collect();
         assert_eq!(seen, [(2, 2, 0), (1, 0, 1)]);
     }
@@ -199,7 +233,17 @@ mod tests {
             sources.refuse(source, Refusal::Truncated);
         }
         let table = sources.table();
-        assert!(table.used <= 16 && table.used + table.evicted + table.refused == 10_001, "{table:?}");
-        assert_eq!(sources.views().find(|v| v.source == address(7)).unwrap().datagrams, 10_000);
+        assert!(
+            table.used <= 16 && table.used + table.evicted + table.refused == 10_001,
+            "{table:?}"
+        );
+        assert_eq!(
+            sources
+                .views()
+                .find(|v| v.source == address(7))
+                .unwrap()
+                .datagrams,
+            10_000
+        );
     }
 }

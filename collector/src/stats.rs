@@ -234,10 +234,22 @@ impl Stats {
         }
         self.sf.combine(&other.sf, &mut with);
         self.postcards.combine(&other.postcards, &mut with);
-        self.refused.iter_mut().zip(other.refused).for_each(|(one, other)| with(one, other));
-        self.int_refused.iter_mut().zip(other.int_refused).for_each(|(one, other)| with(one, other));
-        self.events.iter_mut().zip(other.events).for_each(|(one, other)| with(one, other));
-        self.unadmitted.iter_mut().zip(other.unadmitted).for_each(|(one, other)| with(one, other));
+        self.refused
+            .iter_mut()
+            .zip(other.refused)
+            .for_each(|(one, other)| with(one, other));
+        self.int_refused
+            .iter_mut()
+            .zip(other.int_refused)
+            .for_each(|(one, other)| with(one, other));
+        self.events
+            .iter_mut()
+            .zip(other.events)
+            .for_each(|(one, other)| with(one, other));
+        self.unadmitted
+            .iter_mut()
+            .zip(other.unadmitted)
+            .for_each(|(one, other)| with(one, other));
         let datagrams = self.refused_datagrams.iter_mut().zip(other.refused_datagrams);
         datagrams.for_each(|(one, other)| with(one, other));
     }
@@ -249,8 +261,9 @@ impl Stats {
 
     /// Datagrams in, datagrams with reports out.
     pub fn decode_balance(&self) -> Balance {
-        let named =
-            Refusal::ALL.iter().map(|refusal| (refusal.name(), self.refused_datagrams[refusal.index()]));
+        let named = Refusal::ALL
+            .iter()
+            .map(|refusal| (refusal.name(), self.refused_datagrams[refusal.index()]));
         Balance {
             input: self.datagrams,
             output: self.accepted,

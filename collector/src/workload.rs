@@ -100,32 +100,125 @@ const TEN_RULES: &[&str] = &[
 ];
 
 /// The first case, from which the others differ.
-const BASE: Case = Case { name: "fastpath-6x8-1k", order: Order::Random, ..Case::PLAIN };
+const BASE: Case = Case {
+    name: "fastpath-6x8-1k",
+    order: Order::Random,
+    ..Case::PLAIN
+};
 
 /// The published cases.
 pub const CASES: [Case; 22] = [
     BASE,
-    Case { name: "fastpath-6x8-100k", flows: 100_000, order: Order::Created, ..BASE },
-    Case { name: "fastpath-6x8-1m", flows: 1_000_000, order: Order::Created, ..BASE },
-    Case { name: "fastpath-6x8-100k-shuffled", flows: 100_000, ..BASE },
-    Case { name: "fastpath-6x8-1m-shuffled", flows: 1_000_000, ..BASE },
-    Case { name: "fastpath-6x8-4m-shuffled", flows: 4_000_000, ..BASE },
-    Case { name: "fastpath-1x1-1k", hops: 1, bitmap: 0x8000, ..BASE },
-    Case { name: "fastpath-6x4-1k", bitmap: 0xf000, ..BASE },
-    Case { name: "fastpath-8x8-1k", hops: 8, ..BASE },
-    Case { name: "fastpath-12x8-1k", hops: 12, ..BASE },
-    Case { name: "fastpath-16x8-1k", hops: 16, ..BASE },
-    Case { name: "fastpath-6x8-change", values: Values::Change, ..BASE },
-    Case { name: "fastpath-6x8-1k-jitter", values: Values::Jitter, ..BASE },
-    Case { name: "fastpath-6x8-1k-rule", rules: ONE_RULE, ..BASE },
-    Case { name: "fastpath-6x8-1k-rule-history", rules: RULE_WITH_HISTORY, ..BASE },
-    Case { name: "fastpath-6x8-1k-rules10", rules: TEN_RULES, ..BASE },
-    Case { name: "fastpath-6x8-100k-shuffled-rule", flows: 100_000, rules: ONE_RULE, ..BASE },
-    Case { name: "fastpath-md21-6x8-1k", format: Format::Report20Md21, ..BASE },
-    Case { name: "fastpath-tr20-md10-6x8-1k", format: Format::Report20Md10, ..BASE },
-    Case { name: "fastpath-tr05-6x8-1k", format: Format::Report05, ..BASE },
-    Case { name: "fastpath-mx21-6x8-1k", format: Format::Mx21, ..BASE },
-    Case { name: "fastpath-postcard-6x3-1k", format: Format::Postcard, bitmap: 0x1c00, ..BASE },
+    Case {
+        name: "fastpath-6x8-100k",
+        flows: 100_000,
+        order: Order::Created,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x8-1m",
+        flows: 1_000_000,
+        order: Order::Created,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x8-100k-shuffled",
+        flows: 100_000,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x8-1m-shuffled",
+        flows: 1_000_000,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x8-4m-shuffled",
+        flows: 4_000_000,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-1x1-1k",
+        hops: 1,
+        bitmap: 0x8000,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x4-1k",
+        bitmap: 0xf000,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-8x8-1k",
+        hops: 8,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-12x8-1k",
+        hops: 12,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-16x8-1k",
+        hops: 16,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x8-change",
+        values: Values::Change,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x8-1k-jitter",
+        values: Values::Jitter,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x8-1k-rule",
+        rules: ONE_RULE,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x8-1k-rule-history",
+        rules: RULE_WITH_HISTORY,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x8-1k-rules10",
+        rules: TEN_RULES,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-6x8-100k-shuffled-rule",
+        flows: 100_000,
+        rules: ONE_RULE,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-md21-6x8-1k",
+        format: Format::Report20Md21,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-tr20-md10-6x8-1k",
+        format: Format::Report20Md10,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-tr05-6x8-1k",
+        format: Format::Report05,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-mx21-6x8-1k",
+        format: Format::Mx21,
+        ..BASE
+    },
+    Case {
+        name: "fastpath-postcard-6x3-1k",
+        format: Format::Postcard,
+        bitmap: 0x1c00,
+        ..BASE
+    },
 ];
 
 impl Case {
@@ -144,7 +237,11 @@ impl Case {
     /// A collector for the case.
     pub fn collector(&self) -> Collector {
         let thresholds = Thresholds::new(THRESHOLDS, Vec::new()).unwrap_or_default();
-        let named: Vec<_> = self.rules.iter().map(|text| ((*text).to_owned(), (*text).to_owned())).collect();
+        let named: Vec<_> = self
+            .rules
+            .iter()
+            .map(|text| ((*text).to_owned(), (*text).to_owned()))
+            .collect();
         let rules = RuleSet::compile(&named).unwrap_or_default();
         let mut profile = Profile::new("generator", wire::Profile::new(self.format.dialect()));
         profile.utilization_scale = 1e-6;
@@ -153,7 +250,11 @@ impl Case {
             push_interval: 0,
             flow_timeout: 3_600_000_000_000,
             default_profile: profile,
-            detection: Arc::new(Detection { thresholds, rules, ..Detection::default() }),
+            detection: Arc::new(Detection {
+                thresholds,
+                rules,
+                ..Detection::default()
+            }),
             ..Config::default()
         })
     }
@@ -174,8 +275,9 @@ impl Case {
         let stride = coprime(self.flows);
         for (seq, frames) in (0..).zip(bytes.chunks_exact_mut(packet)) {
             let flow = (u64::from(seq) * u64::from(stride) % u64::from(self.flows)) as u32;
-            let hops: Vec<Hop> =
-                (0..self.hops).map(|hop| self.hop(hop, flow, seq / self.flows, &mut jitter)).collect();
+            let hops: Vec<Hop> = (0..self.hops)
+                .map(|hop| self.hop(hop, flow, seq / self.flows, &mut jitter))
+                .collect();
             for (number, frame) in frames.chunks_exact_mut(length).enumerate() {
                 self.write(frame, (flow, seq), &hops, number);
             }
@@ -194,12 +296,22 @@ impl Case {
     fn node(&self, hop: u8, flow: u32) -> u32 {
         // Where each node reports, each place is one node, so that sequence numbers have no gaps.
         let alone = hop + 1 == self.hops || self.frames_per_packet() > 1;
-        let choice = if alone { 0 } else { flow >> (2 * u32::from(hop)) & 3 };
+        let choice = if alone {
+            0
+        } else {
+            flow >> (2 * u32::from(hop)) & 3
+        };
         100 * (u32::from(hop) + 1) + choice
     }
 
     fn hop(&self, hop: u8, flow: u32, round: u32, jitter: &mut Jitter) -> Hop {
-        let mut vary = |by: u32| if self.values == Values::Jitter { jitter.around(by) } else { by };
+        let mut vary = |by: u32| {
+            if self.values == Values::Jitter {
+                jitter.around(by)
+            } else {
+                by
+            }
+        };
         let changed = self.values == Values::Change && flow % u32::from(self.hops) == u32::from(hop);
         let latency =
             1000 * (u32::from(hop) + 1) + vary(900) + if changed { 20_000 * (round & 1) } else { 0 };
@@ -274,5 +386,7 @@ fn coprime(count: u32) -> u32 {
         a
     };
     let start = (u64::from(count) * 618 / 1000) as u32;
-    (start.max(1)..).find(|candidate| gcd(*candidate, count) == 1).unwrap_or(1)
+    (start.max(1)..)
+        .find(|candidate| gcd(*candidate, count) == 1)
+        .unwrap_or(1)
 }

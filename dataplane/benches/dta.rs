@@ -27,14 +27,22 @@ fn mapping(on: Trigger, essential: bool, action: Action) -> Mapping {
         when: Vec::new(),
         every: 1,
         each_hop: false,
-        options: SendOptions { essential, ..SendOptions::default() },
+        options: SendOptions {
+            essential,
+            ..SendOptions::default()
+        },
         action,
     }
 }
 
 fn cases() -> Vec<(&'static str, Trigger, Config)> {
     let flow = || fields("flow");
-    let key_write = || Action::KeyWrite { store: 1, copies: 2, key: flow(), data: fields("node[5]") };
+    let key_write = || Action::KeyWrite {
+        store: 1,
+        copies: 2,
+        key: flow(),
+        data: fields("node[5]"),
+    };
     let append = |entries| Action::Append {
         list: 1,
         lists: 1,
@@ -56,7 +64,11 @@ fn cases() -> Vec<(&'static str, Trigger, Config)> {
         name: String::new(),
         id: 1,
         kind: SketchKind::CountMin,
-        shape: Columns { depth: 4, columns: 65_536, width: 4 },
+        shape: Columns {
+            depth: 4,
+            columns: 65_536,
+            width: 4,
+        },
         key: flow(),
         item: None,
         counts: sketches::Counts::Packets,
@@ -67,29 +79,74 @@ fn cases() -> Vec<(&'static str, Trigger, Config)> {
         pace: 1000,
         options: SendOptions::default(),
     };
-    let with = |mapping| Config { mappings: vec![mapping], ..Config::default() };
+    let with = |mapping| Config {
+        mappings: vec![mapping],
+        ..Config::default()
+    };
     vec![
-        ("path, key-write of 5 nodes", Trigger::Path, with(mapping(Trigger::Path, false, key_write()))),
-        ("the same, essential", Trigger::Path, with(mapping(Trigger::Path, true, key_write()))),
-        ("drop, append 18 B", Trigger::Drop, with(mapping(Trigger::Drop, false, append(1)))),
-        ("drop, append 18 B, 16 together", Trigger::Drop, with(mapping(Trigger::Drop, false, append(16)))),
-        ("packet, table", Trigger::Packet, Config { tables: vec![table], ..Config::default() }),
+        (
+            "path, key-write of 5 nodes",
+            Trigger::Path,
+            with(mapping(Trigger::Path, false, key_write())),
+        ),
+        (
+            "the same, essential",
+            Trigger::Path,
+            with(mapping(Trigger::Path, true, key_write())),
+        ),
+        (
+            "drop, append 18 B",
+            Trigger::Drop,
+            with(mapping(Trigger::Drop, false, append(1))),
+        ),
+        (
+            "drop, append 18 B, 16 together",
+            Trigger::Drop,
+            with(mapping(Trigger::Drop, false, append(16))),
+        ),
+        (
+            "packet, table",
+            Trigger::Packet,
+            Config {
+                tables: vec![table],
+                ..Config::default()
+            },
+        ),
         (
             "packet, count-min of 4 rows",
             Trigger::Packet,
-            Config { sketches: vec![sketch], ..Config::default() },
+            Config {
+                sketches: vec![sketch],
+                ..Config::default()
+            },
         ),
     ]
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     const ROUNDS: usize = 400;
-    let bytes: Vec<u8> = [14_u32, 13, 12, 11].iter().flat_map(|node| node.to_be_bytes()).collect();
-    let stack =
-        Stack { bytes: &bytes, layout: Layout::int_2(0x8000, 1, false).unwrap_or(Layout::EMPTY), count: 4 };
-    let metadata = Hop { node_id: Some(15), ..Hop::default() };
+    let bytes: Vec<u8> = [14_u32, 13, 12, 11]
+        .iter()
+        .flat_map(|node| node.to_be_bytes())
+        .collect();
+    let stack = Stack {
+        bytes: &bytes,
+        layout: Layout::int_2(0x8000, 1, false).unwrap_or(Layout::EMPTY),
+        count: 4,
+    };
+    let metadata = Hop {
+        node_id: Some(15),
+        ..Hop::default()
+    };
     let flows: Vec<FlowKey> = (0..FLOWS)
-        .map(|i| FlowKey::v4([10, 0, (i >> 8) as u8, i as u8], [10, 0, 0, 2], Some((i as u16, 80)), 6))
+        .map(|i| {
+            FlowKey::v4(
+                [10, 0, (i >> 8) as u8, i as u8],
+                [10, 0, 0, 2],
+                Some((i as u16, 80)),
+                6,
+            )
+        })
         .collect();
     for (name, trigger, config) in cases() {
         let (mut reporter, mut out) = (Reporter::new(config)?, Outbox::default());
@@ -97,7 +154,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .map(|_| {
                 let begin = Instant::now();
                 for flow in &flows {
-                    let packet = PacketFacts { bytes: 100, ..PacketFacts::default() };
+                    let packet = PacketFacts {
+                        bytes: 100,
+                        ..PacketFacts::default()
+                    };
                     let context = Context {
                         flow: Some(flow),
                         stack,
@@ -118,7 +178,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             })
             .collect();
         costs.sort_by(f64::total_cmp);
-        println!("{name:<32} min {:>6.1} ns  median {:>6.1} ns", costs[0], costs[ROUNDS / 2]);
+        println!(
+            "{name:<32} min {:>6.1} ns  median {:>6.1} ns",
+            costs[0],
+            costs[ROUNDS / 2]
+        );
     }
     Ok(())
 }

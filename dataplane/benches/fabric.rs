@@ -25,15 +25,27 @@ fn main() {
     let began = Instant::now();
     let done = dataplane::workload::simulate(PACKETS).expect("a good topology");
     let seconds = began.elapsed().as_secs_f64();
-    println!("{} packets over {} hops through 20 switches in {seconds:.3} s", done.packets, done.hops);
+    println!(
+        "{} packets over {} hops through 20 switches in {seconds:.3} s",
+        done.packets, done.hops
+    );
     let topology = Topology::leaf_spine(4, 2, 4, dataplane::fabric::Wire::default()).expect("a valid shape");
-    let config = Config { watchlist: Watch::new(Match::default()).into(), ..Config::default() };
+    let config = Config {
+        watchlist: Watch::new(Match::default()).into(),
+        ..Config::default()
+    };
     let mut fabric = Fabric::new(topology, config, 1).expect("a valid configuration");
     for at in 0..400u16 {
         // To the host four positions later: below another leaf, so through a spine.
-        let (from, to) = (10_001 + u32::from(at % 16), 10_001 + u32::from((at % 16 + 4) % 16));
-        let spec =
-            FlowSpec { payload: 300, pattern: Pattern::poisson(1_000), ..FlowSpec::new(from, to, at, 80) };
+        let (from, to) = (
+            10_001 + u32::from(at % 16),
+            10_001 + u32::from((at % 16 + 4) % 16),
+        );
+        let spec = FlowSpec {
+            payload: 300,
+            pattern: Pattern::poisson(1_000),
+            ..FlowSpec::new(from, to, at, 80)
+        };
         fabric.add_flow(&spec).expect("hosts that are there");
     }
     for round in 1..=4u64 {

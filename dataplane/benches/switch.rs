@@ -9,7 +9,10 @@ use dataplane::workload::{Task, Workload};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     const ROUNDS: usize = 200;
     const BURSTS: u32 = 40;
-    let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    let wanted = std::env::args()
+        .skip(1)
+        .find(|arg| !arg.starts_with('-'))
+        .unwrap_or_default();
     for (name, task) in Task::ALL.into_iter().filter(|(name, _)| name.contains(&wanted)) {
         for v6 in [false, true] {
             let mut workload = Workload::new(task, v6)?;

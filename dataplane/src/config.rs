@@ -54,7 +54,11 @@ pub struct Mark {
 
 impl Default for Mark {
     fn default() -> Self {
-        Self { dscp: Profile::DSCP, port: None, hop_by_hop: false }
+        Self {
+            dscp: Profile::DSCP,
+            port: None,
+            hop_by_hop: false,
+        }
     }
 }
 
@@ -124,7 +128,12 @@ impl std::error::Error for ConfigError {}
 impl Config {
     /// Checks that the configuration contradicts neither itself nor the watchlist.
     pub(crate) fn check(&self, watchlist: &Watchlist) -> Result<(), ConfigError> {
-        let Config { mark, format, congestion, .. } = self;
+        let Config {
+            mark,
+            format,
+            congestion,
+            ..
+        } = self;
         if !(1..64).contains(&mark.dscp) {
             return Err(ConfigError::BadDscp(mark.dscp));
         }

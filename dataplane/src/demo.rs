@@ -58,7 +58,10 @@ const LINK: (u32, u32) = (101, 201);
 /// Names of the drop reason codes in the demo's reports.
 pub fn drop_reasons() -> impl Iterator<Item = (u8, &'static str)> {
     let reported = |reason: &DropReason| *reason != DropReason::LostOnLink;
-    DropReason::ALL.into_iter().filter(reported).map(|reason| (reason.code(), reason.name()))
+    DropReason::ALL
+        .into_iter()
+        .filter(reported)
+        .map(|reason| (reason.code(), reason.name()))
 }
 
 /// The demo, beginning at time 0: the fabric and its script, a day of it.
@@ -93,13 +96,21 @@ pub fn scenario_at(seed: u64, start: u64) -> Result<(Fabric, Vec<Line>), FabricE
 
 /// Four leaves with two hosts each, two spines, 100 Mb/s and 128 KiB everywhere: slow enough for packets to queue.
 fn topology() -> Topology {
-    let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 131_072 };
+    let wire = Wire {
+        rate: 100_000_000,
+        delay: 5_000,
+        depth: 131_072,
+    };
     Topology::leaf_spine(4, 2, 2, wire).unwrap_or_else(|error| unreachable!("a constant shape: {error}"))
 }
 
 fn config(start: u64) -> Config {
     let switch = switch::Config {
-        congestion: Some(Congestion { rise: 65_536, fall: 16_384, quota: 0 }),
+        congestion: Some(Congestion {
+            rise: 65_536,
+            fall: 16_384,
+            quota: 0,
+        }),
         ..switch::Config::default()
     };
     Config {
@@ -107,7 +118,12 @@ fn config(start: u64) -> Config {
         convergence: 200 * MS,
         switch,
         watchlist: Watchlist::from(Watch::new(Match::default())),
-        channel: Channel { loss: 20, duplication: 5, reordering: 20, ..Channel::default() },
+        channel: Channel {
+            loss: 20,
+            duplication: 5,
+            reordering: 20,
+            ..Channel::default()
+        },
         // Hop limits give the order of postcards.
         routed: true,
         ..Config::default()
@@ -117,22 +133,36 @@ fn config(start: u64) -> Config {
 /// 56 flows, one from each host to each other, of several kinds and about 180 packets/s each.
 fn background(start: u64) -> impl Iterator<Item = FlowSpec> {
     let hosts = 10_001..=10_008u32;
-    let pairs = hosts.clone().flat_map(move |from| hosts.clone().map(move |to| (from, to)));
-    pairs.filter(|(from, to)| from != to).enumerate().map(move |(at, (from, to))| {
-        let at = at as u16;
-        FlowSpec {
-            family: if at % 7 == 3 { Family::V6 } else { Family::V4 },
-            transport: if at % 3 == 1 { Transport::Tcp } else { Transport::Udp },
-            payload: 200 + at % 9 * 100,
-            pattern: match at % 4 {
-                0 => Pattern::constant(180),
-                1 => Pattern::OnOff { gap: MS, on: 40 * MS, off: 180 * MS, random: true },
-                _ => Pattern::poisson(180),
-            },
-            start: start + u64::from(at) * 30 * MS,
-            ..FlowSpec::new(from, to, 20_000 + at, if at % 3 == 1 { 443 } else { 5_000 })
-        }
-    })
+    let pairs = hosts
+        .clone()
+        .flat_map(move |from| hosts.clone().map(move |to| (from, to)));
+    pairs
+        .filter(|(from, to)| from != to)
+        .enumerate()
+        .map(move |(at, (from, to))| {
+            let at = at as u16;
+            FlowSpec {
+                family: if at % 7 == 3 { Family::V6 } else { Family::V4 },
+                transport: if at % 3 == 1 {
+                    Transport::Tcp
+                } else {
+                    Transport::Udp
+                },
+                payload: 200 + at % 9 * 100,
+                pattern: match at % 4 {
+                    0 => Pattern::constant(180),
+                    1 => Pattern::OnOff {
+                        gap: MS,
+                        on: 40 * MS,
+                        off: 180 * MS,
+                        random: true,
+                    },
+                    _ => Pattern::poisson(180),
+                },
+                start: start + u64::from(at) * 30 * MS,
+                ..FlowSpec::new(from, to, 20_000 + at, if at % 3 == 1 { 443 } else { 5_000 })
+            }
+        })
 }
 
 fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line>, FabricError> {
@@ -143,7 +173,14 @@ fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line
         for second in BURSTS {
             let at = act * ACT + second * SECOND;
             for &flow in bursts {
-                fabric.schedule(start + at, Action::Burst { flow, packets: BURST_PACKETS, gap: 0 })?;
+                fabric.schedule(
+                    start + at,
+                    Action::Burst {
+                        flow,
+                        packets: BURST_PACKETS,
+                        gap: 0,
+                    },
+                )?;
             }
             let text =
                 format!("microburst: h1, h3, h4 and h6 send {BURST_PACKETS} packets each to h8 at once");
@@ -152,8 +189,14 @@ fn script(fabric: &mut Fabric, bursts: &[FlowId], start: u64) -> Result<Vec<Line
         let (cut, restore) = (act * ACT + CUT * SECOND, act * ACT + RESTORE * SECOND);
         fabric.schedule(start + cut, Action::CutLink { a, b })?;
         fabric.schedule(start + restore, Action::MendLink { a, b })?;
-        lines.push(Line { at: cut, text: format!("link {link} fails; new routes in 200 ms") });
-        lines.push(Line { at: restore, text: format!("link {link} is restored") });
+        lines.push(Line {
+            at: cut,
+            text: format!("link {link} fails; new routes in 200 ms"),
+        });
+        lines.push(Line {
+            at: restore,
+            text: format!("link {link} is restored"),
+        });
     }
     lines.sort_by_key(|line| line.at);
     Ok(lines)
@@ -184,14 +227,22 @@ mod tests {
 
         fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
             match truth {
-                GroundTruth::Dropped { trace, node, reason, .. } => {
-                    *self.drops.entry((trace.ended / SECOND, *node, reason.name())).or_default() += 1;
+                GroundTruth::Dropped {
+                    trace, node, reason, ..
+                } => {
+                    *self
+                        .drops
+                        .entry((trace.ended / SECOND, *node, reason.name()))
+                        .or_default() += 1;
                 }
                 GroundTruth::PathChange { at, .. } => *self.paths.entry(at / SECOND).or_default() += 1,
                 GroundTruth::Datagram(datagram) => {
                     for report in &datagram.reports {
                         if report.kind == ReportKind::Queue {
-                            *self.queues.entry((datagram.sent / SECOND, datagram.node)).or_default() += 1;
+                            *self
+                                .queues
+                                .entry((datagram.sent / SECOND, datagram.node))
+                                .or_default() += 1;
                         }
                     }
                 }
@@ -212,17 +263,35 @@ mod tests {
         let (mut fabric, script) = scenario(1).unwrap();
         let mut audience = Observed::default();
         fabric.run_until(42 * SECOND, &mut audience);
-        let Observed { reports, drops, paths, queues, deepest } = audience;
-        let steady = reports.range(1..42).all(|(_, count)| (5_000..20_000).contains(count));
+        let Observed {
+            reports,
+            drops,
+            paths,
+            queues,
+            deepest,
+        } = audience;
+        let steady = reports
+            .range(1..42)
+            .all(|(_, count)| (5_000..20_000).contains(count));
         assert!(steady, "{reports:?}");
         for (second, (depth, _)) in &deepest {
             let burst = [5, 25].contains(second);
-            assert!(if burst { *depth > 100_000 } else { *depth < 10_000 }, "second {second}: {depth} bytes");
+            assert!(
+                if burst { *depth > 100_000 } else { *depth < 10_000 },
+                "second {second}: {depth} bytes"
+            );
         }
         let lost = |wanted: &str| {
-            drops.iter().filter(|((_, _, why), _)| *why == wanted).map(|(_, n)| n).sum::<usize>()
+            drops
+                .iter()
+                .filter(|((_, _, why), _)| *why == wanted)
+                .map(|(_, n)| n)
+                .sum::<usize>()
         };
-        assert!((1..200).contains(&lost("queue_full")) && lost("link_down") > 100, "{drops:?}");
+        assert!(
+            (1..200).contains(&lost("queue_full")) && lost("link_down") > 100,
+            "{drops:?}"
+        );
         assert_eq!(lost("no_route") + lost("ttl_zero"), 0);
         assert_eq!(
             paths.keys().copied().collect::<Vec<_>>(),
@@ -234,8 +303,10 @@ mod tests {
             queues.keys().all(|(second, _)| [5, 25].contains(second)) && !queues.is_empty(),
             "{queues:?}"
         );
-        let begin: Vec<String> =
-            script[..5].iter().map(|line| format!("{} {}", line.at / SECOND, line.text)).collect();
+        let begin: Vec<String> = script[..5]
+            .iter()
+            .map(|line| format!("{} {}", line.at / SECOND, line.text))
+            .collect();
         assert_eq!(
             begin,
             [
@@ -261,6 +332,14 @@ mod tests {
     #[test]
     fn reasons_have_names() {
         let names: Vec<_> = drop_reasons().collect();
-        assert_eq!(names, [(26, "ttl_zero"), (29, "no_route"), (71, "queue_full"), (128, "link_down")]);
+        assert_eq!(
+            names,
+            [
+                (26, "ttl_zero"),
+                (29, "no_route"),
+                (71, "queue_full"),
+                (128, "link_down")
+            ]
+        );
     }
 }

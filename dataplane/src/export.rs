@@ -24,7 +24,12 @@ pub(crate) fn postcard(
     }
     if !node.report_dta(frame, (Some(flow), None), (Trigger::Hop, bits), visit) {
         let edges = (visit.from_edge, visit.to_edge);
-        let postcard = Subject { frame, bits, metadata: &visit.hop(node.id, u16::MAX), edges };
+        let postcard = Subject {
+            frame,
+            bits,
+            metadata: &visit.hop(node.id, u16::MAX),
+            edges,
+        };
         node.exporter.postcard(flow, headers, &postcard, out);
     }
     Outcome::forward(PacketOutcome::Reported)
@@ -45,7 +50,12 @@ pub(crate) fn mx(
     }
     if !node.report_dta(frame, (flow, Some(carried)), (Trigger::Hop, bits), visit) {
         let edges = (visit.from_edge, visit.to_edge);
-        let postcard = Subject { frame, bits, metadata: &visit.hop(node.id, u16::MAX), edges };
+        let postcard = Subject {
+            frame,
+            bits,
+            metadata: &visit.hop(node.id, u16::MAX),
+            edges,
+        };
         node.exporter.postcard_of_mx(carried, &postcard, out);
     }
     PacketOutcome::Reported

@@ -213,10 +213,19 @@ impl Filters {
             let monitor = Monitor::new(filter.detector.clone(), registers)
                 .map_err(|why| FilterError::Detector { index, why })?;
             let needs = Needs::of(&filter.detector);
-            Ok(Entry { filter, monitor, registers, needs })
+            Ok(Entry {
+                filter,
+                monitor,
+                registers,
+                needs,
+            })
         };
         Ok(Self {
-            entries: filters.into_iter().enumerate().map(entry).collect::<Result<_, _>>()?,
+            entries: filters
+                .into_iter()
+                .enumerate()
+                .map(entry)
+                .collect::<Result<_, _>>()?,
             units,
             values: Vec::with_capacity(room),
             nodes: Vec::with_capacity(room),
@@ -230,7 +239,9 @@ impl Filters {
 
     /// The filters in order of precedence, with the counts of their decisions.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&Filter, &Counts)> {
-        self.entries.iter().map(|entry| (&entry.filter, entry.monitor.counts()))
+        self.entries
+            .iter()
+            .map(|entry| (&entry.filter, entry.monitor.counts()))
     }
 
     /// Empties all registers.
@@ -269,16 +280,33 @@ impl Filters {
         metadata: Option<&Metadata>,
         now: u64,
     ) -> Option<Decision> {
-        let entry = self.entries.iter_mut().find(|entry| entry.filter.flows.matches(flow))?;
+        let entry = self
+            .entries
+            .iter_mut()
+            .find(|entry| entry.filter.flows.matches(flow))?;
         let (values, needs, units) = (&mut self.values, entry.needs, self.units);
         values.clear();
-        let records = stack.records().rev().map(|record| read(stack, record, needs, units));
-        values.extend(records.chain(metadata.map(|metadata| read_hop(&metadata.hop, units))).take(MAX_HOPS));
+        let records = stack
+            .records()
+            .rev()
+            .map(|record| read(stack, record, needs, units));
+        values.extend(
+            records
+                .chain(metadata.map(|metadata| read_hop(&metadata.hop, units)))
+                .take(MAX_HOPS),
+        );
         let implausible = remove_implausible(values) && needs.latency;
-        let flow_latency =
-            if needs.flow_latency { flow_latency(values, stack, metadata, units) } else { None };
+        let flow_latency = if needs.flow_latency {
+            flow_latency(values, stack, metadata, units)
+        } else {
+            None
+        };
         let looped = needs.looped && is_loop(values, &mut self.nodes);
-        let observation = Observation { flow_latency, looped, hops: values };
+        let observation = Observation {
+            flow_latency,
+            looped,
+            hops: values,
+        };
         Some(match implausible {
             true => entry.monitor.decide_implausible(&observation, flow),
             false => entry.monitor.decide(&observation, flow, now),
@@ -290,7 +318,10 @@ impl Filters {
 #[inline]
 fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValues {
     let layout = &stack.layout;
-    let mut values = HopValues { node: layout.node_id(record), ..HopValues::NOTHING };
+    let mut values = HopValues {
+        node: layout.node_id(record),
+        ..HopValues::NOTHING
+    };
     if needs.latency {
         let stamps = EndTimestamps {
             ingress: layout.ingress_ts(record),
@@ -322,15 +353,25 @@ fn read(stack: &Stack<'_>, record: &[u8], needs: Needs, units: Units) -> HopValu
 /// The occupancy in a word of a queue or buffer.
 #[inline]
 fn level(word: u32) -> u64 {
-    if word == u32::MAX { ABSENT } else { u64::from(word & 0x00ff_ffff) }
+    if word == u32::MAX {
+        ABSENT
+    } else {
+        u64::from(word & 0x00ff_ffff)
+    }
 }
 
 /// Reads all values of this switch's own record.
 fn read_hop(hop: &Hop, units: Units) -> HopValues {
     let stamp = |stamp: Option<u64>| stamp.unwrap_or(ABSENT);
-    let stamps = EndTimestamps { ingress: stamp(hop.ingress_ts), egress: stamp(hop.egress_ts), wide: false };
+    let stamps = EndTimestamps {
+        ingress: stamp(hop.ingress_ts),
+        egress: stamp(hop.egress_ts),
+        wide: false,
+    };
     let latency = hop_latency(hop.hop_latency, stamps, units);
-    let utilization = hop.tx_utilization.map(|raw| u64::from(raw) * u64::from(units.utilization));
+    let utilization = hop
+        .tx_utilization
+        .map(|raw| u64::from(raw) * u64::from(units.utilization));
     HopValues {
         hop_latency: latency,
         queue_occupancy: hop.queue_occupancy.map_or(ABSENT, u64::from),
@@ -409,7 +450,9 @@ fn flow_latency(
 ) -> Option<u64> {
     let mut total = Some(0_u64).filter(|_| !values.is_empty());
     for hop in values {
-        total = total.filter(|_| hop.hop_latency != ABSENT).map(|total| total.wrapping_add(hop.hop_latency));
+        total = total
+            .filter(|_| hop.hop_latency != ABSENT)
+            .map(|total| total.wrapping_add(hop.hop_latency));
     }
     if !units.synchronised {
         return total;

@@ -136,12 +136,16 @@ pub enum Pattern {
 impl Pattern {
     /// Evenly, `rate` packets/s; [`Pattern::Idle`] for 0.
     pub fn constant(rate: u64) -> Self {
-        1_000_000_000u64.checked_div(rate).map_or(Self::Idle, |gap| Self::Constant { gap: gap.max(1) })
+        1_000_000_000u64
+            .checked_div(rate)
+            .map_or(Self::Idle, |gap| Self::Constant { gap: gap.max(1) })
     }
 
     /// Independently, `rate` packets/s on average; [`Pattern::Idle`] for 0.
     pub fn poisson(rate: u64) -> Self {
-        1_000_000_000u64.checked_div(rate).map_or(Self::Idle, |mean| Self::Poisson { mean: mean.max(1) })
+        1_000_000_000u64
+            .checked_div(rate)
+            .map_or(Self::Idle, |mean| Self::Poisson { mean: mean.max(1) })
     }
 }
 
@@ -151,11 +155,20 @@ pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8
     let proto = spec.transport.number();
     let ip = ethernet::HEADER_LEN;
     let l4 = ip + if is_v6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
-    let l4_header = if proto == UDP { udp::HEADER_LEN } else { tcp::HEADER_LEN };
+    let l4_header = if proto == UDP {
+        udp::HEADER_LEN
+    } else {
+        tcp::HEADER_LEN
+    };
     let length = l4_header as u16 + spec.payload;
     let mut frame = vec![0; l4 + usize::from(length)];
     let ethertype = if is_v6 { ethertype::IPV6 } else { ethertype::IPV4 };
-    ethernet::Repr { dst: to.mac, src: from.mac, ethertype }.emit(&mut frame);
+    ethernet::Repr {
+        dst: to.mac,
+        src: from.mac,
+        ethertype,
+    }
+    .emit(&mut frame);
     if is_v6 {
         let (src, dst) = (from.v6.octets(), to.v6.octets());
         let traffic_class = spec.dscp << 2;
@@ -174,12 +187,28 @@ pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8
         let (src, dst) = (from.v4.octets(), to.v4.octets());
         let total_len = length + ipv4::HEADER_LEN as u16;
         let (tos, fragment) = (spec.dscp << 2, DO_NOT_FRAGMENT);
-        ipv4::Repr { src, dst, proto, tos, total_len, ident: 0, fragment, ttl: 64, options: &[] }
-            .emit(&mut frame[ip..]);
+        ipv4::Repr {
+            src,
+            dst,
+            proto,
+            tos,
+            total_len,
+            ident: 0,
+            fragment,
+            ttl: 64,
+            options: &[],
+        }
+        .emit(&mut frame[ip..]);
     }
     let (src_port, dst_port) = (spec.src_port, spec.dst_port);
     if proto == UDP {
-        udp::Repr { src_port, dst_port, len: length, checksum: 0 }.emit(&mut frame[l4..]);
+        udp::Repr {
+            src_port,
+            dst_port,
+            len: length,
+            checksum: 0,
+        }
+        .emit(&mut frame[l4..]);
     } else {
         const ACK: u16 = 0x10;
         let (seq, ack, flags) = (1, 1, ACK);
@@ -196,9 +225,15 @@ pub(crate) fn template(spec: &FlowSpec, from: &Address, to: &Address) -> (Vec<u8
         }
         .emit(&mut frame[l4..]);
     }
-    frame[l4 + l4_header..].iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
+    frame[l4 + l4_header..]
+        .iter_mut()
+        .enumerate()
+        .for_each(|(at, byte)| *byte = at as u8);
     fill_l4(&mut frame, ip, l4, proto, usize::from(length));
-    let (src, dst): (IpAddr, IpAddr) =
-        if is_v6 { (from.v6.into(), to.v6.into()) } else { (from.v4.into(), to.v4.into()) };
+    let (src, dst): (IpAddr, IpAddr) = if is_v6 {
+        (from.v6.into(), to.v6.into())
+    } else {
+        (from.v4.into(), to.v4.into())
+    };
     (frame, FlowKey::new(src, dst, Some((src_port, dst_port)), proto))
 }

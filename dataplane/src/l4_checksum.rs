@@ -41,7 +41,11 @@ impl Before {
             return None;
         }
         let headers = Headers::of(frame)?;
-        Some(Self { proto: headers.proto, checksum: read(frame, &headers)?, len: frame.len() })
+        Some(Self {
+            proto: headers.proto,
+            checksum: read(frame, &headers)?,
+            len: frame.len(),
+        })
     }
 
     /// In a domain that does not change the checksum: sets the checksum complement of the record that this node added, if the packet
@@ -51,9 +55,15 @@ impl Before {
         if self.proto == UDP && self.checksum == 0 {
             return;
         }
-        let Some(headers) = Headers::of(frame).filter(|headers| headers.proto == self.proto) else { return };
-        let Some(updated) = read(frame, &headers) else { return };
-        let carried = ParsedPacket::of(frame, profile).ok().and_then(|seen| seen.carried);
+        let Some(headers) = Headers::of(frame).filter(|headers| headers.proto == self.proto) else {
+            return;
+        };
+        let Some(updated) = read(frame, &headers) else {
+            return;
+        };
+        let carried = ParsedPacket::of(frame, profile)
+            .ok()
+            .and_then(|seen| seen.carried);
         let Some(carried) = carried.filter(|carried| carried.bitmap & CHECKSUM_COMPLEMENT != 0) else {
             return;
         };
@@ -89,14 +99,22 @@ pub(crate) fn is_sampled(number: u64) -> bool {
 
 /// Whether the L4 checksum of a packet is correct. True if it has none.
 pub(crate) fn is_valid(frame: &[u8]) -> bool {
-    let Some(headers) = Headers::of(frame) else { return true };
-    let Some(checksum) = read(frame, &headers) else { return true };
-    let Some(segment) = segment(frame, &headers) else { return true };
+    let Some(headers) = Headers::of(frame) else {
+        return true;
+    };
+    let Some(checksum) = read(frame, &headers) else {
+        return true;
+    };
+    let Some(segment) = segment(frame, &headers) else {
+        return true;
+    };
     if headers.proto == UDP && checksum == 0 {
         return true;
     }
     let addresses = if headers.v6 { 8..40 } else { 12..20 };
-    let Some(addresses) = frame.get(headers.ip..).and_then(|ip| ip.get(addresses)) else { return true };
+    let Some(addresses) = frame.get(headers.ip..).and_then(|ip| ip.get(addresses)) else {
+        return true;
+    };
     let mut sum = u32::from(!checksum::of(addresses)) + u32::from(!checksum::of(segment));
     sum += u32::from(headers.proto) + segment.len() as u32;
     while sum >> 16 != 0 {
@@ -114,7 +132,9 @@ fn segment<'a>(frame: &'a [u8], headers: &Headers) -> Option<&'a [u8]> {
 fn read(frame: &[u8], headers: &Headers) -> Option<u16> {
     let rest = frame.get(headers.l4..)?;
     match headers.proto {
-        UDP => udp::Packet::new_checked(rest).ok().map(|header| header.checksum()),
+        UDP => udp::Packet::new_checked(rest)
+            .ok()
+            .map(|header| header.checksum()),
         TCP => {
             let checksum = rest.get(..tcp::HEADER_LEN)?.get(TCP_CHECKSUM..)?.first_chunk()?;
             Some(u16::from_be_bytes(*checksum))
@@ -124,7 +144,9 @@ fn read(frame: &[u8], headers: &Headers) -> Option<u16> {
 }
 
 fn write(frame: &mut [u8], headers: &Headers, checksum: u16) {
-    let Some(rest) = frame.get_mut(headers.l4..) else { return };
+    let Some(rest) = frame.get_mut(headers.l4..) else {
+        return;
+    };
     if headers.proto == UDP {
         if let Ok(mut header) = udp::Packet::new_checked(rest) {
             header.set_checksum(checksum);

@@ -83,7 +83,11 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     pub(crate) fn forward(done: PacketOutcome) -> Self {
-        Self { done, verdict: Verdict::Forward, sf: None }
+        Self {
+            done,
+            verdict: Verdict::Forward,
+            sf: None,
+        }
     }
 }
 
@@ -103,7 +107,11 @@ pub(crate) enum PacketOutcome {
 /// A packet that leaves the domain is dropped if D is set.
 pub(crate) fn verdict(flags: Flags, visit: &Visit) -> Verdict {
     let discard = visit.to_edge && flags.contains(Flags::DISCARD);
-    if discard { Verdict::Discard } else { Verdict::Forward }
+    if discard {
+        Verdict::Discard
+    } else {
+        Verdict::Forward
+    }
 }
 
 impl Node {
@@ -153,9 +161,15 @@ impl Node {
         visit: &Visit,
     ) -> bool {
         let Some(dta) = &mut self.dta else { return false };
-        let headers = carried.map(|carried| carried.headers).or_else(|| Headers::of(frame));
-        let seen =
-            ParsedPacket { flow: flow.copied(), headers, carried: carried.copied(), unsupported: false };
+        let headers = carried
+            .map(|carried| carried.headers)
+            .or_else(|| Headers::of(frame));
+        let seen = ParsedPacket {
+            flow: flow.copied(),
+            headers,
+            carried: carried.copied(),
+            unsupported: false,
+        };
         let metadata = visit.hop(self.id, bits);
         dta.report(self.id, frame, &seen, visit, Event::new(trigger, &metadata))
     }
@@ -188,9 +202,18 @@ impl Node {
         }
         let on_stack = self.config.format.metadata_on_stack;
         let bits = bitmap & self.config.available;
-        let bits = if on_stack { Some(bits) } else { self.exporter.own_bits(bits) };
-        let metadata = bits.map(|bits| Metadata { hop: visit.hop(self.id, bits), on_stack });
-        let decision = self.filters.decide(flow, stack, metadata.as_ref(), visit.egress_ts);
+        let bits = if on_stack {
+            Some(bits)
+        } else {
+            self.exporter.own_bits(bits)
+        };
+        let metadata = bits.map(|bits| Metadata {
+            hop: visit.hop(self.id, bits),
+            on_stack,
+        });
+        let decision = self
+            .filters
+            .decide(flow, stack, metadata.as_ref(), visit.egress_ts);
         decision.is_some_and(|decision| !decision.is_reported())
     }
 
@@ -202,7 +225,9 @@ impl Node {
         let Some(flow) = flow else { return false };
         let hop = visit.hop(self.id, self.exporter.own_bits(bits).unwrap_or(0));
         let metadata = Metadata { hop, on_stack: false };
-        let decision = self.filters.decide(flow, &Stack::EMPTY, Some(&metadata), visit.egress_ts);
+        let decision = self
+            .filters
+            .decide(flow, &Stack::EMPTY, Some(&metadata), visit.egress_ts);
         decision.is_some_and(|decision| !decision.is_reported())
     }
 }

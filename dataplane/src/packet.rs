@@ -80,8 +80,12 @@ impl ParsedPacket {
     /// As [`packet::contents`]: INT or IP headers that contradict themselves.
     pub(crate) fn of(frame: &[u8], profile: &Profile) -> Result<Self, Refusal> {
         let contents = packet::contents(frame, profile)?;
-        let mut seen =
-            Self { flow: contents.flow, headers: None, carried: None, unsupported: contents.destination };
+        let mut seen = Self {
+            flow: contents.flow,
+            headers: None,
+            carried: None,
+            unsupported: contents.destination,
+        };
         let (Some(int), Some(location)) = (contents.int, contents.location) else {
             seen.headers = Headers::of(frame);
             return Ok(seen);
@@ -94,7 +98,10 @@ impl ParsedPacket {
         let option = location.encapsulation == Encapsulation::HopByHop;
         let ours = (proto != HOP_BY_HOP || option)
             && location.mark != Mark::Probe
-            && matches!((int.version, int.mode), (int::Version::V2, _) | (int::Version::V10, Mode::Md));
+            && matches!(
+                (int.version, int.mode),
+                (int::Version::V2, _) | (int::Version::V10, Mode::Md)
+            );
         if !ours {
             seen.unsupported = true;
             return Ok(seen);
@@ -117,14 +124,22 @@ impl ParsedPacket {
             hop_ml: int.hop_ml,
             remaining: int.remaining,
             bitmap: int.bitmap,
-            domain: [int.sf.map_or(int.ds_id, |sf| sf.packet_id), int.ds_instruction, int.ds_flags],
+            domain: [
+                int.sf.map_or(int.ds_id, |sf| sf.packet_id),
+                int.ds_instruction,
+                int.ds_flags,
+            ],
             replication: header::replication(head),
             version_zero: int.version == int::Version::V10 && head[0] >> 4 == 0,
             layout: int.stack.layout,
             source_only: int.source_only.len(),
             int_words: ((location.end - location.header) / 4) as u8, // the shim's length has 8 bits
             sf: int.sf,
-            shim: if option { location.start + OPTION_HEAD } else { location.start },
+            shim: if option {
+                location.start + OPTION_HEAD
+            } else {
+                location.start
+            },
             end: location.end,
         });
         Ok(seen)
@@ -134,10 +149,16 @@ impl ParsedPacket {
 impl CarriedInt {
     /// The records in `frame`.
     pub(crate) fn records<'a>(&self, frame: &'a [u8]) -> int::Stack<'a> {
-        let bytes = frame.get(self.stack()..self.end - self.source_only).unwrap_or_default();
+        let bytes = frame
+            .get(self.stack()..self.end - self.source_only)
+            .unwrap_or_default();
         // INT-MX has no records.
         let count = bytes.len().checked_div(self.layout.len()).unwrap_or(0);
-        int::Stack { bytes, layout: self.layout, count: count as u8 }
+        int::Stack {
+            bytes,
+            layout: self.layout,
+            count: count as u8,
+        }
     }
 
     /// INT that [`ParsedPacket::of`] refuses only because of its stack, as far as a sink needs it to remove INT.
@@ -150,8 +171,14 @@ impl CarriedInt {
             Encapsulation::HopByHop => HOP_BY_HOP,
             _ => return None,
         };
-        let shim = if option { location.start + OPTION_HEAD } else { location.start };
-        let head = frame.get(shim..location.end)?.first_chunk::<{ shim::LEN + header::LEN_2 }>()?;
+        let shim = if option {
+            location.start + OPTION_HEAD
+        } else {
+            location.start
+        };
+        let head = frame
+            .get(shim..location.end)?
+            .first_chunk::<{ shim::LEN + header::LEN_2 }>()?;
         let headers = Headers::at(frame, location.ip, location.l4, proto)
             .filter(|headers| location.end <= headers.ip + headers.ip_len(frame))?;
         (location.mark != Mark::Probe).then_some(Self {
@@ -178,7 +205,11 @@ impl CarriedInt {
 
     /// Words that a node adds. In INT 1.0 Hop ML may count items instead: see [`Layout::words_10`].
     pub(crate) fn record_words(&self) -> u8 {
-        if self.version == int::Version::V10 { self.layout.words() } else { self.hop_ml }
+        if self.version == int::Version::V10 {
+            self.layout.words()
+        } else {
+            self.hop_ml
+        }
     }
 
     /// Whether the shim's length field can include `more` further bytes.
@@ -187,7 +218,11 @@ impl CarriedInt {
             // The hop-by-hop header is limited to 256 units of 8 bytes.
             return self.end - self.shim + more <= 0xff && self.headers.l4_len + more + 8 <= 256 * 8;
         }
-        let shim = if self.version == int::Version::V10 { shim::LEN / 4 } else { 0 };
+        let shim = if self.version == int::Version::V10 {
+            shim::LEN / 4
+        } else {
+            0
+        };
         usize::from(self.int_words) + shim + more / 4 <= 0xff
     }
 
@@ -198,7 +233,12 @@ impl CarriedInt {
 
     /// Offset of the first record.
     pub(crate) fn stack(&self) -> usize {
-        self.header() + if self.version == int::Version::V10 { header::LEN_1 } else { header::LEN_2 }
+        self.header()
+            + if self.version == int::Version::V10 {
+                header::LEN_1
+            } else {
+                header::LEN_2
+            }
     }
 
     /// Offset of the shim's length in the shim.
@@ -209,10 +249,21 @@ impl CarriedInt {
     /// Writes shim and metadata header and returns their length.
     pub(crate) fn emit(&self, out: &mut [u8]) -> usize {
         let (shim, head) = out.split_at_mut(shim::LEN);
-        let Self { flags, hop_ml, remaining, bitmap, .. } = *self;
+        let Self {
+            flags,
+            hop_ml,
+            remaining,
+            bitmap,
+            ..
+        } = *self;
         if self.version == int::Version::V10 {
             let length = self.int_words + (shim::LEN / 4) as u8;
-            Shim1 { kind: 1, length, last: self.original.dscp.unwrap_or(0) << 2 }.emit(shim);
+            Shim1 {
+                kind: 1,
+                length,
+                last: self.original.dscp.unwrap_or(0) << 2,
+            }
+            .emit(shim);
             let replication = self.replication;
             Md10 {
                 flags,
@@ -238,9 +289,24 @@ impl CarriedInt {
             (Mode::Md, Some(_)) => Shim2::SF,
         };
         let sf = self.sf.map(|sf| (sf.urgent, sf.state));
-        Shim2 { kind, length: self.int_words, next }.emit(shim);
+        Shim2 {
+            kind,
+            length: self.int_words,
+            next,
+        }
+        .emit(shim);
         let [ds_id, ds_instruction, ds_flags] = self.domain;
-        Md2 { flags, hop_ml, remaining, bitmap, ds_id, ds_instruction, ds_flags, sf }.emit(head);
+        Md2 {
+            flags,
+            hop_ml,
+            remaining,
+            bitmap,
+            ds_id,
+            ds_instruction,
+            ds_flags,
+            sf,
+        }
+        .emit(head);
         shim::LEN + header::LEN_2
     }
 }
@@ -299,7 +365,10 @@ impl Headers {
                 }
                 (header.header_len(), header.proto())
             }
-            ethertype::IPV6 => (ipv6::HEADER_LEN, ipv6::Packet::new_checked(rest).ok()?.next_header()),
+            ethertype::IPV6 => (
+                ipv6::HEADER_LEN,
+                ipv6::Packet::new_checked(rest).ok()?.next_header(),
+            ),
             _ => return None,
         };
         Some((ip, ip + len, proto))
@@ -319,10 +388,14 @@ impl Headers {
         let v6 = frame.get(ip)? >> 4 == 6;
         let (class, len) = if v6 {
             let header = ipv6::Packet::new_checked(&frame[ip..]).ok()?;
-            (header.traffic_class(), usize::from(header.payload_len()) + ipv6::HEADER_LEN)
+            (
+                header.traffic_class(),
+                usize::from(header.payload_len()) + ipv6::HEADER_LEN,
+            )
         } else {
-            let header =
-                ipv4::Packet::new_checked(&frame[ip..]).ok().filter(ipv4::Packet::verify_checksum)?;
+            let header = ipv4::Packet::new_checked(&frame[ip..])
+                .ok()
+                .filter(ipv4::Packet::verify_checksum)?;
             (header.tos(), usize::from(header.total_len()))
         };
         // Behind the IP packet's end there is padding: a header that reaches into it is malformed.
@@ -338,7 +411,14 @@ impl Headers {
             TCP => tcp::HEADER_LEN,
             _ => 8 + usize::from(*rest.get(1)?) * 8,
         };
-        (l4_len <= rest.len()).then_some(Self { ip, v6, l4, proto, dscp: class >> 2, l4_len })
+        (l4_len <= rest.len()).then_some(Self {
+            ip,
+            v6,
+            l4,
+            proto,
+            dscp: class >> 2,
+            l4_len,
+        })
     }
 
     /// These headers after INT has grown or shrunk.
@@ -489,7 +569,9 @@ impl Headers {
 
     /// Whether the options fill their header exactly.
     fn options_are_whole(&self, frame: &[u8]) -> bool {
-        options(frame, self.l4, self.body()).last().is_some_and(|option| option.end == self.body())
+        options(frame, self.l4, self.body())
+            .last()
+            .is_some_and(|option| option.end == self.body())
     }
 
     /// Removes the option at offset `option`, and also the hop-by-hop header if only padding remains.
@@ -596,7 +678,12 @@ impl Headers {
         let len = self.ip_len(frame) + udp::HEADER_LEN + body.len();
         let entropy = sum(&frame[self.l4..self.l4 + 4]) & 0x3fff; // of the original ports
         let udp_len = (self.ip + len - self.l4) as u16;
-        let header = udp::Repr { src_port: 0xc000 | entropy, dst_port: port, len: udp_len, checksum: 0 };
+        let header = udp::Repr {
+            src_port: 0xc000 | entropy,
+            dst_port: port,
+            len: udp_len,
+            checksum: 0,
+        };
         replace(frame, self.l4..self.l4, body);
         replace(frame, self.l4..self.l4, &[0; udp::HEADER_LEN]);
         header.emit(&mut frame[self.l4..]);
@@ -642,7 +729,11 @@ impl Headers {
     /// removing the inserted bytes restores the checksum.
     #[inline]
     fn update_l4(&self, frame: &mut [u8], changes: &[(u16, u16)]) {
-        let updated = |old| changes.iter().fold(old, |sum, &(old, new)| checksum::update(sum, old, new));
+        let updated = |old| {
+            changes
+                .iter()
+                .fold(old, |sum, &(old, new)| checksum::update(sum, old, new))
+        };
         let rest = &mut frame[self.l4..];
         if self.proto == TCP {
             // Also if its options are not whole, which a removal of INT may cause.
@@ -681,7 +772,11 @@ fn options(frame: &[u8], header: usize, end: usize) -> impl Iterator<Item = Rang
     let mut at = header + OPTION_HEAD;
     std::iter::from_fn(move || {
         let kind = *frame.get(at).filter(|_| at < end)?;
-        let len = if kind == 0 { 1 } else { OPTION_HEAD + usize::from(*frame.get(at + 1)?) };
+        let len = if kind == 0 {
+            1
+        } else {
+            OPTION_HEAD + usize::from(*frame.get(at + 1)?)
+        };
         let option = at..at + len;
         at = option.end;
         (option.end <= end).then_some(option)
@@ -699,7 +794,10 @@ fn padding(frame: &[u8], at: usize, end: usize) -> usize {
 
 /// The checksum of a TCP header.
 pub(crate) fn tcp_checksum(header: &mut [u8]) -> Option<&mut [u8; 2]> {
-    header.get_mut(..tcp::HEADER_LEN)?.get_mut(TCP_CHECKSUM..)?.first_chunk_mut()
+    header
+        .get_mut(..tcp::HEADER_LEN)?
+        .get_mut(TCP_CHECKSUM..)?
+        .first_chunk_mut()
 }
 
 /// One's complement sum; `bytes` begin at an even offset of what a checksum covers.
@@ -710,7 +808,11 @@ fn sum(bytes: &[u8]) -> u16 {
 /// Computes the L4 checksum of a packet of `len` bytes from its L4 header on.
 pub(crate) fn fill_l4(frame: &mut [u8], ip: usize, l4: usize, proto: u8, len: usize) {
     let (head, rest) = frame.split_at_mut(l4);
-    let addresses = if head[ip] >> 4 == 6 { &head[ip + 8..ip + 40] } else { &head[ip + 12..ip + 20] };
+    let addresses = if head[ip] >> 4 == 6 {
+        &head[ip + 8..ip + 40]
+    } else {
+        &head[ip + 12..ip + 20]
+    };
     let segment = &mut rest[..len];
     if proto == UDP {
         if let Ok(mut header) = udp::Packet::new_checked(segment) {

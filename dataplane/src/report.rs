@@ -137,7 +137,10 @@ impl Carrying {
         let sf = sf.filter(|sf| !sf.urgent)?;
         // The node id is the first item of every record.
         let record = end - usize::from(hop_ml) * 4;
-        let node = frame.get(record..)?.first_chunk().map(|id| u32::from_be_bytes(*id))?;
+        let node = frame
+            .get(record..)?
+            .first_chunk()
+            .map(|id| u32::from_be_bytes(*id))?;
         Some(Self { sf, node })
     }
 }
@@ -156,14 +159,24 @@ impl ReportedPacket {
     pub(crate) fn of(frame: &[u8], carried: &CarriedInt) -> Self {
         let headers = carried.headers;
         let ip_end = headers.ip + headers.ip_len(frame);
-        Self { headers, ip_end, int_end: int_end(carried), record: Carrying::of(frame, carried) }
+        Self {
+            headers,
+            ip_end,
+            int_end: int_end(carried),
+            record: Carrying::of(frame, carried),
+        }
     }
 
     /// As [`Self::of`], for INT that is not in an option.
     #[inline(always)]
     pub(crate) fn direct(frame: &[u8], common: Common, int: Int) -> Self {
         let record = Carrying::at(frame, int.sf(), int.end, int.hop_ml);
-        Self { headers: common.headers, ip_end: common.ip_end, int_end: int.end, record }
+        Self {
+            headers: common.headers,
+            ip_end: common.ip_end,
+            int_end: int.end,
+            record,
+        }
     }
 }
 
@@ -182,10 +195,25 @@ impl Outbox {
 
     /// The datagrams in order.
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
-        let ends = self.slots.iter().skip(1).map(|slot| slot.start).chain([self.bytes.len()]);
+        let ends = self
+            .slots
+            .iter()
+            .skip(1)
+            .map(|slot| slot.start)
+            .chain([self.bytes.len()]);
         self.slots.iter().zip(ends).map(|(slot, end)| {
-            let Slot { hw_id, seq, reports, start } = *slot;
-            Datagram { hw_id, seq, reports, payload: &self.bytes[start..end] }
+            let Slot {
+                hw_id,
+                seq,
+                reports,
+                start,
+            } = *slot;
+            Datagram {
+                hw_id,
+                seq,
+                reports,
+                payload: &self.bytes[start..end],
+            }
         })
     }
 
@@ -278,7 +306,12 @@ const DROP_REASON: u16 = 0x0001;
 
 impl Exporter {
     pub(crate) fn new(node: u32, format: Format) -> Self {
-        Self { node, format, sent: [0; 64], groups: Vec::new() }
+        Self {
+            node,
+            format,
+            sent: [0; 64],
+            groups: Vec::new(),
+        }
     }
 
     /// Writes the common report of a sink in place: 2.0, not grouped, its own record in the main contents. `false`, with nothing
@@ -300,7 +333,9 @@ impl Exporter {
             (false, false) => (4, reported.headers.ip),
             (false, true) => (5, reported.headers.ip),
         };
-        let Some(packet) = frame.get(start..end) else { return false };
+        let Some(packet) = frame.get(start..end) else {
+            return false;
+        };
         let metadata = usize::from(wire::int::layout::words_2(bits)) * 4;
         let padded = packet.len().next_multiple_of(4);
         let length = (v20::MAIN_LEN + metadata + padded) / 4;
@@ -313,7 +348,12 @@ impl Exporter {
         out.bytes.reserve(HEAD + metadata + padded);
         out.bytes.resize(start + HEAD + metadata, 0);
         if let Some((head, record)) = out.bytes[start..].split_first_chunk_mut::<HEAD>() {
-            v20::Group { hw_id, seq, node_id: self.node }.emit(head);
+            v20::Group {
+                hw_id,
+                seq,
+                node_id: self.node,
+            }
+            .emit(head);
             let report = &mut head[v20::GROUP_LEN..];
             let [high, low] = bits.to_be_bytes();
             // Type 1, inner type; length; metadata length; F. Then RepMdBits; no domain.
@@ -322,7 +362,12 @@ impl Exporter {
         }
         out.bytes.extend_from_slice(packet);
         out.bytes.resize(start + HEAD + metadata + padded, 0);
-        out.slots.push(Slot { hw_id, seq, reports: 1, start });
+        out.slots.push(Slot {
+            hw_id,
+            seq,
+            reports: 1,
+            start,
+        });
         out.made.push(WrittenReport {
             kind: ReportKind::Flow,
             hw_id,
@@ -350,15 +395,24 @@ impl Exporter {
         metadata: &Hop,
         out: &mut Outbox,
     ) {
-        let packet =
-            self.packet(frame, Some(&carried.headers), int_end(carried) + usize::from(self.format.snap));
+        let packet = self.packet(
+            frame,
+            Some(&carried.headers),
+            int_end(carried) + usize::from(self.format.snap),
+        );
         let bits = bits.map(|bits| bits & REPORTABLE);
         let draft = ReportDraft {
             bits,
             with_stack: true,
             ..ReportDraft::new(ReportKind::Flow, Flags::FLOW, metadata, packet)
         };
-        self.write(&ReportDraft { record: Carrying::of(frame, carried), ..draft }, out);
+        self.write(
+            &ReportDraft {
+                record: Carrying::of(frame, carried),
+                ..draft
+            },
+            out,
+        );
     }
 
     /// A sink's compact report of an SF packet: INT header and record.
@@ -377,7 +431,13 @@ impl Exporter {
             with_stack: true,
             ..ReportDraft::new(ReportKind::Flow, Flags::FLOW, metadata, packet)
         };
-        self.write(&ReportDraft { record: Carrying::of(frame, carried), ..draft }, out);
+        self.write(
+            &ReportDraft {
+                record: Carrying::of(frame, carried),
+                ..draft
+            },
+            out,
+        );
     }
 
     /// A node's report of a packet of INT-MX, with the head of the packet.
@@ -396,9 +456,19 @@ impl Exporter {
         about: &Subject<'_>,
         out: &mut Outbox,
     ) {
-        let packet = self.packet(about.frame, Some(headers), headers.body() + usize::from(self.format.snap));
+        let packet = self.packet(
+            about.frame,
+            Some(headers),
+            headers.body() + usize::from(self.format.snap),
+        );
         let flow_id = Some(flow.flow_id().to_be_bytes());
-        self.write(&ReportDraft { flow_id, ..about.draft(packet) }, out);
+        self.write(
+            &ReportDraft {
+                flow_id,
+                ..about.draft(packet)
+            },
+            out,
+        );
     }
 
     /// A drop report: ports, ingress time, queue and reason, and the head of the packet.
@@ -411,7 +481,9 @@ impl Exporter {
         out: &mut Outbox,
     ) {
         let snap = usize::from(self.format.snap);
-        let port_marked = seen.carried.is_some_and(|carried| carried.mark == wire::packet::Mark::Port);
+        let port_marked = seen
+            .carried
+            .is_some_and(|carried| carried.mark == wire::packet::Mark::Port);
         let with_int = seen.carried.filter(|_| self.format.drop_with_int || port_marked);
         let end = match (with_int, seen.carried, seen.headers) {
             (Some(carried), _, _) => int_end(&carried) + snap,
@@ -466,7 +538,10 @@ impl Exporter {
         let bits = Some(PORTS | QUEUE | INGRESS_TS);
         let packet = self.packet(frame, seen.headers.as_ref(), end);
         self.write(
-            &ReportDraft { bits, ..ReportDraft::new(ReportKind::Queue, Flags::QUEUE, metadata, packet) },
+            &ReportDraft {
+                bits,
+                ..ReportDraft::new(ReportKind::Queue, Flags::QUEUE, metadata, packet)
+            },
             out,
         );
     }
@@ -477,7 +552,9 @@ impl Exporter {
             return Some(bits & REPORTABLE).filter(|bits| *bits != 0);
         }
         // The header of 1.0 has a separate field for the ingress timestamp.
-        Some(bits & IN_10).filter(|bits| *bits != 0).map(|bits| bits | INGRESS_TS)
+        Some(bits & IN_10)
+            .filter(|bits| *bits != 0)
+            .map(|bits| bits | INGRESS_TS)
     }
 
     /// Sends every open group.
@@ -494,7 +571,9 @@ impl Exporter {
 
     /// The head of a frame, up to offset `end` or the IP packet's end.
     fn packet<'a>(&self, frame: &'a [u8], headers: Option<&Headers>, end: usize) -> Packet<'a> {
-        let Some(headers) = headers else { return Packet::Ethernet(&frame[..end.min(frame.len())]) };
+        let Some(headers) = headers else {
+            return Packet::Ethernet(&frame[..end.min(frame.len())]);
+        };
         let end = end.min(headers.ip + headers.ip_len(frame)).min(frame.len());
         match (self.format.ethernet, headers.v6) {
             (true, _) => Packet::Ethernet(&frame[..end]),
@@ -510,7 +589,12 @@ impl Exporter {
             Version::V20 => self.write_20(draft, hw_id, out),
         }
         let record = draft.record;
-        out.made.push(WrittenReport { kind: draft.kind, hw_id, record, with_stack: draft.with_stack });
+        out.made.push(WrittenReport {
+            kind: draft.kind,
+            hw_id,
+            record,
+            with_stack: draft.with_stack,
+        });
     }
 
     fn write_10(&mut self, draft: &ReportDraft<'_>, hw_id: u8, out: &mut Outbox) {
@@ -536,7 +620,12 @@ impl Exporter {
         out.bytes.resize(start + header.header_len(), 0);
         header.emit(wire::Dialect::Strict, &mut out.bytes[start..]);
         out.bytes.extend_from_slice(packet);
-        out.slots.push(Slot { hw_id, seq, reports: 1, start });
+        out.slots.push(Slot {
+            hw_id,
+            seq,
+            reports: 1,
+            start,
+        });
     }
 
     fn write_20(&mut self, draft: &ReportDraft<'_>, hw_id: u8, out: &mut Outbox) {
@@ -584,10 +673,17 @@ impl Exporter {
     }
 
     fn group(&mut self, hw_id: u8) -> usize {
-        self.groups.iter().position(|group| group.hw_id == hw_id).unwrap_or_else(|| {
-            self.groups.push(Group { hw_id, reports: 0, bytes: Vec::new() });
-            self.groups.len() - 1
-        })
+        self.groups
+            .iter()
+            .position(|group| group.hw_id == hw_id)
+            .unwrap_or_else(|| {
+                self.groups.push(Group {
+                    hw_id,
+                    reports: 0,
+                    bytes: Vec::new(),
+                });
+                self.groups.len() - 1
+            })
     }
 
     /// Sends a group, unless it is empty.
@@ -599,12 +695,22 @@ impl Exporter {
         let seq = self.number(hw_id);
         let start = out.bytes.len();
         out.bytes.resize(start + v20::GROUP_LEN, 0);
-        v20::Group { hw_id, seq, node_id: self.node }.emit(&mut out.bytes[start..]);
+        v20::Group {
+            hw_id,
+            seq,
+            node_id: self.node,
+        }
+        .emit(&mut out.bytes[start..]);
         let group = &mut self.groups[at];
         out.bytes.extend_from_slice(&group.bytes);
         group.reports = 0;
         group.bytes.clear();
-        out.slots.push(Slot { hw_id, seq, reports, start });
+        out.slots.push(Slot {
+            hw_id,
+            seq,
+            reports,
+            start,
+        });
     }
 
     /// The next sequence number: 22 bits in 2.0, 32 in 1.0.
@@ -635,18 +741,28 @@ impl<'a> ReportDraft<'a> {
 
 /// The offset after the ports.
 fn ports_end(headers: &Headers) -> usize {
-    if headers.has_option() { headers.body() + 4 } else { headers.l4 + 4 }
+    if headers.has_option() {
+        headers.body() + 4
+    } else {
+        headers.l4 + 4
+    }
 }
 
 /// End of INT and of the IPv6 header that contains it.
 fn int_end(carried: &CarriedInt) -> usize {
-    if carried.headers.has_option() { carried.headers.body() } else { carried.end }
+    if carried.headers.has_option() {
+        carried.headers.body()
+    } else {
+        carried.end
+    }
 }
 
 /// Converts RepMdBits of 2.0 to those of 1.0: ports, hop latency, queue, egress timestamp, drop reason, utilization.
 fn metadata_10(bits: u16) -> u8 {
     const ORDER: [u16; 6] = [PORTS, 0x2000, QUEUE, 0x0400, DROP_REASON, 0x0100];
-    ORDER.iter().fold(0, |metadata, &bit| metadata << 1 | u8::from(bits & bit != 0))
+    ORDER
+        .iter()
+        .fold(0, |metadata, &bit| metadata << 1 | u8::from(bits & bit != 0))
 }
 
 #[cfg(test)]

@@ -25,7 +25,10 @@ impl Counted {
     /// These counters for an entry that measures one packet of `sample`.
     pub(crate) fn continuing(self, sample: u32) -> Self {
         let most = u64::from(sample.saturating_sub(1)) * 2;
-        Self { skip: u64::from(self.skip).min(most) as u32, ..self }
+        Self {
+            skip: u64::from(self.skip).min(most) as u32,
+            ..self
+        }
     }
 
     /// Counts a packet at a source. `true`: it is measured.
@@ -94,11 +97,20 @@ mod tests {
                     by_flow[packet as usize % period] += u32::from(counted.count(sample));
                 }
                 let measured: u32 = by_flow.iter().sum();
-                assert_eq!((counted.matched, counted.measured), (packets.into(), measured.into()));
-                assert!((19_600..20_400).contains(&measured), "1 in {sample}: {measured} of {packets}");
+                assert_eq!(
+                    (counted.matched, counted.measured),
+                    (packets.into(), measured.into())
+                );
+                assert!(
+                    (19_600..20_400).contains(&measured),
+                    "1 in {sample}: {measured} of {packets}"
+                );
                 let fair = measured / period as u32;
                 let is_fair = |flow: &u32| (fair * 9 / 10..fair * 11 / 10 + 2).contains(flow);
-                assert!(by_flow.iter().all(is_fair), "1 in {sample}, {period} flows in turn: {by_flow:?}");
+                assert!(
+                    by_flow.iter().all(is_fair),
+                    "1 in {sample}, {period} flows in turn: {by_flow:?}"
+                );
             }
         }
     }
@@ -107,16 +119,39 @@ mod tests {
     fn the_first_packets_are_these() {
         let mut counted = Counted::default();
         let measured: Vec<u32> = (0..60).filter(|_| counted.count(10)).collect();
-        assert_eq!(measured, [0, 4, 20, 26, 28, 45, 47], "computed by zlib's crc32 in another language");
+        assert_eq!(
+            measured,
+            [0, 4, 20, 26, 28, 45, 47],
+            "computed by zlib's crc32 in another language"
+        );
         let mut all = Counted::default();
         assert!((0..100).all(|_| all.count(1)) && (0..100).all(|_| all.count(0)));
-        assert_eq!(all, Counted { matched: 200, measured: 200, skip: 0 });
+        assert_eq!(
+            all,
+            Counted {
+                matched: 200,
+                measured: 200,
+                skip: 0
+            }
+        );
     }
 
     #[test]
     fn an_entry_with_a_finer_share_does_not_wait_for_the_old_one() {
-        let mut counted = Counted { skip: 1999, ..Counted::default() }.continuing(2);
+        let mut counted = Counted {
+            skip: 1999,
+            ..Counted::default()
+        }
+        .continuing(2);
         assert_eq!([(); 3].map(|()| counted.count(2)), [false, false, true]);
-        assert_eq!(Counted { skip: 7, ..Counted::default() }.continuing(0).skip, 0);
+        assert_eq!(
+            Counted {
+                skip: 7,
+                ..Counted::default()
+            }
+            .continuing(0)
+            .skip,
+            0
+        );
     }
 }

@@ -95,7 +95,11 @@ pub const RULES: [[Rule; 4]; 4] = {
     use Forward::{Arrival, Local, Register};
     use State::{High, Low, Medium};
     const fn rule(number: u8, forward: (Forward, State), keep: Option<State>) -> Rule {
-        Rule { number, forward, keep }
+        Rule {
+            number,
+            forward,
+            keep,
+        }
     }
     // A register never contains a record of state medium: no rule stores one.
     const NONE: Rule = rule(0, (Arrival, Low), None);
@@ -152,8 +156,15 @@ struct Register {
 }
 
 impl Register {
-    const EMPTY: Self =
-        Self { since: 0, tag: 0, packet_id: 0, bitmap: 0, state: 0, len: 0, record: [0; MAX_RECORD] };
+    const EMPTY: Self = Self {
+        since: 0,
+        tag: 0,
+        packet_id: 0,
+        bitmap: 0,
+        state: 0,
+        len: 0,
+        record: [0; MAX_RECORD],
+    };
 }
 
 /// The counter of a flow.
@@ -247,8 +258,19 @@ impl Registers {
         let tag = self.tag(tag(flow));
         let register = &self.registers[self.index(tag)];
         let state = State::from_bits(register.state).filter(|_| register.tag == tag)?;
-        let Register { packet_id, bitmap, since, .. } = *register;
-        Some(Entry { state, packet_id, bitmap, since, record: &register.record[..usize::from(register.len)] })
+        let Register {
+            packet_id,
+            bitmap,
+            since,
+            ..
+        } = *register;
+        Some(Entry {
+            state,
+            packet_id,
+            bitmap,
+            since,
+            record: &register.record[..usize::from(register.len)],
+        })
     }
 
     /// Puts a record into the register of a flow, or into the register that it shares with other flows. `false`: it is too long.
@@ -259,10 +281,23 @@ impl Registers {
         let tag = self.tag(tag(flow));
         let index = self.index(tag);
         let register = &mut self.registers[index];
-        let Entry { packet_id, bitmap, since, .. } = *entry;
+        let Entry {
+            packet_id,
+            bitmap,
+            since,
+            ..
+        } = *entry;
         let (state, len) = (entry.state as u8, entry.record.len() as u8);
         register.record[..entry.record.len()].copy_from_slice(entry.record);
-        *register = Register { since, tag, packet_id, bitmap, state, len, ..*register };
+        *register = Register {
+            since,
+            tag,
+            packet_id,
+            bitmap,
+            state,
+            len,
+            ..*register
+        };
         true
     }
 
@@ -276,7 +311,12 @@ impl Registers {
         let counter = &mut self.counters[index];
         if counter.tag != tag || !counter.used {
             let left = urgent.every.map_or(0, |every| every.max(1));
-            *counter = Counter { used: true, tag, next: self.sent, left };
+            *counter = Counter {
+                used: true,
+                tag,
+                next: self.sent,
+                left,
+            };
         }
         let packet_id = counter.next;
         counter.next = counter.next.wrapping_add(1);
@@ -285,14 +325,23 @@ impl Registers {
         if due {
             counter.left = urgent.every.map_or(0, |every| every.max(1));
         }
-        Number { packet_id, urgent: due || urgent.queue.is_some_and(|limit| queue >= limit) }
+        Number {
+            packet_id,
+            urgent: due || urgent.queue.is_some_and(|limit| queue >= limit),
+        }
     }
 
     /// Applies the rule for a packet that is not urgent. The record in `arrival` becomes the one that leaves. For rules 2 and 3,
     /// which send the local record, `write` writes it and returns the sum of its words.
     #[inline(always)]
     pub(crate) fn swap(&mut self, arrival: Arrival<'_>, write: impl FnOnce(&mut [u8]) -> u64) -> SwapResult {
-        let Arrival { sf, bitmap, record, now, .. } = arrival;
+        let Arrival {
+            sf,
+            bitmap,
+            record,
+            now,
+            ..
+        } = arrival;
         let tag = self.tag(arrival.tag);
         let index = self.index(tag);
         let aging = self.config.aging;
@@ -303,14 +352,26 @@ impl Registers {
         let stored = if ours { usize::from(register.state & 3) } else { 0 };
         let rule = RULES[usize::from(sf.state as u8)][stored];
         let (forward, state) = rule.forward;
-        let packet_id = if forward == Forward::Register { register.packet_id } else { sf.packet_id };
-        let sf_after = Sf { urgent: false, state, packet_id };
+        let packet_id = if forward == Forward::Register {
+            register.packet_id
+        } else {
+            sf.packet_id
+        };
+        let sf_after = Sf {
+            urgent: false,
+            state,
+            packet_id,
+        };
         let len = record.len().min(MAX_RECORD);
         let (record, slot) = (&mut record[..len], &mut register.record[..len]);
         let Some(keep) = rule.keep else {
             // The register was empty, or its record was too old or of another flow: by this rule it is empty now.
             register.state = 0;
-            return SwapResult { rule, sf: sf_after, sums: (0, 0) };
+            return SwapResult {
+                rule,
+                sf: sf_after,
+                sums: (0, 0),
+            };
         };
         let sums = if forward == Forward::Local {
             slot.copy_from_slice(record);
@@ -320,7 +381,11 @@ impl Registers {
         };
         (register.tag, register.bitmap, register.packet_id) = (tag, bitmap, sf.packet_id);
         (register.state, register.len, register.since) = (keep as u8, len as u8, now);
-        SwapResult { rule, sf: sf_after, sums }
+        SwapResult {
+            rule,
+            sf: sf_after,
+            sums,
+        }
     }
 }
 
@@ -367,7 +432,9 @@ mod tests {
                     Forward::Local => 'C',
                 };
                 let forward = format!("{}({contents})", letter(rule.forward.1));
-                let keep = rule.keep.map_or("E()".to_owned(), |s| format!("{}(A)", letter(s)));
+                let keep = rule
+                    .keep
+                    .map_or("E()".to_owned(), |s| format!("{}(A)", letter(s)));
                 lines.push(format!("{} {arrival}(A) {stored} {forward} {keep}", rule.number));
             }
         }
@@ -381,21 +448,33 @@ mod tests {
 
     #[test]
     fn numbers_are_each_flows_own_and_come_round_to_the_sources() {
-        let mut registers = Registers::new(Config { registers: 1, ..Config::default() });
+        let mut registers = Registers::new(Config {
+            registers: 1,
+            ..Config::default()
+        });
         let [a, b] = [tag(&flow(1)), tag(&flow(2))];
         let mut number = |tag| registers.number(tag, 0).packet_id;
         assert_eq!([number(a), number(a), number(a)], [1, 2, 3]);
         // Both flows use one counter now: no number is used again.
         assert_eq!([number(b), number(a), number(b), number(b)], [4, 5, 6, 7]);
-        let mut two = Registers::new(Config { registers: 1024, ..Config::default() });
+        let mut two = Registers::new(Config {
+            registers: 1024,
+            ..Config::default()
+        });
         assert_eq!([two.number(a, 0).packet_id, two.number(b, 0).packet_id], [1, 2]);
         assert_eq!([two.number(a, 0).packet_id, two.number(b, 0).packet_id], [2, 3]);
     }
 
     #[test]
     fn urgent_packets_occur_at_the_configured_rate() {
-        let urgent = Urgent { every: Some(3), queue: Some(100) };
-        let mut registers = Registers::new(Config { urgent, ..Config::default() });
+        let urgent = Urgent {
+            every: Some(3),
+            queue: Some(100),
+        };
+        let mut registers = Registers::new(Config {
+            urgent,
+            ..Config::default()
+        });
         let a = tag(&flow(1));
         let got: Vec<bool> = (0..7).map(|_| registers.number(a, 99).urgent).collect();
         assert_eq!(got, [false, false, true, false, false, true, false]);

@@ -33,30 +33,54 @@ pub(crate) fn process(
             return Outcome::forward(PacketOutcome::Refused);
         }
         report_sf(node, frame, flow, carried, visit, out);
-        return Outcome { done: PacketOutcome::Reported, verdict, sf: Some(sf) };
+        return Outcome {
+            done: PacketOutcome::Reported,
+            verdict,
+            sf: Some(sf),
+        };
     }
     if carried.mode == Mode::Mx {
         let done = export::mx(node, frame, flow, carried, visit, out);
         strip(frame, carried);
-        return Outcome { done, verdict, sf: None };
+        return Outcome {
+            done,
+            verdict,
+            sf: None,
+        };
     }
     if suppresses(node, frame, flow, carried, visit) {
         strip(frame, carried);
-        return Outcome { done: PacketOutcome::Filtered, verdict, sf: None };
+        return Outcome {
+            done: PacketOutcome::Filtered,
+            verdict,
+            sf: None,
+        };
     }
     let bits = carried.bitmap & node.config.available;
     if node.report_dta(frame, (flow, Some(carried)), (Trigger::Path, bits), visit) {
         strip(frame, carried);
-        return Outcome { done: PacketOutcome::Reported, verdict, sf: carried.sf };
+        return Outcome {
+            done: PacketOutcome::Reported,
+            verdict,
+            sf: carried.sf,
+        };
     }
     if !node.config.format.metadata_on_stack {
         report_apart(node, frame, carried, visit, out);
         strip(frame, carried);
-        return Outcome { done: PacketOutcome::Reported, verdict, sf: carried.sf };
+        return Outcome {
+            done: PacketOutcome::Reported,
+            verdict,
+            sf: carried.sf,
+        };
     }
     let (done, after) = report_on_stack(node, frame, carried, visit, out);
     strip(frame, &after);
-    Outcome { done, verdict: self::verdict(after.flags, visit), sf: after.sf }
+    Outcome {
+        done,
+        verdict: self::verdict(after.flags, visit),
+        sf: after.sf,
+    }
 }
 
 /// Reports the record that a packet of SF-INT carries, with the sink's own record of the packet, and strips INT.
@@ -97,8 +121,12 @@ fn report_apart(node: &mut Node, frame: &[u8], carried: &CarriedInt, visit: &Vis
         visit.write_record(id, bits, u16::MAX, record);
     };
     let packet = ReportedPacket::of(frame, carried);
-    if !node.exporter.flow_report_direct(frame, &packet, (bits, visit.egress_if), write, out) {
-        node.exporter.flow_report(frame, carried, Some(bits), &visit.hop(id, u16::MAX), out);
+    if !node
+        .exporter
+        .flow_report_direct(frame, &packet, (bits, visit.egress_if), write, out)
+    {
+        node.exporter
+            .flow_report(frame, carried, Some(bits), &visit.hop(id, u16::MAX), out);
     }
 }
 
@@ -114,7 +142,10 @@ fn report_on_stack(
     // This stack never leaves on a link, so the MTU does not matter.
     let write = |record: &mut [u8]| node.write_record(carried, visit, record);
     let pushed = transit::push(frame, carried, write, usize::MAX);
-    let after = ParsedPacket::of(frame, &node.profile).ok().and_then(|seen| seen.carried).unwrap_or(*carried);
+    let after = ParsedPacket::of(frame, &node.profile)
+        .ok()
+        .and_then(|seen| seen.carried)
+        .unwrap_or(*carried);
     node.exporter.flow_report(frame, &after, None, &metadata, out);
     let done = match pushed {
         PushResult::Added => PacketOutcome::Reported,
@@ -142,7 +173,13 @@ fn suppresses(
     if node.config.format.metadata_on_stack && !room {
         return false;
     }
-    node.suppresses_path(flow, carried.flags, &carried.records(frame), carried.bitmap, visit)
+    node.suppresses_path(
+        flow,
+        carried.flags,
+        &carried.records(frame),
+        carried.bitmap,
+        visit,
+    )
 }
 
 /// Removes INT from a packet and restores what the source changed: lengths, checksums, port, DSCP, protocol.

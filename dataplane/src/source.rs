@@ -68,7 +68,11 @@ fn process_sf(
     let record = &mut record[..len];
     visit.write_record(node.id, watch.bitmap, node.config.available, record);
     let number = node.registers.number(sf::tag(flow), visit.queue_occupancy);
-    let sf = Sf { urgent: number.urgent, state: State::Medium, packet_id: number.packet_id };
+    let sf = Sf {
+        urgent: number.urgent,
+        state: State::Medium,
+        packet_id: number.packet_id,
+    };
     let mtu = usize::from(visit.mtu);
     if let Err(outcome) = insert_sf(frame, headers, watch, (node.config.mark, sf), record, mtu) {
         return Embedded::PacketOutcome(Outcome::forward(outcome));
@@ -83,7 +87,10 @@ fn process_sf(
     // This switch is source and sink.
     let packet = node.parse(frame);
     match node.seen(frame, packet) {
-        Ok(seen) if seen.carried.is_some() => Embedded::Yes(ParsedPacket { flow: Some(*flow), ..seen }),
+        Ok(seen) if seen.carried.is_some() => Embedded::Yes(ParsedPacket {
+            flow: Some(*flow),
+            ..seen
+        }),
         _ => Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Refused)),
     }
 }
@@ -110,7 +117,9 @@ fn insert_option(frame: &mut Vec<u8>, headers: &Headers, watch: &Watch, mtu: usi
 
 /// Inserts `bytes` as an option of the IPv6 hop-by-hop header.
 fn put_option(frame: &mut Vec<u8>, headers: &Headers, bytes: &[u8], mtu: usize) -> Inserted {
-    let more = headers.option_len(frame, bytes.len()).ok_or(PacketOutcome::NotRestorable)?;
+    let more = headers
+        .option_len(frame, bytes.len())
+        .ok_or(PacketOutcome::NotRestorable)?;
     if headers.ip_len(frame) + more > mtu {
         return Err(PacketOutcome::MtuExceeded);
     }
@@ -132,9 +141,18 @@ fn insert_sf(
     let mut bytes = [0; HEAD + MAX_RECORD];
     let len = HEAD + record.len();
     let port = mark.port.filter(|_| !headers.v6);
-    let next = if headers.v6 { Next::Nothing } else { next(frame, headers, port) };
+    let next = if headers.v6 {
+        Next::Nothing
+    } else {
+        next(frame, headers, port)
+    };
     let hop_ml = (record.len() / 4) as u8;
-    Shim2 { kind: Shim2::SF, length: (len / 4) as u8 - 1, next }.emit(&mut bytes);
+    Shim2 {
+        kind: Shim2::SF,
+        length: (len / 4) as u8 - 1,
+        next,
+    }
+    .emit(&mut bytes);
     Md2::stateful(hop_ml, watch.hops.saturating_sub(1), watch.bitmap, sf).emit(&mut bytes[shim::LEN..]);
     bytes[HEAD..len].copy_from_slice(record);
     if !headers.v6 {
@@ -161,7 +179,11 @@ fn put(
     bytes: &[u8],
     mtu: usize,
 ) -> Inserted {
-    let udp_len = if matches!(next, Next::Protocol(_)) { wire::udp::HEADER_LEN } else { 0 };
+    let udp_len = if matches!(next, Next::Protocol(_)) {
+        wire::udp::HEADER_LEN
+    } else {
+        0
+    };
     if headers.ip_len(frame) + bytes.len() + udp_len > mtu {
         return Err(PacketOutcome::MtuExceeded);
     }
@@ -190,20 +212,51 @@ fn emit(watch: &Watch, next: Next, dscp: u8, out: &mut [u8]) -> usize {
     match watch.mode {
         Mode::Md10 => {
             let length = ((shim::LEN + header::LEN_1) / 4) as u8;
-            Shim1 { kind: 1, length, last: dscp << 2 }.emit(shim);
+            Shim1 {
+                kind: 1,
+                length,
+                last: dscp << 2,
+            }
+            .emit(shim);
             let hop_ml = layout::words_10(bitmap);
-            Md10 { hop_ml, remaining: watch.hops, bitmap, ..Md10::default() }.emit(header);
+            Md10 {
+                hop_ml,
+                remaining: watch.hops,
+                bitmap,
+                ..Md10::default()
+            }
+            .emit(header);
             shim::LEN + header::LEN_1
         }
         Mode::Md21 => {
-            Shim2 { kind: Shim2::MD, length: words_2, next }.emit(shim);
+            Shim2 {
+                kind: Shim2::MD,
+                length: words_2,
+                next,
+            }
+            .emit(shim);
             let hop_ml = layout::words_2(bitmap);
-            Md2 { hop_ml, remaining: watch.hops, bitmap, ..Md2::default() }.emit(header);
+            Md2 {
+                hop_ml,
+                remaining: watch.hops,
+                bitmap,
+                ..Md2::default()
+            }
+            .emit(header);
             shim::LEN + header::LEN_2
         }
         Mode::Mx21 | Mode::Postcard | Mode::Sf => {
-            Shim2 { kind: Shim2::MX, length: words_2, next }.emit(shim);
-            Mx2 { bitmap, ..Mx2::default() }.emit(header);
+            Shim2 {
+                kind: Shim2::MX,
+                length: words_2,
+                next,
+            }
+            .emit(shim);
+            Mx2 {
+                bitmap,
+                ..Mx2::default()
+            }
+            .emit(header);
             shim::LEN + header::LEN_2
         }
     }

@@ -89,7 +89,11 @@ impl Switch {
     /// The configuration contradicts itself or the watchlist.
     pub fn new(node: u32, config: Config, watchlist: Watchlist) -> Result<Self, ConfigError> {
         config.check(&watchlist)?;
-        let mut profile = Profile { dscp: config.mark.dscp, dscp_mask: 0x3f, ..Profile::default() };
+        let mut profile = Profile {
+            dscp: config.mark.dscp,
+            dscp_mask: 0x3f,
+            ..Profile::default()
+        };
         profile.int_udp_port = config.mark.port.unwrap_or(0);
         let node = Node {
             id: node,
@@ -154,8 +158,10 @@ impl Switch {
     /// The list contradicts the configuration; the old one remains.
     pub fn watch(&mut self, watchlist: Watchlist) -> Result<(), ConfigError> {
         self.node.config.check(&watchlist)?;
-        let old: HashMap<Match, (Mode, Counted)> =
-            self.matched().map(|(watch, counted)| (watch.flows, (watch.mode, counted))).collect();
+        let old: HashMap<Match, (Mode, Counted)> = self
+            .matched()
+            .map(|(watch, counted)| (watch.flows, (watch.mode, counted)))
+            .collect();
         let counted = |watch: &Watch| match old.get(&watch.flows) {
             Some((mode, counted)) if *mode == watch.mode => counted.continuing(watch.sample),
             _ => Counted::default(),
@@ -197,11 +203,17 @@ impl Switch {
     /// # Errors
     /// `fall` is not below `rise`; the active configuration stays.
     pub fn set_congestion(&mut self, congestion: Option<Congestion>) -> Result<(), ConfigError> {
-        let config = Config { congestion, ..self.node.config.clone() };
+        let config = Config {
+            congestion,
+            ..self.node.config.clone()
+        };
         config.check(&self.watchlist)?;
         self.node.config = config;
         match congestion {
-            Some(limits) => self.congested.values_mut().for_each(|left| *left = limits.quota.min(*left)),
+            Some(limits) => self
+                .congested
+                .values_mut()
+                .for_each(|left| *left = limits.quota.min(*left)),
             None => self.congested.clear(),
         }
         Ok(())
@@ -218,7 +230,10 @@ impl Switch {
     /// # Errors
     /// The DSCP contradicts the configuration or the watchlist; the active configuration stays.
     pub fn set_encoding(&mut self, dscp: u8, l4_checksum: L4Checksum) -> Result<(), ConfigError> {
-        let mut config = Config { l4_checksum, ..self.node.config.clone() };
+        let mut config = Config {
+            l4_checksum,
+            ..self.node.config.clone()
+        };
         config.mark.dscp = dscp;
         config.check(&self.watchlist)?;
         self.node.profile.dscp = dscp;
@@ -242,7 +257,11 @@ impl Switch {
         let mut direct = direct::read(frame, &self.node.profile, &mut self.node.cache);
         if visit.is_from_outside() && direct.is_none_or(|common| common.int.is_some()) {
             if !self.admit(frame) {
-                return Step { verdict: Verdict::Discard, recorded: false, sf: None };
+                return Step {
+                    verdict: Verdict::Discard,
+                    recorded: false,
+                    sf: None,
+                };
             }
             direct = direct::read(frame, &self.node.profile, &mut self.node.cache);
         }
@@ -276,14 +295,20 @@ impl Switch {
             count.checksums_wrong += u64::from(!l4_checksum::is_valid(frame));
         }
         let recorded = matches!(outcome.done, PacketOutcome::Recorded | PacketOutcome::Reported);
-        Step { verdict: outcome.verdict, recorded, sf: outcome.sf }
+        Step {
+            verdict: outcome.verdict,
+            recorded,
+            sf: outcome.sf,
+        }
     }
 
     /// Removes the INT of a packet from outside the domain. False: there is more behind it, and the packet must be dropped.
     #[cold]
     #[inline(never)]
     fn admit(&mut self, frame: &mut Vec<u8>) -> bool {
-        let Some(carried) = self.node.removable(frame) else { return true };
+        let Some(carried) = self.node.removable(frame) else {
+            return true;
+        };
         sink::strip(frame, &carried);
         let is_plain = self.node.is_plain(frame);
         let stats = &mut self.node.stats;
@@ -295,8 +320,13 @@ impl Switch {
 
     /// The frame as [`Self::admit`] leaves it, without counting; `None`: it would be dropped.
     fn admitted<'a>(&self, frame: &'a [u8], visit: &Visit) -> Option<Cow<'a, [u8]>> {
-        let carried = visit.is_from_outside().then(|| self.node.removable(frame)).flatten();
-        let Some(carried) = carried else { return Some(frame.into()) };
+        let carried = visit
+            .is_from_outside()
+            .then(|| self.node.removable(frame))
+            .flatten();
+        let Some(carried) = carried else {
+            return Some(frame.into());
+        };
         let mut bare = frame.to_vec();
         sink::strip(&mut bare, &carried);
         self.node.is_plain(&bare).then(|| bare.into())
@@ -305,15 +335,22 @@ impl Switch {
     /// Reports a packet that is dropped with the device's code `reason`, if its flow is watched for drops. `visit` contains
     /// the known values. Returns true if a report was made.
     pub fn dropped(&mut self, frame: &[u8], visit: &Visit, reason: u8, out: &mut Outbox) -> bool {
-        let Some(frame) = self.admitted(frame, visit) else { return false };
+        let Some(frame) = self.admitted(frame, visit) else {
+            return false;
+        };
         let (frame, node) = (&*frame, &mut self.node);
-        let Ok(seen) = ParsedPacket::of(frame, &node.profile) else { return false };
+        let Ok(seen) = ParsedPacket::of(frame, &node.profile) else {
+            return false;
+        };
         // Without an entry of its own, a node reports what its source watches: packets that carry INT.
         let entry = seen.flow.and_then(|flow| self.watchlist.find(&flow));
         let watched = entry.map_or(seen.carried.is_some(), |watch| watch.drops);
         let metadata = visit.hop(node.id, u16::MAX);
         let replaced = node.dta.as_mut().is_some_and(|dta| {
-            let happened = Event { reason: Some(reason), ..Event::new(Trigger::Drop, &metadata) };
+            let happened = Event {
+                reason: Some(reason),
+                ..Event::new(Trigger::Drop, &metadata)
+            };
             if !watched {
                 dta.dropped(node.id, frame, &seen, visit);
             }
@@ -356,12 +393,23 @@ impl Switch {
             return Verdict::Discard;
         }
         let carried = |frame: &[u8], profile: &Profile| {
-            ParsedPacket::of(frame, profile).ok().and_then(|seen| seen.carried)
+            ParsedPacket::of(frame, profile)
+                .ok()
+                .and_then(|seen| seen.carried)
         };
         if carried(frame, &self.node.profile).is_none() {
             return Verdict::Forward;
         }
-        let verdict = self.forward(frame, &Visit { to_edge: true, ..*visit }, out).verdict;
+        let verdict = self
+            .forward(
+                frame,
+                &Visit {
+                    to_edge: true,
+                    ..*visit
+                },
+                out,
+            )
+            .verdict;
         // A flow without a role here keeps its INT until its host.
         if let Some(carried) = carried(frame, &self.node.profile) {
             sink::strip(frame, &carried);
@@ -429,7 +477,9 @@ impl Switch {
         visit: &Visit,
         out: &mut Outbox,
     ) -> Option<Outcome> {
-        let int = common.int.filter(|_| self.fast_path && self.roles.entries().is_empty())?;
+        let int = common
+            .int
+            .filter(|_| self.fast_path && self.roles.entries().is_empty())?;
         if !visit.to_edge {
             return transit::process_direct(&mut self.node, frame, common, int, visit);
         }
@@ -449,7 +499,10 @@ impl Switch {
         };
         stats.malformed_stripped += 1;
         sink::strip(frame, &carried);
-        Outcome { verdict: verdict(carried.flags, visit), ..Outcome::forward(PacketOutcome::Refused) }
+        Outcome {
+            verdict: verdict(carried.flags, visit),
+            ..Outcome::forward(PacketOutcome::Refused)
+        }
     }
 
     /// The general code: source, if the packet has no INT, and then transit or sink.
@@ -470,10 +523,19 @@ impl Switch {
             Embedded::Yes(seen) => seen,
             Embedded::PacketOutcome(outcome) => return outcome,
         };
-        let ParsedPacket { flow, carried: Some(carried), .. } = &seen else {
+        let ParsedPacket {
+            flow,
+            carried: Some(carried),
+            ..
+        } = &seen
+        else {
             return Outcome::forward(PacketOutcome::Plain);
         };
-        let process = if visit.to_edge { sink::process } else { transit::process };
+        let process = if visit.to_edge {
+            sink::process
+        } else {
+            transit::process
+        };
         process(&mut self.node, frame, flow.as_ref(), carried, visit, out)
     }
 
@@ -493,8 +555,12 @@ impl Switch {
         if seen.unsupported {
             return Embedded::PacketOutcome(Outcome::forward(PacketOutcome::Refused));
         }
-        let (Some(flow), Some(headers)) = (seen.flow, seen.headers) else { return plain };
-        let Some(index) = self.watchlist.position(&flow) else { return plain };
+        let (Some(flow), Some(headers)) = (seen.flow, seen.headers) else {
+            return plain;
+        };
+        let Some(index) = self.watchlist.position(&flow) else {
+            return plain;
+        };
         let watch = &self.watchlist.entries()[index];
         let is_postcard = watch.mode == Mode::Postcard;
         if !is_postcard && !visit.from_edge {
@@ -525,13 +591,17 @@ impl Switch {
     /// Reports a queue that becomes congested or recovers, and packets that pass it while it is congested.
     #[inline]
     fn watch_queue(&mut self, frame: &[u8], packet: Parsed, visit: &Visit, out: &mut Outbox) {
-        let Some(limits) = self.node.config.congestion else { return };
+        let Some(limits) = self.node.config.congestion else {
+            return;
+        };
         let queue = (visit.egress_if, visit.queue_id);
         let rises = match self.congested.get_mut(&queue) {
             None if visit.queue_occupancy >= limits.rise => true,
             Some(_) if visit.queue_occupancy <= limits.fall => false,
             Some(left) if *left > 0 => {
-                let Ok(seen) = self.node.seen(frame, packet) else { return };
+                let Ok(seen) = self.node.seen(frame, packet) else {
+                    return;
+                };
                 *left -= 1;
                 return self.report_congested(frame, &seen, visit, out);
             }
@@ -545,8 +615,10 @@ impl Switch {
         let node = &mut self.node;
         node.stats.queues_reported += 1;
         let metadata = visit.hop(node.id, u16::MAX);
-        let replaced =
-            node.dta.as_mut().is_some_and(|dta| dta.queue(node.id, &metadata, rises, visit.egress_ts));
+        let replaced = node
+            .dta
+            .as_mut()
+            .is_some_and(|dta| dta.queue(node.id, &metadata, rises, visit.egress_ts));
         if !replaced {
             node.exporter.queue_report(&metadata, out);
         }
@@ -558,7 +630,10 @@ impl Switch {
         node.stats.congested_reported += 1;
         let metadata = visit.hop(node.id, u16::MAX);
         if let Some(dta) = &mut node.dta {
-            let happened = Event { congested: Some(true), ..Event::new(Trigger::CongestedPacket, &metadata) };
+            let happened = Event {
+                congested: Some(true),
+                ..Event::new(Trigger::CongestedPacket, &metadata)
+            };
             if dta.report(node.id, frame, seen, visit, happened) {
                 return;
             }

@@ -38,7 +38,10 @@ pub(crate) fn process(
         PushResult::HopsExceeded => PacketOutcome::HopsExceeded,
         PushResult::MtuExceeded => PacketOutcome::MtuExceeded,
     };
-    Outcome { sf: carried.sf, ..Outcome::forward(done) }
+    Outcome {
+        sf: carried.sf,
+        ..Outcome::forward(done)
+    }
 }
 
 /// The same for a common packet. `None` if it needs [`process`]; nothing is changed then.
@@ -65,7 +68,13 @@ fn swap(
     (carried, sf): (&CarriedInt, Sf),
     visit: &Visit,
 ) -> Outcome {
-    let Node { registers, stats, id, config, .. } = node;
+    let Node {
+        registers,
+        stats,
+        id,
+        config,
+        ..
+    } = node;
     let (header, stack) = (carried.header(), carried.stack());
     let done = carried.headers.change(frame, header..carried.end, |int| {
         let (head, record) = int.split_at_mut(stack - header);
@@ -76,8 +85,13 @@ fn swap(
             }
             return (PacketOutcome::HopsExceeded, sf);
         }
-        let arrival =
-            Arrival { tag: sf::tag(flow), sf, bitmap: carried.bitmap, record, now: visit.egress_ts };
+        let arrival = Arrival {
+            tag: sf::tag(flow),
+            sf,
+            bitmap: carried.bitmap,
+            record,
+            now: visit.egress_ts,
+        };
         let write = |record: &mut [u8]| visit.write_record(*id, carried.bitmap, config.available, record);
         let SwapResult { rule, sf: after, .. } = registers.swap(arrival, write);
         stats.sf_rules[usize::from(rule.number) % 10] += 1;
@@ -86,9 +100,19 @@ fn swap(
             head.set_sf(after);
             head.set_remaining(carried.remaining - u8::from(is_local));
         }
-        (if is_local { PacketOutcome::Recorded } else { PacketOutcome::SwapResult }, after)
+        (
+            if is_local {
+                PacketOutcome::Recorded
+            } else {
+                PacketOutcome::SwapResult
+            },
+            after,
+        )
     });
-    Outcome { sf: Some(done.1), ..Outcome::forward(done.0) }
+    Outcome {
+        sf: Some(done.1),
+        ..Outcome::forward(done.0)
+    }
 }
 
 /// Whether the record was added.
@@ -135,10 +159,12 @@ fn push_2(frame: &mut Vec<u8>, carried: &CarriedInt, write: impl FnOnce(&mut [u8
         record.fill(0xff);
         write(record);
     };
-    carried.headers.grow(frame, (carried.shim, carried.stack(), record_len), fill, |head| {
-        head[LENGTH] += carried.hop_ml;
-        head[REMAINING] -= 1;
-    });
+    carried
+        .headers
+        .grow(frame, (carried.shim, carried.stack(), record_len), fill, |head| {
+            head[LENGTH] += carried.hop_ml;
+            head[REMAINING] -= 1;
+        });
 }
 
 fn push_any(
@@ -168,7 +194,11 @@ fn push_any(
         write(&mut bytes[head..head + record_len]);
         PushResult::Added
     };
-    let end = if pushed == PushResult::Added { head + record_len } else { head };
+    let end = if pushed == PushResult::Added {
+        head + record_len
+    } else {
+        head
+    };
     carried.headers.splice(frame, old, &bytes[..end]);
     pushed
 }
@@ -186,7 +216,9 @@ pub(crate) fn prepend(frame: &mut Vec<u8>, carried: &CarriedInt, record: &[u8]) 
     let head = after.emit(&mut bytes);
     let end = (head + record.len()).min(bytes.len());
     bytes[head..end].copy_from_slice(&record[..end - head]);
-    carried.headers.splice(frame, carried.shim..carried.shim + head, &bytes[..end]);
+    carried
+        .headers
+        .splice(frame, carried.shim..carried.shim + head, &bytes[..end]);
     after.headers = carried.headers.reread(frame);
     after
 }

@@ -58,7 +58,11 @@ impl Visit {
     pub(crate) fn in_role(&self, role: Role) -> Self {
         let from_edge = matches!(role, Role::Source | Role::SourceAndSink);
         let to_edge = matches!(role, Role::Sink | Role::SourceAndSink);
-        Self { from_edge, to_edge, ..*self }
+        Self {
+            from_edge,
+            to_edge,
+            ..*self
+        }
     }
 
     /// Writes the record of switch `node` for the instruction bitmap `bitmap` of INT 2.x: items that are not `available`, and
@@ -66,11 +70,22 @@ impl Visit {
     /// (see [`wire::checksum::update_by_sum`]).
     #[inline(always)]
     pub(crate) fn write_record(&self, node: u32, bitmap: u16, available: u16, out: &mut [u8]) -> u64 {
-        let half = |interface: u16| if interface == 0 { 0xffff } else { u32::from(interface) };
+        let half = |interface: u16| {
+            if interface == 0 {
+                0xffff
+            } else {
+                u32::from(interface)
+            }
+        };
         let wide = |interface: Option<u32>| u64::from(interface.unwrap_or(u32::MAX));
         let latency = self.egress_ts.wrapping_sub(self.ingress_ts) as u32;
         let queue = u32::from(self.queue_id) << 24 | self.queue_occupancy.min(MAX_OCCUPANCY);
-        let mut words = Words { rest: out, bitmap, available: available | 0x8000, sum: 0 };
+        let mut words = Words {
+            rest: out,
+            bitmap,
+            available: available | 0x8000,
+            sum: 0,
+        };
         words.word(0, node);
         words.word(1, half(self.ingress_if) << 16 | half(self.egress_if));
         words.word(2, latency);
@@ -139,7 +154,11 @@ impl Words<'_> {
     /// Writes the item of an instruction bit: four bytes.
     #[inline(always)]
     fn word(&mut self, bit: u32, word: u32) {
-        let word = if self.available & 0x8000 >> bit != 0 { word } else { u32::MAX };
+        let word = if self.available & 0x8000 >> bit != 0 {
+            word
+        } else {
+            u32::MAX
+        };
         if self.bitmap & 0x8000 >> bit != 0 && self.put(word.to_be_bytes()) {
             self.sum = self.sum.wrapping_add(u64::from(word));
         }
@@ -148,7 +167,11 @@ impl Words<'_> {
     /// The same for eight bytes.
     #[inline(always)]
     fn wide(&mut self, bit: u32, word: u64) {
-        let word = if self.available & 0x8000 >> bit != 0 { word } else { u64::MAX };
+        let word = if self.available & 0x8000 >> bit != 0 {
+            word
+        } else {
+            u64::MAX
+        };
         if self.bitmap & 0x8000 >> bit != 0 && self.put(word.to_be_bytes()) {
             self.sum = self.sum.wrapping_add((word >> 32) + (word & 0xffff_ffff));
         }

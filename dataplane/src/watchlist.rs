@@ -40,7 +40,14 @@ impl Watch {
     /// Watches `flows` by INT-MD 2.1 with node id, interfaces, hop latency, queue, both timestamps and utilization, up to
     /// 16 nodes, drops included.
     pub fn new(flows: Match) -> Self {
-        Self { flows, mode: Mode::Md21, bitmap: Self::USUAL, hops: 16, sample: 1, drops: true }
+        Self {
+            flows,
+            mode: Mode::Md21,
+            bitmap: Self::USUAL,
+            hops: 16,
+            sample: 1,
+            drops: true,
+        }
     }
 
     /// Node id, level-1 interfaces, hop latency, queue, ingress and egress timestamp, utilization.
@@ -112,7 +119,10 @@ impl Roles {
     /// The role for `flow`; `None` if the ports decide.
     #[inline]
     pub fn find(&self, flow: &FlowKey) -> Option<Role> {
-        self.entries.iter().find(|(flows, _)| flows.matches(flow)).map(|(_, role)| *role)
+        self.entries
+            .iter()
+            .find(|(flows, _)| flows.matches(flow))
+            .map(|(_, role)| *role)
     }
 
     /// The entries in order of precedence.
@@ -127,8 +137,14 @@ mod tests {
 
     #[test]
     fn the_first_match_decides() {
-        let to = |prefix: &str| Match { dst: Some(prefix.parse().unwrap()), ..Match::default() };
-        let narrow = Watch { mode: Mode::Postcard, ..Watch::new(to("10.1.2.0/24")) };
+        let to = |prefix: &str| Match {
+            dst: Some(prefix.parse().unwrap()),
+            ..Match::default()
+        };
+        let narrow = Watch {
+            mode: Mode::Postcard,
+            ..Watch::new(to("10.1.2.0/24"))
+        };
         let wide = Watch::new(to("10.0.0.0/8"));
         let list = Watchlist::new(vec![narrow, wide]);
         let flow = |dst| FlowKey::v4([192, 0, 2, 1], dst, Some((1, 2)), 17);

@@ -64,8 +64,16 @@ impl Workload {
     /// # Errors
     /// Never: the configuration is good.
     pub fn new(task: Task, v6: bool) -> Result<Self, ConfigError> {
-        let mode = if task == Task::SfTransit { Mode::Sf } else { Mode::Md21 };
-        let watch = Watch { mode, hops: 32, ..Watch::new(Match::default()) };
+        let mode = if task == Task::SfTransit {
+            Mode::Sf
+        } else {
+            Mode::Md21
+        };
+        let watch = Watch {
+            mode,
+            hops: 32,
+            ..Watch::new(Match::default())
+        };
         let switch = |node| Switch::new(node, Config::default(), Watchlist::from(watch));
         let before = if task.is_sink() { BEFORE_SINK } else { 1 };
         let mut path = (1..=before).map(switch).collect::<Result<Vec<_>, _>>()?;
@@ -88,21 +96,45 @@ impl Workload {
         let frames = (0..FLOWS).map(|flow| {
             let mut frame = template(flow, v6);
             for (at, switch) in path.iter_mut().enumerate() {
-                switch.forward(&mut frame, &Visit { from_edge: at == 0, ..visit }, &mut outbox);
+                switch.forward(
+                    &mut frame,
+                    &Visit {
+                        from_edge: at == 0,
+                        ..visit
+                    },
+                    &mut outbox,
+                );
             }
             frame
         });
         let frames = frames.collect();
-        let visit = Visit { to_edge: task.is_sink(), ..visit };
+        let visit = Visit {
+            to_edge: task.is_sink(),
+            ..visit
+        };
         let mut switch = switch(before + 1)?;
         if task == Task::FilteredSink {
             let (metric, threshold) = (Metric::QueueOccupancy, 0);
-            let detector = Detector { algorithm: Algorithm::PerHop, metric, threshold };
-            let filter = Filter { flows: Match::default(), detector };
+            let detector = Detector {
+                algorithm: Algorithm::PerHop,
+                metric,
+                threshold,
+            };
+            let filter = Filter {
+                flows: Match::default(),
+                detector,
+            };
             // It is a good one.
             switch.set_filters(Filters::new(vec![filter], 4096, Units::default()).unwrap_or_default());
         }
-        Ok(Self { switch, task, frames, frame: Vec::with_capacity(2048), outbox, visit })
+        Ok(Self {
+            switch,
+            task,
+            frames,
+            frame: Vec::with_capacity(2048),
+            outbox,
+            visit,
+        })
     }
 
     #[cfg(test)]
@@ -117,7 +149,14 @@ impl Workload {
 
     /// Sends one packet of every flow through the switch, and returns their number.
     pub fn burst(&mut self) -> u64 {
-        let Self { switch, frames, frame, outbox, visit, .. } = self;
+        let Self {
+            switch,
+            frames,
+            frame,
+            outbox,
+            visit,
+            ..
+        } = self;
         for bytes in frames.iter() {
             frame.clear();
             frame.extend_from_slice(bytes);
@@ -191,13 +230,23 @@ pub fn simulate(packets: u64) -> Result<Simulated, Box<dyn std::error::Error>> {
     const HOSTS: u32 = 64;
     let topology = Topology::leaf_spine(16, SIMULATED_SWITCHES - 16, 4, fabric::Wire::default())?;
     let watchlist = Watch::new(Match::default()).into();
-    let mut fabric = Fabric::new(topology, fabric::Config { watchlist, ..fabric::Config::default() }, 1)?;
+    let mut fabric = Fabric::new(
+        topology,
+        fabric::Config {
+            watchlist,
+            ..fabric::Config::default()
+        },
+        1,
+    )?;
     for flow in 0..FLOWS {
         // To a host below another leaf, so through a spine.
         let (from, to) = (u32::from(flow) % HOSTS, (u32::from(flow) + 4) % HOSTS);
         let [from, to] = [from, to].map(|host| 10_001 + host);
-        let spec =
-            FlowSpec { payload: 300, pattern: Pattern::poisson(1_000), ..FlowSpec::new(from, to, flow, 80) };
+        let spec = FlowSpec {
+            payload: 300,
+            pattern: Pattern::poisson(1_000),
+            ..FlowSpec::new(from, to, flow, 80)
+        };
         fabric.add_flow(&spec)?;
     }
     let mut done = Simulated::default();
@@ -217,7 +266,11 @@ pub(crate) fn template(flow: u16, v6: bool) -> Vec<u8> {
         v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(n)),
     };
     let family = if v6 { Family::V6 } else { Family::V4 };
-    let spec = FlowSpec { family, payload: PAYLOAD, ..FlowSpec::new(1, 2, 20_000 + flow, 9_000) };
+    let spec = FlowSpec {
+        family,
+        payload: PAYLOAD,
+        ..FlowSpec::new(1, 2, 20_000 + flow, 9_000)
+    };
     flow::template(&spec, &address(1), &address(2)).0
 }
 

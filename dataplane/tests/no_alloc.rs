@@ -1,5 +1,8 @@
 //! A sink's filter does not allocate per packet. A counting allocator checks this, in one test on one thread.
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 use testkit::allocations::{Counting, allocations};
 
@@ -49,14 +52,26 @@ fn visit(ts: u64, at: u64) -> Visit {
 
 #[test]
 fn a_filter_allocates_nothing() {
-    let config =
-        Config { watchlist: Watch::new(Match::default()).into(), frames: Frames::Sent, ..Config::default() };
-    let wire = Wire { rate: 1_000_000_000, delay: 5_000, depth: 60_000 };
+    let config = Config {
+        watchlist: Watch::new(Match::default()).into(),
+        frames: Frames::Sent,
+        ..Config::default()
+    };
+    let wire = Wire {
+        rate: 1_000_000_000,
+        delay: 5_000,
+        depth: 60_000,
+    };
     let end = config.start + 50_000_000;
     let mut fabric = Fabric::new(Topology::line(4, wire).unwrap(), config, 3).unwrap();
     for port in 0..20 {
         let pattern = Pattern::poisson(1000);
-        fabric.add_flow(&FlowSpec { pattern, ..FlowSpec::new(10_001, 10_002, 5000 + port, 9) }).unwrap();
+        fabric
+            .add_flow(&FlowSpec {
+                pattern,
+                ..FlowSpec::new(10_001, 10_002, 5000 + port, 9)
+            })
+            .unwrap();
     }
     let mut packets = Packets::default();
     fabric.run_until(end, &mut packets);
@@ -69,15 +84,29 @@ fn a_filter_allocates_nothing() {
         Algorithm::PerHopOfFlow,
         Algorithm::PerFlow,
         Algorithm::MovingAverage { alpha: 64 },
-        Algorithm::Change(Change { latency_bits: 4, queue_bits: 4, keep_alive: 1000 }),
+        Algorithm::Change(Change {
+            latency_bits: 4,
+            queue_bits: 4,
+            keep_alive: 1000,
+        }),
         Algorithm::Rule(Arc::new(Program::new(&rules.unwrap()).unwrap())),
     ];
     for algorithm in algorithms {
-        let detector =
-            Detector { algorithm: algorithm.clone(), metric: Metric::QueueOccupancy, threshold: 100 };
-        let filter = Filter { flows: Match::default(), detector };
-        let mut sink =
-            Switch::new(104, switch::Config::default(), Watch::new(Match::default()).into()).unwrap();
+        let detector = Detector {
+            algorithm: algorithm.clone(),
+            metric: Metric::QueueOccupancy,
+            threshold: 100,
+        };
+        let filter = Filter {
+            flows: Match::default(),
+            detector,
+        };
+        let mut sink = Switch::new(
+            104,
+            switch::Config::default(),
+            Watch::new(Match::default()).into(),
+        )
+        .unwrap();
         sink.set_filters(Filters::new(vec![filter], 16, Units::default()).unwrap());
         let mut outbox = Outbox::default();
         let mut frame = Vec::with_capacity(2048);
@@ -96,7 +125,11 @@ fn a_filter_allocates_nothing() {
         round(&mut sink, 1 << 33);
         assert_eq!(allocations() - before, 0, "{algorithm:?}");
         let stats = sink.stats();
-        assert_eq!(stats.reported + stats.filtered, 2 * packets.0.len() as u64, "{algorithm:?}");
+        assert_eq!(
+            stats.reported + stats.filtered,
+            2 * packets.0.len() as u64,
+            "{algorithm:?}"
+        );
         assert!(packets.0.len() > 500 && stats.reported > 0, "{algorithm:?}");
     }
 }

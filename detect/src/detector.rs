@@ -150,7 +150,10 @@ impl fmt::Display for DetectorError {
             Self::NotANumber => f.write_str("flow_path is not a number: use change to detect path changes"),
             Self::NoWeight => f.write_str("a moving average needs alpha between 0.004 and 0.996"),
             Self::Registers(size) => {
-                write!(f, "the number of registers must be a power of two up to {MAX_REGISTERS}, not {size}")
+                write!(
+                    f,
+                    "the number of registers must be a power of two up to {MAX_REGISTERS}, not {size}"
+                )
             }
         }
     }
@@ -161,7 +164,11 @@ impl std::error::Error for DetectorError {}
 impl Detector {
     /// Reports every packet.
     pub fn noop() -> Self {
-        Self { algorithm: Algorithm::Noop, metric: Metric::FlowPath, threshold: 0 }
+        Self {
+            algorithm: Algorithm::Noop,
+            metric: Metric::FlowPath,
+            threshold: 0,
+        }
     }
 
     /// Whether it uses the flow latency. If not, the caller need not compute it.
@@ -276,10 +283,22 @@ impl Monitor {
             Algorithm::Rule(program) => program.used as usize * registers,
             _ => 0,
         };
-        let size = if detector.algorithm == Algorithm::Noop { 1 } else { registers };
+        let size = if detector.algorithm == Algorithm::Noop {
+            1
+        } else {
+            registers
+        };
         Ok(Self {
             detector,
-            registers: vec![Register { tag: 0, last_reported: 0, extra: 0 }; size].into(),
+            registers: vec![
+                Register {
+                    tag: 0,
+                    last_reported: 0,
+                    extra: 0
+                };
+                size
+            ]
+            .into(),
             cells: vec![EMPTY; cells].into(),
             mask: size - 1,
             counts: Counts::default(),
@@ -305,7 +324,11 @@ impl Monitor {
 
     /// Empties all registers: the next packet of each key is its first.
     pub fn wipe(&mut self) {
-        self.registers.fill(Register { tag: 0, last_reported: 0, extra: 0 });
+        self.registers.fill(Register {
+            tag: 0,
+            last_reported: 0,
+            extra: 0,
+        });
         self.cells.fill(EMPTY);
     }
 
@@ -370,7 +393,11 @@ impl Monitor {
 
     fn per_hop(&mut self, observation: &Observation<'_>, flow: Option<Crc>) -> Decision {
         let (compared, anonymous) = self.compare_hops(observation, flow);
-        let missing = if anonymous { Decision::MissingValue } else { Decision::Suppressed };
+        let missing = if anonymous {
+            Decision::MissingValue
+        } else {
+            Decision::Suppressed
+        };
         let decision = compared.map_or(Decision::MissingValue, |decision| decision.max(missing));
         if decision.is_reported() {
             self.store_hops(observation, flow);
@@ -384,7 +411,10 @@ impl Monitor {
         if !keys.any(|(index, tag)| self.holds(index, tag)) {
             return self.per_hop(observation, flow);
         }
-        let decision = self.compare_hops(observation, flow).0.unwrap_or(Decision::Suppressed);
+        let decision = self
+            .compare_hops(observation, flow)
+            .0
+            .unwrap_or(Decision::Suppressed);
         if decision.is_reported() {
             self.store_hops(observation, flow);
         }
@@ -397,7 +427,9 @@ impl Monitor {
         let (metric, threshold) = (self.detector.metric, self.detector.threshold);
         let (mut compared, mut anonymous) = (None, false);
         for hop in observation.hops {
-            let Some(value) = hop.value(metric).map(saturate) else { continue };
+            let Some(value) = hop.value(metric).map(saturate) else {
+                continue;
+            };
             if hop.node == NO_NODE {
                 anonymous = true;
                 continue;
@@ -420,7 +452,9 @@ impl Monitor {
     fn store_hops(&mut self, observation: &Observation<'_>, flow: Option<Crc>) {
         let metric = self.detector.metric;
         for hop in observation.hops.iter().filter(|hop| hop.node != NO_NODE) {
-            let Some(value) = hop.value(metric).map(saturate) else { continue };
+            let Some(value) = hop.value(metric).map(saturate) else {
+                continue;
+            };
             let (index, tag) = hop_key(flow, hop.node);
             match self.find(index, tag) {
                 Lookup::Known(register) | Lookup::New(register) => register.last_reported = value,
@@ -429,7 +463,9 @@ impl Monitor {
     }
 
     fn per_flow(&mut self, observation: &Observation<'_>, flow: &FlowKey) -> Decision {
-        let Some(value) = sum(self.detector.metric, observation) else { return Decision::MissingValue };
+        let Some(value) = sum(self.detector.metric, observation) else {
+            return Decision::MissingValue;
+        };
         let threshold = self.detector.threshold;
         let crc = flow_crc(flow).value();
         match self.find(crc, crc) {
@@ -446,7 +482,9 @@ impl Monitor {
     }
 
     fn moving_average(&mut self, observation: &Observation<'_>, flow: &FlowKey, alpha: u8) -> Decision {
-        let Some(value) = sum(self.detector.metric, observation) else { return Decision::MissingValue };
+        let Some(value) = sum(self.detector.metric, observation) else {
+            return Decision::MissingValue;
+        };
         let threshold = self.detector.threshold.min(MAX_VALUE) << 8;
         let crc = flow_crc(flow).value();
         match self.find(crc, crc) {
@@ -489,7 +527,9 @@ impl Monitor {
     }
 
     fn rule(&mut self, observation: &Observation<'_>, flow: &FlowKey) -> Decision {
-        let Algorithm::Rule(program) = &self.detector.algorithm else { return Decision::MissingValue };
+        let Algorithm::Rule(program) = &self.detector.algorithm else {
+            return Decision::MissingValue;
+        };
         let used = program.used as usize;
         let crc = flow_crc(flow).value();
         let at = crc as usize & self.mask;
@@ -499,7 +539,11 @@ impl Monitor {
         let is_new = register.tag != tag;
         if is_new {
             self.counts.collisions += u64::from(register.tag != 0);
-            *register = Register { tag, last_reported: 0, extra: 0 };
+            *register = Register {
+                tag,
+                last_reported: 0,
+                extra: 0,
+            };
             cells.fill(EMPTY);
         }
         let fired = program.evaluate(observation, cells);
@@ -537,7 +581,11 @@ fn sum(metric: Metric, observation: &Observation<'_>) -> Option<u64> {
     if metric == Metric::FlowLatency {
         return observation.flow_latency.map(saturate);
     }
-    let values = observation.hops.iter().filter_map(|hop| hop.value(metric)).map(saturate);
+    let values = observation
+        .hops
+        .iter()
+        .filter_map(|hop| hop.value(metric))
+        .map(saturate);
     values.reduce(|sum, value| saturate(sum + value))
 }
 

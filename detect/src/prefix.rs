@@ -32,9 +32,16 @@ impl Prefix {
         let bits = wide(address);
         let mask = mask(length + (128 - width));
         if bits & !mask != 0 {
-            return Err(PrefixError::HostBits { length, network: narrow(bits & mask) });
+            return Err(PrefixError::HostBits {
+                length,
+                network: narrow(bits & mask),
+            });
         }
-        Ok(Self { network: bits, mask, v6: address.is_ipv6() })
+        Ok(Self {
+            network: bits,
+            mask,
+            v6: address.is_ipv6(),
+        })
     }
 
     /// Its first address.
@@ -43,7 +50,10 @@ impl Prefix {
     }
 
     /// Its length in bits: at most 32 for IPv4, 128 for IPv6.
-    #[expect(clippy::len_without_is_empty, reason = "a prefix contains at least one address")]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a prefix contains at least one address"
+    )]
     pub fn len(&self) -> u8 {
         let bits = self.mask.leading_ones() as u8;
         if self.v6 { bits } else { bits - MAPPED_BITS }
@@ -67,8 +77,15 @@ impl Prefix {
 
     /// The addresses in both: the longer prefix, if it lies in the other.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
-        let (long, short) = if self.mask >= other.mask { (self, other) } else { (other, self) };
-        short.contains_bits(long.network).then_some(*long).filter(|_| self.v6 == other.v6)
+        let (long, short) = if self.mask >= other.mask {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        short
+            .contains_bits(long.network)
+            .then_some(*long)
+            .filter(|_| self.v6 == other.v6)
     }
 
     #[inline]
@@ -91,18 +108,30 @@ fn wide(address: IpAddr) -> u128 {
 }
 
 fn narrow(bits: u128) -> IpAddr {
-    if is_mapped(bits) { IpAddr::V4(Ipv4Addr::from(bits as u32)) } else { IpAddr::V6(Ipv6Addr::from(bits)) }
+    if is_mapped(bits) {
+        IpAddr::V4(Ipv4Addr::from(bits as u32))
+    } else {
+        IpAddr::V6(Ipv6Addr::from(bits))
+    }
 }
 
 fn mask(length: u8) -> u128 {
-    if length == 0 { 0 } else { u128::MAX << (128 - length) }
+    if length == 0 {
+        0
+    } else {
+        u128::MAX << (128 - length)
+    }
 }
 
 impl From<IpAddr> for Prefix {
     /// The prefix of that one address.
     fn from(address: IpAddr) -> Self {
         let address = address.to_canonical();
-        Self { network: wide(address), mask: u128::MAX, v6: address.is_ipv6() }
+        Self {
+            network: wide(address),
+            mask: u128::MAX,
+            v6: address.is_ipv6(),
+        }
     }
 }
 
@@ -110,9 +139,14 @@ impl FromStr for Prefix {
     type Err = PrefixError;
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let malformed = || PrefixError::Malformed { text: text.to_owned() };
+        let malformed = || PrefixError::Malformed {
+            text: text.to_owned(),
+        };
         let Some((address, length)) = text.split_once('/') else {
-            return text.parse().map(|address: IpAddr| Self::from(address)).map_err(|_| malformed());
+            return text
+                .parse()
+                .map(|address: IpAddr| Self::from(address))
+                .map_err(|_| malformed());
         };
         // `u8::from_str` accepts a plus sign, which is not valid in a prefix length.
         if !length.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -167,7 +201,10 @@ impl fmt::Display for PrefixError {
                 write!(f, "{address}/{length} is too long: at most /{most}")
             }
             Self::HostBits { length, network } => {
-                write!(f, "the address has bits set beyond /{length}: write {network}/{length}")
+                write!(
+                    f,
+                    "the address has bits set beyond /{length}: write {network}/{length}"
+                )
             }
         }
     }
@@ -189,7 +226,14 @@ mod tests {
 
     #[test]
     fn values_convert_to_text_and_back() {
-        for text in ["10.0.0.0/8", "0.0.0.0/0", "10.1.2.3/32", "::/0", "2001:db8::/32", "2001:db8::1/128"] {
+        for text in [
+            "10.0.0.0/8",
+            "0.0.0.0/0",
+            "10.1.2.3/32",
+            "::/0",
+            "2001:db8::/32",
+            "2001:db8::1/128",
+        ] {
             assert_eq!(prefix(text).to_string(), text);
         }
         assert_eq!(prefix("10.1.2.3").to_string(), "10.1.2.3/32");
@@ -234,13 +278,26 @@ mod tests {
     #[test]
     fn refusals_say_what_to_write() {
         let refused = |text: &str| text.parse::<Prefix>().unwrap_err().to_string();
-        assert_eq!(refused("10.1.2.3/8"), "the address has bits set beyond /8: write 10.0.0.0/8");
+        assert_eq!(
+            refused("10.1.2.3/8"),
+            "the address has bits set beyond /8: write 10.0.0.0/8"
+        );
         assert_eq!(refused("10.0.0.0/33"), "10.0.0.0/33 is too long: at most /32");
         assert_eq!(refused("::/129"), "::/129 is too long: at most /128");
-        for text in
-            ["", "/8", "10.0.0/8", "10.0.0.0/", "10.0.0.0/+8", "10.0.0.0/8/8", "10.0.0.0/256", "host/8"]
-        {
-            assert!(refused(text).starts_with(&format!("`{text}` is not a prefix")), "{text}");
+        for text in [
+            "",
+            "/8",
+            "10.0.0/8",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "10.0.0.0/8/8",
+            "10.0.0.0/256",
+            "host/8",
+        ] {
+            assert!(
+                refused(text).starts_with(&format!("`{text}` is not a prefix")),
+                "{text}"
+            );
         }
     }
 }

@@ -138,7 +138,9 @@ impl RuleSet {
                 )));
             }
             if name.chars().count() > MAX_NAME {
-                return Err(refused(format!("a rule's name has at most {MAX_NAME} characters")));
+                return Err(refused(format!(
+                    "a rule's name has at most {MAX_NAME} characters"
+                )));
             }
             if name.trim().is_empty() {
                 return Err(refused("a rule needs a name".into()));
@@ -186,7 +188,10 @@ impl RuleSet {
 
     /// The clauses of rule `index`, each a list of terms of which one must hold.
     pub fn clauses(&self, index: usize) -> impl Iterator<Item = &[Term]> {
-        let (first, end) = self.rules.get(index).map_or((0, 0), |rule| (rule.first_clause, rule.end_clause));
+        let (first, end) = self
+            .rules
+            .get(index)
+            .map_or((0, 0), |rule| (rule.first_clause, rule.end_clause));
         (first..end).map(|clause| self.clause(clause as usize))
     }
 
@@ -242,9 +247,16 @@ impl RuleSet {
     #[inline]
     fn evaluate_stateless(&self, applicable: u64, observation: &Observation<'_>) -> u64 {
         let mut fired = 0;
-        for (index, rule) in self.rules.iter().enumerate().filter(|(index, _)| applicable >> index & 1 == 1) {
+        for (index, rule) in self
+            .rules
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| applicable >> index & 1 == 1)
+        {
             let fires = (rule.first_clause..rule.end_clause).all(|clause| {
-                self.clause(clause as usize).iter().any(|term| term.truth(observation) == Some(true))
+                self.clause(clause as usize)
+                    .iter()
+                    .any(|term| term.truth(observation) == Some(true))
             });
             fired |= u64::from(fires) << index;
         }
@@ -288,7 +300,12 @@ impl RuleSet {
     fn evaluate_these(&self, these: u64, observation: &Observation<'_>, history: &mut [u64]) -> u64 {
         let now = self.cells.update(observation, history);
         let mut fired = 0;
-        for (index, rule) in self.rules.iter().enumerate().filter(|(index, _)| these >> index & 1 == 1) {
+        for (index, rule) in self
+            .rules
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| these >> index & 1 == 1)
+        {
             let fires = (rule.first_clause..rule.end_clause).all(|clause| {
                 let range = self.terms_of(clause as usize);
                 let terms = self.terms[range.clone()].iter().zip(&self.places[range]);
@@ -308,7 +325,11 @@ impl RuleSet {
 
     #[inline]
     fn terms_of(&self, clause: usize) -> std::ops::Range<usize> {
-        let start = if clause == 0 { 0 } else { self.clause_ends[clause - 1] };
+        let start = if clause == 0 {
+            0
+        } else {
+            self.clause_ends[clause - 1]
+        };
         start as usize..self.clause_ends[clause] as usize
     }
 
@@ -323,7 +344,9 @@ impl RuleSet {
         let index = self.rules.len();
         for clause in &normal.clauses {
             for term in clause {
-                let Some(places) = self.cells.cells_of(term) else { return false };
+                let Some(places) = self.cells.cells_of(term) else {
+                    return false;
+                };
                 self.places.push(places);
                 self.metrics |= 1 << (term.subject.metric() as u8);
                 self.stateful |= u64::from(term.is_stateful()) << index;
@@ -332,7 +355,12 @@ impl RuleSet {
             self.clause_ends.push(self.terms.len() as u32);
         }
         let end_clause = self.clause_ends.len() as u32;
-        self.rules.push(Rule { name: name.to_owned(), text: text.to_owned(), first_clause, end_clause });
+        self.rules.push(Rule {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            first_clause,
+            end_clause,
+        });
         true
     }
 }

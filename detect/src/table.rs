@@ -78,7 +78,10 @@ pub struct Table {
     pub rows: [Row; TERMS],
 }
 
-const _: () = assert!(size_of::<Row>() == 24 && align_of::<Row>() == 8, "the kernel program reads it");
+const _: () = assert!(
+    size_of::<Row>() == 24 && align_of::<Row>() == 8,
+    "the kernel program reads it"
+);
 const _: () = assert!(size_of::<Table>() == Table::BYTES, "and there are no gaps in it");
 
 /// Why a rule is not in the table.
@@ -141,12 +144,18 @@ impl Table {
 
     /// Puts rules into a table, in their order, as far as they fit.
     pub fn split(rules: &RuleSet) -> Split {
-        let mut writer = Writer { table: Self::EMPTY, known: Vec::new() };
+        let mut writer = Writer {
+            table: Self::EMPTY,
+            known: Vec::new(),
+        };
         let (mut user, mut user_metrics, mut user_needs_all) = (Vec::new(), 0, false);
         for rule in 0..rules.len() {
             let clauses: Vec<&[Term]> = rules.clauses(rule).collect();
-            let added =
-                if rules.is_stateful(rule) { Err(Reason::History) } else { writer.add(rule, &clauses) };
+            let added = if rules.is_stateful(rule) {
+                Err(Reason::History)
+            } else {
+                writer.add(rule, &clauses)
+            };
             if let Err(reason) = added {
                 user.push((rule, reason));
                 user_needs_all |= reason == Reason::History;
@@ -154,7 +163,13 @@ impl Table {
                 user_metrics |= terms.fold(0, |seen, term| seen | 1 << (term.subject.metric() as u8));
             }
         }
-        Split { kernel: writer.table.rules, table: writer.table, user, user_metrics, user_needs_all }
+        Split {
+            kernel: writer.table.rules,
+            table: writer.table,
+            user,
+            user_metrics,
+            user_needs_all,
+        }
     }
 
     /// Bit `i` of the result is set when rule `i` is in the table and true for `observation`.
@@ -202,7 +217,9 @@ impl Table {
         bytes.extend_from_slice(&self.rules.to_ne_bytes());
         bytes.extend_from_slice(&self.metrics.to_ne_bytes());
         bytes.extend_from_slice(&self.terms.to_ne_bytes());
-        self.clauses.iter().for_each(|clauses| bytes.extend_from_slice(&clauses.to_ne_bytes()));
+        self.clauses
+            .iter()
+            .for_each(|clauses| bytes.extend_from_slice(&clauses.to_ne_bytes()));
         for row in &self.rows {
             bytes.extend_from_slice(&row.value.to_ne_bytes());
             bytes.extend_from_slice(&row.node.to_ne_bytes());
@@ -300,7 +317,10 @@ impl Row {
     /// One loop over the hops, bounded by the observation: 16 in the kernel's program.
     #[inline]
     fn gather(&self, observation: &Observation<'_>) -> HopAggregate {
-        let mut all = HopAggregate { least: u64::MAX, ..HopAggregate::default() };
+        let mut all = HopAggregate {
+            least: u64::MAX,
+            ..HopAggregate::default()
+        };
         for hop in observation.hops {
             let value = match self.subject {
                 3 => hop.hop_latency,
@@ -349,7 +369,11 @@ impl Row {
             1 => holds(self.comparison, all.greatest, self.value),
             2 => holds(self.comparison, all.least, self.value),
             3 => holds_wide(self.comparison, (all.sum_high, all.sum), (0, self.value)),
-            4 => holds_wide(self.comparison, (all.sum_high, all.sum), (all.wanted_high, all.wanted)),
+            4 => holds_wide(
+                self.comparison,
+                (all.sum_high, all.sum),
+                (all.wanted_high, all.wanted),
+            ),
             6 => holds(self.hops_comparison, u64::from(all.hits), u64::from(self.hops)),
             7 => all.hits > 0,
             8 => all.hits == all.count,
@@ -397,7 +421,11 @@ fn holds(comparison: u8, a: u64, b: u64) -> bool {
 /// Compares numbers in two halves: if the upper ones are equal, the lower ones decide.
 #[inline]
 fn holds_wide(comparison: u8, (a_high, a): (u64, u64), (b_high, b): (u64, u64)) -> bool {
-    if a_high == b_high { holds(comparison, a, b) } else { holds(comparison, a_high, b_high) }
+    if a_high == b_high {
+        holds(comparison, a, b)
+    } else {
+        holds(comparison, a_high, b_high)
+    }
 }
 
 /// A table that is being filled.
@@ -422,9 +450,15 @@ impl Writer {
         }
         let left = CLAUSES - self.known.len();
         if new.len() > left {
-            return Err(Reason::Clauses { needed: new.len(), left });
+            return Err(Reason::Clauses {
+                needed: new.len(),
+                left,
+            });
         }
-        let (needed, left) = (new.iter().map(|clause| clause.len()).sum(), TERMS - self.table.terms as usize);
+        let (needed, left) = (
+            new.iter().map(|clause| clause.len()).sum(),
+            TERMS - self.table.terms as usize,
+        );
         if needed > left {
             return Err(Reason::Terms { needed, left });
         }
@@ -446,13 +480,17 @@ impl Writer {
 impl Split {
     /// The name of each rule that runs in user space, with the reason.
     pub fn in_user_space<'a>(&'a self, rules: &'a RuleSet) -> impl Iterator<Item = (&'a str, Reason)> {
-        self.user.iter().map(|(rule, reason)| (rules.name(*rule), *reason))
+        self.user
+            .iter()
+            .map(|(rule, reason)| (rules.name(*rule), *reason))
     }
 
     /// The metrics for which user space needs every report that differs from its flow's previous one.
     pub fn metrics_for_user(&self) -> impl Iterator<Item = Metric> {
         let metrics = self.user_metrics;
-        Metric::ALL.into_iter().filter(move |metric| metrics >> (*metric as u8) & 1 == 1)
+        Metric::ALL
+            .into_iter()
+            .filter(move |metric| metrics >> (*metric as u8) & 1 == 1)
     }
 }
 

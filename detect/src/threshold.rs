@@ -41,7 +41,10 @@ pub struct PortRange {
 
 impl PortRange {
     /// Every port, and flows without ports.
-    pub const ANY: Self = Self { first: 0, last: u16::MAX };
+    pub const ANY: Self = Self {
+        first: 0,
+        last: u16::MAX,
+    };
 
     /// The ports from `first` to `last`.
     ///
@@ -49,7 +52,9 @@ impl PortRange {
     /// `first` is greater than `last`.
     pub fn new(first: u16, last: u16) -> Result<Self, ThresholdError> {
         if first > last {
-            return Err(ThresholdError::Ports { text: format!("{first}-{last}") });
+            return Err(ThresholdError::Ports {
+                text: format!("{first}-{last}"),
+            });
         }
         Ok(Self { first, last })
     }
@@ -85,11 +90,16 @@ impl FromStr for PortRange {
     type Err = ThresholdError;
 
     fn from_str(text: &str) -> Result<Self, ThresholdError> {
-        let refused = || ThresholdError::Ports { text: text.to_owned() };
+        let refused = || ThresholdError::Ports {
+            text: text.to_owned(),
+        };
         let port = |text: &str| text.trim().parse().map_err(|_| refused());
         match text.split_once('-') {
             Some((first, last)) => Self::new(port(first)?, port(last)?).map_err(|_| refused()),
-            None => port(text).map(|port| Self { first: port, last: port }),
+            None => port(text).map(|port| Self {
+                first: port,
+                last: port,
+            }),
         }
     }
 }
@@ -128,8 +138,12 @@ impl Match {
             return *self == Self::default();
         }
         self.proto.is_none_or(|proto| proto == flow.proto())
-            && self.src.is_none_or(|prefix| prefix.contains_octets(flow.src_octets()))
-            && self.dst.is_none_or(|prefix| prefix.contains_octets(flow.dst_octets()))
+            && self
+                .src
+                .is_none_or(|prefix| prefix.contains_octets(flow.src_octets()))
+            && self
+                .dst
+                .is_none_or(|prefix| prefix.contains_octets(flow.dst_octets()))
             && self.src_port.contains(flow.src_port())
             && self.dst_port.contains(flow.dst_port())
     }
@@ -138,7 +152,11 @@ impl Match {
     fn specificity(&self) -> impl Ord + use<> {
         let bits = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u16::from(prefix.len()));
         let port_pairs = self.src_port.size() * self.dst_port.size();
-        (bits(self.src) + bits(self.dst), std::cmp::Reverse(port_pairs), self.proto.is_some())
+        (
+            bits(self.src) + bits(self.dst),
+            std::cmp::Reverse(port_pairs),
+            self.proto.is_some(),
+        )
     }
 
     /// The flows that both match; `None` if there can be none.
@@ -209,7 +227,9 @@ impl Thresholds {
     /// ways.
     pub fn new(defaults: Set, overrides: Vec<(Match, Override)>) -> Result<Self, ThresholdError> {
         if overrides.len() > MAX_OVERRIDES {
-            return Err(ThresholdError::TooManyOverrides { count: overrides.len() });
+            return Err(ThresholdError::TooManyOverrides {
+                count: overrides.len(),
+            });
         }
         if let Some(index) = overrides.iter().position(|(flows, _)| flows.mixes_families()) {
             return Err(ThresholdError::MixedFamilies { index });
@@ -222,7 +242,11 @@ impl Thresholds {
         let sets = reachable_sets(defaults, &overrides)?;
         let mut sorted: Vec<u16> = (0..sets.len() as u16).collect();
         sorted.sort_by_key(|&index| sets[usize::from(index)]);
-        Ok(Self { overrides, sets, sorted })
+        Ok(Self {
+            overrides,
+            sets,
+            sorted,
+        })
     }
 
     /// Thresholds of `defaults` and `overrides`; and of `least`, of which for each metric the least value applies to a flow that
@@ -249,9 +273,17 @@ impl Thresholds {
         if self.overrides.is_empty() {
             return 0;
         }
-        let set = resolve(self.sets[0], self.overrides.iter().filter(|(flows, _)| flows.matches(flow)));
-        let found = self.sorted.binary_search_by_key(&&set, |&index| &self.sets[usize::from(index)]);
-        debug_assert!(found.is_ok(), "new() enumerates every set that overrides add up to");
+        let set = resolve(
+            self.sets[0],
+            self.overrides.iter().filter(|(flows, _)| flows.matches(flow)),
+        );
+        let found = self
+            .sorted
+            .binary_search_by_key(&&set, |&index| &self.sets[usize::from(index)]);
+        debug_assert!(
+            found.is_ok(),
+            "new() enumerates every set that overrides add up to"
+        );
         found.map_or(0, |position| self.sorted[position])
     }
 
@@ -280,7 +312,11 @@ impl Thresholds {
 impl Default for Thresholds {
     /// Every change is reported.
     fn default() -> Self {
-        Self { overrides: Vec::new(), sets: vec![[0; Metric::COUNT]], sorted: vec![0] }
+        Self {
+            overrides: Vec::new(),
+            sets: vec![[0; Metric::COUNT]],
+            sorted: vec![0],
+        }
     }
 }
 
@@ -294,7 +330,10 @@ fn overlaps(
     let mut known: HashSet<Match> = HashSet::new();
     let mut regions: Vec<Match> = Vec::new();
     for (flows, _) in least {
-        let mut new: Vec<Match> = regions.iter().filter_map(|region| region.intersection(flows)).collect();
+        let mut new: Vec<Match> = regions
+            .iter()
+            .filter_map(|region| region.intersection(flows))
+            .collect();
         new.push(*flows);
         regions.extend(new.into_iter().filter(|region| known.insert(*region)));
         if regions.len() > MAX_OVERRIDES {
@@ -302,7 +341,9 @@ fn overlaps(
         }
     }
     for index in 0..regions.len() {
-        let parts = others.iter().filter_map(|(flows, _)| regions[index].intersection(flows));
+        let parts = others
+            .iter()
+            .filter_map(|(flows, _)| regions[index].intersection(flows));
         let parts: Vec<Match> = parts.filter(|part| known.insert(*part)).collect();
         regions.extend(parts);
         if regions.len() > MAX_OVERRIDES {
@@ -313,15 +354,20 @@ fn overlaps(
         let covering = least.iter().filter(|(flows, _)| flows.covers(region));
         covering.filter_map(|(_, values)| values[metric]).min()
     };
-    let mut joined: Vec<(Match, Override)> =
-        regions.iter().map(|region| (*region, std::array::from_fn(|metric| value(region, metric)))).collect();
+    let mut joined: Vec<(Match, Override)> = regions
+        .iter()
+        .map(|region| (*region, std::array::from_fn(|metric| value(region, metric))))
+        .collect();
     joined.sort_by_key(|(region, _)| std::cmp::Reverse(joined_fields(region)));
     Ok(joined)
 }
 
 /// How many fields it names: the narrower of two that are equally specific names more, as `::/0` does.
 fn joined_fields(region: &Match) -> usize {
-    [region.src.is_some(), region.dst.is_some(), region.proto.is_some()].into_iter().filter(|is| *is).count()
+    [region.src.is_some(), region.dst.is_some(), region.proto.is_some()]
+        .into_iter()
+        .filter(|is| *is)
+        .count()
 }
 
 fn resolve<'a>(mut set: Set, matching: impl Iterator<Item = &'a (Match, Override)>) -> Set {
@@ -353,7 +399,10 @@ fn reachable_sets(defaults: Set, overrides: &[(Match, Override)]) -> Result<Vec<
     let mut sets = vec![defaults];
     let mut seen: HashSet<Set> = sets.iter().copied().collect();
     for region in regions {
-        let set = resolve(defaults, overrides.iter().filter(|(flows, _)| flows.covers(&region)));
+        let set = resolve(
+            defaults,
+            overrides.iter().filter(|(flows, _)| flows.covers(&region)),
+        );
         if seen.insert(set) {
             sets.push(set);
         }
@@ -393,7 +442,10 @@ impl fmt::Display for ThresholdError {
                 )
             }
             Self::TooManyOverrides { count } => {
-                write!(f, "{count} threshold overrides are too many: at most {MAX_OVERRIDES}")
+                write!(
+                    f,
+                    "{count} threshold overrides are too many: at most {MAX_OVERRIDES}"
+                )
             }
             Self::MixedFamilies { index } => {
                 let number = index + 1;
@@ -432,17 +484,25 @@ mod tests {
     }
 
     fn src(prefix: &str) -> Match {
-        Match { src: Some(prefix.parse().unwrap()), ..Match::default() }
+        Match {
+            src: Some(prefix.parse().unwrap()),
+            ..Match::default()
+        }
     }
 
     fn dst(prefix: &str) -> Match {
-        Match { dst: Some(prefix.parse().unwrap()), ..Match::default() }
+        Match {
+            dst: Some(prefix.parse().unwrap()),
+            ..Match::default()
+        }
     }
 
     /// The hop latency threshold of `10.1.1.1:1000>10.2.2.2:80/6` when the overrides give 100, 101, … in file order.
     fn winner(matches: &[Match]) -> u64 {
-        let overrides =
-            (100..).zip(matches).map(|(value, m)| (*m, only(Metric::HopLatency, value))).collect();
+        let overrides = (100..)
+            .zip(matches)
+            .map(|(value, m)| (*m, only(Metric::HopLatency, value)))
+            .collect();
         let thresholds = Thresholds::new(DEFAULTS, overrides).unwrap();
         let flow = flow("10.1.1.1", "10.2.2.2", Some((1000, 80)), 6);
         thresholds.get(thresholds.set_for(&flow))[Metric::HopLatency as usize]
@@ -465,15 +525,24 @@ mod tests {
         };
         assert_eq!(winner(&[broad_but_narrow_ports, src("10.1.0.0/17")]), 101);
         // 8 + 16 is more than 23.
-        let pair = Match { dst: Some("10.2.0.0/16".parse().unwrap()), ..src("10.0.0.0/8") };
+        let pair = Match {
+            dst: Some("10.2.0.0/16".parse().unwrap()),
+            ..src("10.0.0.0/8")
+        };
         assert_eq!(winner(&[pair, src("10.1.0.0/23"), dst("10.2.2.0/23")]), 100);
     }
 
     #[test]
     fn narrower_ports_win_then_a_protocol_then_the_first_in_the_file() {
-        let dst_port = |text: &str| Match { dst_port: text.parse().unwrap(), ..src("10.1.0.0/16") };
+        let dst_port = |text: &str| Match {
+            dst_port: text.parse().unwrap(),
+            ..src("10.1.0.0/16")
+        };
         let tcp = |m: Match| Match { proto: Some(6), ..m };
-        assert_eq!(winner(&[dst_port("0-1023"), dst_port("80-81"), dst_port("79-81")]), 101);
+        assert_eq!(
+            winner(&[dst_port("0-1023"), dst_port("80-81"), dst_port("79-81")]),
+            101
+        );
         assert_eq!(winner(&[tcp(dst_port("79-81")), dst_port("80")]), 101);
         assert_eq!(winner(&[dst_port("80"), tcp(dst_port("80"))]), 101);
         assert_eq!(winner(&[dst_port("80"), dst_port("80"), dst_port("80")]), 100);
@@ -496,16 +565,25 @@ mod tests {
 
     #[test]
     fn a_flow_without_ports_matches_only_where_every_port_does() {
-        let web = Match { dst_port: "80".parse().unwrap(), ..Match::default() };
+        let web = Match {
+            dst_port: "80".parse().unwrap(),
+            ..Match::default()
+        };
         let thresholds = Thresholds::new(DEFAULTS, vec![(web, only(Metric::FlowLatency, 9))]).unwrap();
-        assert_ne!(thresholds.set_for(&flow("10.0.0.1", "10.0.0.2", Some((1, 80)), 6)), 0);
+        assert_ne!(
+            thresholds.set_for(&flow("10.0.0.1", "10.0.0.2", Some((1, 80)), 6)),
+            0
+        );
         assert_eq!(thresholds.set_for(&flow("10.0.0.1", "10.0.0.2", None, 6)), 0);
         assert!(PortRange::ANY.contains(None));
     }
 
     #[test]
     fn overrides_that_never_match_or_exceed_the_limit_are_refused() {
-        let mixed = Match { dst: Some("::/0".parse().unwrap()), ..src("10.0.0.0/8") };
+        let mixed = Match {
+            dst: Some("::/0".parse().unwrap()),
+            ..src("10.0.0.0/8")
+        };
         let refused = |overrides| Thresholds::new(DEFAULTS, overrides).unwrap_err();
         let empty = [None; Metric::COUNT];
         assert_eq!(
@@ -516,10 +594,22 @@ mod tests {
         assert_eq!(refused(many), ThresholdError::TooManyOverrides { count: 1025 });
         // Seventy nested ranges of one metric crossed with seventy of another: 4,900 sets.
         let ports = |port, values| {
-            (Match { src_port: PortRange { first: 0, last: port }, ..Match::default() }, values)
+            (
+                Match {
+                    src_port: PortRange { first: 0, last: port },
+                    ..Match::default()
+                },
+                values,
+            )
         };
         let crossing = |port, values| {
-            (Match { dst_port: PortRange { first: 0, last: port }, ..Match::default() }, values)
+            (
+                Match {
+                    dst_port: PortRange { first: 0, last: port },
+                    ..Match::default()
+                },
+                values,
+            )
         };
         let overrides = (1..=70u16)
             .flat_map(|n| {
@@ -532,7 +622,10 @@ mod tests {
             .collect();
         assert_eq!(refused(overrides), ThresholdError::TooManySets);
         for text in ["", "80-", "90-80", "65536", "a"] {
-            assert_eq!(text.parse::<PortRange>(), Err(ThresholdError::Ports { text: text.into() }));
+            assert_eq!(
+                text.parse::<PortRange>(),
+                Err(ThresholdError::Ports { text: text.into() })
+            );
         }
     }
 
@@ -541,20 +634,30 @@ mod tests {
         let mut set = DEFAULTS;
         for metric in Metric::ALL {
             let mut best: Option<&(Match, Override)> = None;
-            for candidate in overrides.iter().filter(|(m, o)| m.matches(flow) && o[metric as usize].is_some())
+            for candidate in overrides
+                .iter()
+                .filter(|(m, o)| m.matches(flow) && o[metric as usize].is_some())
             {
                 if best.is_none_or(|best| candidate.0.specificity() > best.0.specificity()) {
                     best = Some(candidate);
                 }
             }
-            set[metric as usize] = best.and_then(|(_, o)| o[metric as usize]).unwrap_or(set[metric as usize]);
+            set[metric as usize] = best
+                .and_then(|(_, o)| o[metric as usize])
+                .unwrap_or(set[metric as usize]);
         }
         set
     }
 
     fn random_match(random: &mut Random) -> Match {
         let ranges = ["0-65535", "0-1", "1-2", "2", "1"];
-        let v4 = ["0.0.0.0/0", "0.0.0.0/1", "10.0.0.0/8", "10.0.0.0/31", "10.0.0.1/32"];
+        let v4 = [
+            "0.0.0.0/0",
+            "0.0.0.0/1",
+            "10.0.0.0/8",
+            "10.0.0.0/31",
+            "10.0.0.1/32",
+        ];
         let v6 = ["::/0", "2001:db8::/32", "2001:db8::1/128"];
         let prefixes: &[&str] = if random.below(3) == 0 { &v6 } else { &v4 };
         let mut prefix = || (random.below(2) == 0).then(|| random.pick(prefixes).parse().unwrap());
@@ -586,20 +689,38 @@ mod tests {
                 let v4 = ["10.0.0.0", "10.0.0.1", "10.0.0.2", "200.0.0.1"];
                 let addresses: &[&str] = if random.below(3) == 0 { &v6 } else { &v4 };
                 let ports = random.maybe(|r| (r.below(4) as u16, r.below(4) as u16));
-                let flow = flow(random.pick(addresses), random.pick(addresses), ports, random.below(3) as u8);
+                let flow = flow(
+                    random.pick(addresses),
+                    random.pick(addresses),
+                    ports,
+                    random.below(3) as u8,
+                );
                 let mut expected = by_definition(&overrides, &flow);
                 for (metric, value) in expected.iter_mut().enumerate() {
                     let matching = least.iter().filter(|(flows, _)| flows.matches(&flow));
-                    *value = matching.filter_map(|(_, values)| values[metric]).min().unwrap_or(*value);
+                    *value = matching
+                        .filter_map(|(_, values)| values[metric])
+                        .min()
+                        .unwrap_or(*value);
                 }
                 let found = thresholds.get(thresholds.set_for(&flow));
-                assert_eq!(*found, expected, "{round}: {flow} under {overrides:?} and {least:?}");
+                assert_eq!(
+                    *found, expected,
+                    "{round}: {flow} under {overrides:?} and {least:?}"
+                );
             }
         }
         let many = vec![(Match::default(), [Some(1); Metric::COUNT]); 3000];
         assert!(Thresholds::with_least(DEFAULTS, Vec::new(), &many).is_ok());
-        let ports = (0..=1024)
-            .map(|n| (Match { dst_port: PortRange { first: n, last: n }, ..Match::default() }, many[0].1));
+        let ports = (0..=1024).map(|n| {
+            (
+                Match {
+                    dst_port: PortRange { first: n, last: n },
+                    ..Match::default()
+                },
+                many[0].1,
+            )
+        });
         let refused = Thresholds::with_least(DEFAULTS, Vec::new(), &ports.collect::<Vec<_>>()).unwrap_err();
         assert_eq!(refused, ThresholdError::TooManyOverrides { count: 1025 });
     }
@@ -609,7 +730,12 @@ mod tests {
         let mut random = Random::new(1);
         for _ in 0..300 {
             let overrides: Vec<(Match, Override)> = (0..random.below(8))
-                .map(|_| (random_match(&mut random), std::array::from_fn(|_| random.maybe(|r| r.below(100)))))
+                .map(|_| {
+                    (
+                        random_match(&mut random),
+                        std::array::from_fn(|_| random.maybe(|r| r.below(100))),
+                    )
+                })
                 .collect();
             let thresholds = Thresholds::new(DEFAULTS, overrides.clone()).unwrap();
             for _ in 0..50 {
@@ -617,9 +743,18 @@ mod tests {
                 let v4 = ["10.0.0.0", "10.0.0.1", "10.0.0.2", "200.0.0.1"];
                 let addresses: &[&str] = if random.below(3) == 0 { &v6 } else { &v4 };
                 let ports = random.maybe(|r| (r.below(4) as u16, r.below(4) as u16));
-                let flow = flow(random.pick(addresses), random.pick(addresses), ports, random.below(3) as u8);
+                let flow = flow(
+                    random.pick(addresses),
+                    random.pick(addresses),
+                    ports,
+                    random.below(3) as u8,
+                );
                 let found = thresholds.get(thresholds.set_for(&flow));
-                assert_eq!(*found, by_definition(&overrides, &flow), "{flow} under {overrides:?}");
+                assert_eq!(
+                    *found,
+                    by_definition(&overrides, &flow),
+                    "{flow} under {overrides:?}"
+                );
             }
         }
     }

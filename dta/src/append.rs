@@ -32,7 +32,11 @@ pub(crate) fn block_crc(entries: &[u8], head: &[u8; 8]) -> u32 {
 /// The block that contains batch `sequence`, in a ring of `blocks`.
 #[inline]
 pub const fn block_of(sequence: u32, blocks: u64) -> u64 {
-    if blocks == 0 { 0 } else { (sequence as u64).saturating_sub(1) % blocks }
+    if blocks == 0 {
+        0
+    } else {
+        (sequence as u64).saturating_sub(1) % blocks
+    }
 }
 
 /// The sequence number `by` batches after `sequence`; before it if `by` is negative.
@@ -76,7 +80,12 @@ pub struct Lists {
 
 impl Lists {
     pub(crate) fn new(region: Arc<Region>, lists: u32, first_list: u32, ring: Ring) -> Self {
-        Self { region, lists, first_list, ring }
+        Self {
+            region,
+            lists,
+            first_list,
+            ring,
+        }
     }
 
     /// The shape of each list.
@@ -97,14 +106,22 @@ impl Lists {
 
     /// Offset of the list's first block in the region.
     fn place(&self, list: u32) -> Option<u64> {
-        let index = list.checked_sub(self.first_list).filter(|index| *index < self.lists)?;
+        let index = list
+            .checked_sub(self.first_list)
+            .filter(|index| *index < self.lists)?;
         Some(BODY + self.ring.offset(u64::from(index), 0))
     }
 
     fn view(&self, list: u32) -> Option<View> {
         let base = self.place(list)?;
         let (blocks, block_len) = (self.ring.blocks(), self.ring.block_len());
-        Some(View { region: Arc::clone(&self.region), ring: self.ring, base, blocks, block_len })
+        Some(View {
+            region: Arc::clone(&self.region),
+            ring: self.ring,
+            base,
+            blocks,
+            block_len,
+        })
     }
 
     /// The sequence number of the newest complete batch of a list; `None` for an empty, bare or unknown list. Reads at most the
@@ -140,7 +157,9 @@ impl Lists {
 
     /// A follower of a bare list, from the changes after this call. `None` for a tagged or unknown list.
     pub fn bare(&self, list: u32) -> Option<BareFollower> {
-        self.view(list).filter(|_| !self.ring.tagged).map(BareFollower::new)
+        self.view(list)
+            .filter(|_| !self.ring.tagged)
+            .map(BareFollower::new)
     }
 }
 
@@ -172,7 +191,10 @@ impl View {
     fn whole(&self, block: u64, scratch: &mut [u8]) -> Option<BlockTrailer> {
         // In a full batch without padding, the bytes that the CRC covers are contiguous.
         let covered = scratch.len() - BLOCK_TRAILER_LEN + TRAILER_HEAD_LEN;
-        let full = self.region.read_with_crc_32c(self.at(block), scratch, covered).ok()?;
+        let full = self
+            .region
+            .read_with_crc_32c(self.at(block), scratch, covered)
+            .ok()?;
         let is_contiguous = |entries: &[u8]| entries.len() + TRAILER_HEAD_LEN == covered;
         let check = |entries: &[u8], head: &[u8; 8]| match full {
             Some(crc) if is_contiguous(entries) => crc,
@@ -330,7 +352,15 @@ impl Follower {
         let scratch = vec![0; view.block_len as usize].into_boxed_slice();
         let block = block_of(next, view.blocks);
         let retries = Self::MAX_RETRIES;
-        Self { view, next, block, empty_polls: 0, retries, scratch, seen: FollowerStats::default() }
+        Self {
+            view,
+            next,
+            block,
+            empty_polls: 0,
+            retries,
+            scratch,
+            seen: FollowerStats::default(),
+        }
     }
 
     /// Sets the retries, instead of [`Follower::MAX_RETRIES`]. Batches on the reliable queue pair may arrive later than others.
@@ -374,7 +404,11 @@ impl Follower {
         self.go_to_next();
         self.seen.batches += 1;
         self.seen.entries += u64::from(trailer.count);
-        Next::Batch { sequence, count: trailer.count, entries: &self.scratch[..trailer.data_len()] }
+        Next::Batch {
+            sequence,
+            count: trailer.count,
+            entries: &self.scratch[..trailer.data_len()],
+        }
     }
 
     #[inline]
@@ -400,7 +434,11 @@ impl Follower {
             return self.retry_later(false);
         }
         // A corrupted trailer proves nothing.
-        if self.view.whole(self.block, &mut self.scratch).is_none_or(|trailer| trailer.sequence != found) {
+        if self
+            .view
+            .whole(self.block, &mut self.scratch)
+            .is_none_or(|trailer| trailer.sequence != found)
+        {
             return self.retry_later(true);
         }
         self.skip_overwritten(found)
@@ -409,12 +447,20 @@ impl Follower {
     /// The expected batch was overwritten: its block contains the complete batch `found`. Continues at a distance from the newest.
     fn skip_overwritten(&mut self, found: u32) -> Next<'static> {
         let newest = self.view.newest_after(found);
-        let newest = if self.view.holds(newest, &mut self.scratch) { newest } else { found };
+        let newest = if self.view.holds(newest, &mut self.scratch) {
+            newest
+        } else {
+            found
+        };
         let blocks = self.view.blocks as i64;
         // An eighth of the ring, so that the writer does not overwrite the next batch at once.
         let oldest = seq_add(newest, 1 - blocks + blocks / 8);
         // At least past the overwritten batch.
-        let to = if BlockTrailer::ahead(oldest, self.next) > 0 { oldest } else { seq_add(self.next, 1) };
+        let to = if BlockTrailer::ahead(oldest, self.next) > 0 {
+            oldest
+        } else {
+            seq_add(self.next, 1)
+        };
         let lost = BlockTrailer::ahead(to, self.next).unsigned_abs();
         self.seen.overwritten += lost;
         self.seek(to);
@@ -429,7 +475,9 @@ impl Follower {
         // After an overflow, continue as after the retries.
         self.empty_polls = self.empty_polls.checked_add(1).unwrap_or(self.retries);
         let answer = if torn { Next::Torn } else { Next::Nothing };
-        let Some(calls) = self.empty_polls.checked_sub(self.retries) else { return answer };
+        let Some(calls) = self.empty_polls.checked_sub(self.retries) else {
+            return answer;
+        };
         // Less than a full pass: the block of `next` itself is excluded.
         let last = self.view.blocks.saturating_sub(1).min(SEQ_MODULUS as u64) as i64;
         let window = self.window();
@@ -452,7 +500,9 @@ impl Follower {
             Some((lost, there)) if there == seq_add(self.next, lost) && !overwritten => {
                 self.seen.missing += lost.unsigned_abs();
                 self.seek(there);
-                Next::Missing { lost: lost.unsigned_abs() }
+                Next::Missing {
+                    lost: lost.unsigned_abs(),
+                }
             }
             // A batch of a later pass: the writer has overwritten this block, or is writing it.
             Some((_, there)) => self.skip_overwritten(there),
@@ -487,7 +537,9 @@ impl Follower {
     /// After this many consecutive empty polls of memory without writers, every batch has been returned.
     pub fn max_empty_polls(&self) -> u32 {
         let windows = self.view.blocks.div_ceil(self.window());
-        self.retries.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX)).saturating_add(1)
+        self.retries
+            .saturating_add(u32::try_from(windows).unwrap_or(u32::MAX))
+            .saturating_add(1)
     }
 }
 
@@ -510,7 +562,12 @@ impl BareFollower {
         // The range was checked when the store was opened; a region never shrinks.
         let _ = view.region.read(view.base, &mut before);
         let scratch = vec![0; view.block_len as usize].into_boxed_slice();
-        Self { view, block: 0, before, scratch }
+        Self {
+            view,
+            block: 0,
+            before,
+            scratch,
+        }
     }
 
     /// The entries of the next changed batch, in ring order after the previous one; `None` if nothing changed. Reads at most
@@ -518,11 +575,18 @@ impl BareFollower {
     pub fn next(&mut self, blocks: u64) -> Option<&[u8]> {
         for _ in 0..blocks.min(self.view.blocks) {
             let block = self.block;
-            self.block = if block + 1 == self.view.blocks { 0 } else { block + 1 };
+            self.block = if block + 1 == self.view.blocks {
+                0
+            } else {
+                block + 1
+            };
             let old = (block * self.view.block_len) as usize;
             let old = self.before.get_mut(old..old + self.scratch.len())?;
             if !self.view.region.is(self.view.at(block), old) {
-                self.view.region.read(self.view.at(block), &mut self.scratch).ok()?;
+                self.view
+                    .region
+                    .read(self.view.at(block), &mut self.scratch)
+                    .ok()?;
                 old.copy_from_slice(&self.scratch);
                 return Some(&self.scratch);
             }

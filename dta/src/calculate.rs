@@ -31,7 +31,10 @@ pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
     if !(requirements.answered > 0.0 && requirements.answered < 1.0) {
         return Err("the share to be answered is above 0 and below 1, such as 0.99".to_owned());
     }
-    if requirements.copies.is_some_and(|copies| !(1..=4).contains(&copies)) {
+    if requirements
+        .copies
+        .is_some_and(|copies| !(1..=4).contains(&copies))
+    {
         return Err("a key has 1 to 4 copies; leave them out for the best number".to_owned());
     }
     let slots = match requirements.slots {
@@ -39,7 +42,9 @@ pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
         Some(_) => return Err("slots are a power of two, at most 2G".to_owned()),
         None => min_slots(requirements)?,
     };
-    let copies = requirements.copies.unwrap_or_else(|| Plan::new(requirements.keys, slots, 1).best_copies());
+    let copies = requirements
+        .copies
+        .unwrap_or_else(|| Plan::new(requirements.keys, slots, 1).best_copies());
     let plan = Plan::new(requirements.keys, slots, copies);
     let expected = plan.expected();
     let oldest =
@@ -83,23 +88,42 @@ mod tests {
 
     #[test]
     fn a_store_is_made_as_large_as_it_must_be() {
-        let requirements =
-            Requirements { keys: 1_000_000, slots: None, copies: None, data: 20, answered: 0.99 };
+        let requirements = Requirements {
+            keys: 1_000_000,
+            slots: None,
+            copies: None,
+            data: 20,
+            answered: 0.99,
+        };
         let made = calculate(&requirements).unwrap();
         assert!(made.answered >= 0.99 && made.slots.is_power_of_two(), "{made:?}");
         assert_eq!(made.bytes, made.slots * 32);
-        let half = Requirements { slots: Some(made.slots / 2), ..requirements };
+        let half = Requirements {
+            slots: Some(made.slots / 2),
+            ..requirements
+        };
         let less = calculate(&half).unwrap();
-        assert!(less.by_copies.iter().all(|choice| choice.answered < 0.99), "{less:?}");
+        assert!(
+            less.by_copies.iter().all(|choice| choice.answered < 0.99),
+            "{less:?}"
+        );
     }
 
     #[test]
     fn one_copy_at_load_one_is_the_formula() {
         // The average of (1 - 1/M)^age over all ages, for M = keys: 1 - 1/e.
-        let requirements =
-            Requirements { keys: 1 << 20, slots: Some(1 << 20), copies: Some(1), data: 4, answered: 0.99 };
+        let requirements = Requirements {
+            keys: 1 << 20,
+            slots: Some(1 << 20),
+            copies: Some(1),
+            data: 4,
+            answered: 0.99,
+        };
         let made = calculate(&requirements).unwrap();
-        assert!((made.answered - (1.0 - (-1.0_f64).exp())).abs() < 1e-4, "{made:?}");
+        assert!(
+            (made.answered - (1.0 - (-1.0_f64).exp())).abs() < 1e-4,
+            "{made:?}"
+        );
         assert!((made.oldest - (-1.0_f64).exp()).abs() < 1e-4, "{made:?}");
         assert_eq!((made.bytes, made.by_copies.len()), (8 << 20, 4));
     }
@@ -126,9 +150,15 @@ mod tests {
                         made.wrong,
                         made.false_answer,
                     ];
-                    let choices = made.by_copies.iter().flat_map(|choice| [choice.answered, choice.oldest]);
+                    let choices = made
+                        .by_copies
+                        .iter()
+                        .flat_map(|choice| [choice.answered, choice.oldest]);
                     assert!(
-                        shares.into_iter().chain(choices).all(|share| (0.0..=1.0).contains(&share)),
+                        shares
+                            .into_iter()
+                            .chain(choices)
+                            .all(|share| (0.0..=1.0).contains(&share)),
                         "{made:?}"
                     );
                     assert!(made.load.is_finite() && made.bytes == slots * 8, "{made:?}");
@@ -137,59 +167,110 @@ mod tests {
         }
         // By hand: one key in one slot is answered; of two keys in one slot, the newer one.
         let of = |keys| {
-            calculate(&Requirements { keys, slots: Some(1), copies: Some(1), data: 4, answered: 0.5 })
-                .unwrap()
+            calculate(&Requirements {
+                keys,
+                slots: Some(1),
+                copies: Some(1),
+                data: 4,
+                answered: 0.5,
+            })
+            .unwrap()
         };
         assert_eq!((of(1).answered, of(1).oldest, of(1).occupied), (1.0, 1.0, 1.0));
         assert_eq!((of(2).answered, of(2).oldest), (0.5, 0.0));
         // Minus the keys that are answered wrongly by chance: half of 2^-32.
-        assert!((of(2).empty - (0.5 - 0.5 / 2_f64.powi(32))).abs() < 1e-15, "{}", of(2).empty);
+        assert!(
+            (of(2).empty - (0.5 - 0.5 / 2_f64.powi(32))).abs() < 1e-15,
+            "{}",
+            of(2).empty
+        );
     }
 
     #[test]
     fn impossible_requirements_are_errors() {
-        let requirements = Requirements { keys: 1, slots: Some(3), copies: None, data: 20, answered: 0.99 };
+        let requirements = Requirements {
+            keys: 1,
+            slots: Some(3),
+            copies: None,
+            data: 20,
+            answered: 0.99,
+        };
         assert!(calculate(&requirements).unwrap_err().contains("power of two"));
         assert!(
-            calculate(&Requirements { slots: None, answered: 1.0, ..requirements })
-                .unwrap_err()
-                .contains("share")
+            calculate(&Requirements {
+                slots: None,
+                answered: 1.0,
+                ..requirements
+            })
+            .unwrap_err()
+            .contains("share")
         );
         assert!(
-            calculate(&Requirements { keys: 0, ..requirements }).unwrap_err().contains("there must be a key")
+            calculate(&Requirements {
+                keys: 0,
+                ..requirements
+            })
+            .unwrap_err()
+            .contains("there must be a key")
         );
         assert!(
-            calculate(&Requirements { data: 0, slots: None, ..requirements })
-                .unwrap_err()
-                .contains("1 to 1024 bytes")
+            calculate(&Requirements {
+                data: 0,
+                slots: None,
+                ..requirements
+            })
+            .unwrap_err()
+            .contains("1 to 1024 bytes")
         );
         assert!(
-            calculate(&Requirements { data: 1025, slots: None, ..requirements })
-                .unwrap_err()
-                .contains("1 to 1024 bytes")
+            calculate(&Requirements {
+                data: 1025,
+                slots: None,
+                ..requirements
+            })
+            .unwrap_err()
+            .contains("1 to 1024 bytes")
         );
         for copies in [0, 5, 255] {
-            let many = Requirements { copies: Some(copies), slots: None, ..requirements };
-            assert!(calculate(&many).unwrap_err().contains("1 to 4 copies"), "{copies}");
+            let many = Requirements {
+                copies: Some(copies),
+                slots: None,
+                ..requirements
+            };
+            assert!(
+                calculate(&many).unwrap_err().contains("1 to 4 copies"),
+                "{copies}"
+            );
         }
         for slots in [0, 1 << 32, u64::MAX] {
             assert!(
-                calculate(&Requirements { slots: Some(slots), ..requirements })
-                    .unwrap_err()
-                    .contains("power of two")
+                calculate(&Requirements {
+                    slots: Some(slots),
+                    ..requirements
+                })
+                .unwrap_err()
+                .contains("power of two")
             );
         }
         for answered in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(
-                calculate(&Requirements { slots: None, answered, ..requirements })
-                    .unwrap_err()
-                    .contains("share")
+                calculate(&Requirements {
+                    slots: None,
+                    answered,
+                    ..requirements
+                })
+                .unwrap_err()
+                .contains("share")
             );
         }
         assert!(
-            calculate(&Requirements { slots: None, keys: 1 << 40, ..requirements })
-                .unwrap_err()
-                .contains("2^31")
+            calculate(&Requirements {
+                slots: None,
+                keys: 1 << 40,
+                ..requirements
+            })
+            .unwrap_err()
+            .contains("2^31")
         );
     }
 }

@@ -52,7 +52,12 @@ pub struct Expected {
 impl Plan {
     /// A plan with a checksum of 32 bits; copies are clamped to 1 to 4, slots to at least 1.
     pub fn new(keys: u64, slots: u64, copies: u8) -> Self {
-        Self { keys, slots: slots.max(1), copies: copies.clamp(1, MAX_COPIES as u8), checksum_bits: 32 }
+        Self {
+            keys,
+            slots: slots.max(1),
+            copies: copies.clamp(1, MAX_COPIES as u8),
+            checksum_bits: 32,
+        }
     }
 
     /// Keys per slot.
@@ -67,7 +72,11 @@ impl Plan {
 
     /// The probability that none of the writes of `later` keys hits one of `copies` given slots.
     fn all_survive(&self, copies: u32, later: f64) -> f64 {
-        if later == 0.0 { 1.0 } else { (self.log_survival(copies) * later).exp() }
+        if later == 0.0 {
+            1.0
+        } else {
+            (self.log_survival(copies) * later).exp()
+        }
     }
 
     /// The logarithm of the probability that a key's writes hit none of `copies` given slots.
@@ -138,9 +147,19 @@ impl Plan {
             }
         }
         // Rounding may leave a little more than all.
-        let Expected { found, empty, ambiguous, wrong } = sum;
+        let Expected {
+            found,
+            empty,
+            ambiguous,
+            wrong,
+        } = sum;
         let [found, empty, ambiguous, wrong] = [found, empty, ambiguous, wrong].map(|share| share.min(1.0));
-        Expected { found, empty, ambiguous, wrong }
+        Expected {
+            found,
+            empty,
+            ambiguous,
+            wrong,
+        }
     }
 
     /// The probability that a slot overwritten by another key has this key's checksum.
@@ -156,13 +175,28 @@ impl Plan {
 
     /// The number of copies, 1 to 4, with which most keys are answered.
     pub fn best_copies(&self) -> u8 {
-        let answered = |copies: &u8| Self { copies: *copies, ..*self }.answered();
-        (1..=MAX_COPIES as u8).max_by(|a, b| answered(a).total_cmp(&answered(b)).then(b.cmp(a))).unwrap_or(1)
+        let answered = |copies: &u8| {
+            Self {
+                copies: *copies,
+                ..*self
+            }
+            .answered()
+        };
+        (1..=MAX_COPIES as u8)
+            .max_by(|a, b| answered(a).total_cmp(&answered(b)).then(b.cmp(a)))
+            .unwrap_or(1)
     }
 
     /// The smallest number of slots, a power of two, with which this share of the keys is answered; `None` if 2^31 are too few.
     pub fn slots_for(&self, answered: f64) -> Option<u64> {
-        let enough = |slots: &u64| Self { slots: *slots, ..*self }.answered() >= answered;
+        let enough = |slots: &u64| {
+            Self {
+                slots: *slots,
+                ..*self
+            }
+            .answered()
+                >= answered
+        };
         (0..=31).map(|bits| 1_u64 << bits).find(enough)
     }
 

@@ -94,8 +94,14 @@ impl CollectorMap {
     /// No collectors, too many, or two with the same name.
     pub fn even(collectors: Vec<Collector>) -> Result<Self, String> {
         let keys = Spread::even(collectors.len()).by_key().to_vec();
-        let map =
-            Self { version: VERSION, collectors, keys, lists: Vec::new(), sketches: 0, keys_before: None };
+        let map = Self {
+            version: VERSION,
+            collectors,
+            keys,
+            lists: Vec::new(),
+            sketches: 0,
+            keys_before: None,
+        };
         map.spread()?;
         Ok(map)
     }
@@ -107,7 +113,10 @@ impl CollectorMap {
     pub fn load(file: &Path) -> Result<Self, LoadError> {
         let mut text = String::new();
         let opened = fs::File::open(file).map_err(LoadError::Read)?;
-        opened.take(MAX_FILE).read_to_string(&mut text).map_err(LoadError::Read)?;
+        opened
+            .take(MAX_FILE)
+            .read_to_string(&mut text)
+            .map_err(LoadError::Read)?;
         let map: Self = serde_json::from_str(&text).map_err(LoadError::Json)?;
         map.spread().map_err(LoadError::Tables)?;
         Ok(map)
@@ -119,24 +128,47 @@ impl CollectorMap {
     /// The reason, as a sentence.
     pub fn spread(&self) -> Result<Spread, String> {
         if self.version != VERSION {
-            return Err(format!("a map of version {}; this program reads version {VERSION}", self.version));
+            return Err(format!(
+                "a map of version {}; this program reads version {VERSION}",
+                self.version
+            ));
         }
         if self.collectors.len() > MAX_COLLECTORS {
             let count = self.collectors.len();
             return Err(format!("{count} collectors; a map has at most {MAX_COLLECTORS}"));
         }
         for (index, collector) in self.collectors.iter().enumerate() {
-            if self.collectors[..index].iter().any(|other| other.name == collector.name) {
-                return Err(format!("two collectors are called `{}`; rename one", collector.name));
+            if self.collectors[..index]
+                .iter()
+                .any(|other| other.name == collector.name)
+            {
+                return Err(format!(
+                    "two collectors are called `{}`; rename one",
+                    collector.name
+                ));
             }
         }
         let table =
             |keys: &[u8]| <[u8; 256]>::try_from(keys).map_err(|_| format!("{} keys, not 256", keys.len()));
-        let lists = self.lists.iter().map(|range| (range.first, range.last, range.collector)).collect();
+        let lists = self
+            .lists
+            .iter()
+            .map(|range| (range.first, range.last, range.collector))
+            .collect();
         if let Some(before) = &self.keys_before {
-            Spread::new(self.collectors.len(), Some(table(before)?), Vec::new(), self.sketches)?;
+            Spread::new(
+                self.collectors.len(),
+                Some(table(before)?),
+                Vec::new(),
+                self.sketches,
+            )?;
         }
-        Spread::new(self.collectors.len(), Some(table(&self.keys)?), lists, self.sketches)
+        Spread::new(
+            self.collectors.len(),
+            Some(table(&self.keys)?),
+            lists,
+            self.sketches,
+        )
     }
 
     /// The same with one more collector, and how many of the 256 values move to it. Lists that were assigned round robin stay where
@@ -149,13 +181,27 @@ impl CollectorMap {
         let keys = old.grown()?.to_vec();
         let mut collectors = self.collectors.clone();
         collectors.push(new);
-        let moved = keys.iter().zip(&self.keys).filter(|(new, old)| new != old).count();
+        let moved = keys
+            .iter()
+            .zip(&self.keys)
+            .filter(|(new, old)| new != old)
+            .count();
         let mut ranges: Vec<ListRange> = self.lists.clone();
         for list in (0..lists).filter(|list| !ranges_have(&self.lists, *list)) {
-            ranges.push(ListRange { first: list, last: list, collector: old.of_list(list) });
+            ranges.push(ListRange {
+                first: list,
+                last: list,
+                collector: old.of_list(list),
+            });
         }
         let keys_before = Some(self.keys.clone());
-        let grown = Self { collectors, keys, lists: ranges, keys_before, ..self.clone() };
+        let grown = Self {
+            collectors,
+            keys,
+            lists: ranges,
+            keys_before,
+            ..self.clone()
+        };
         grown.spread()?;
         Ok((grown, moved))
     }
@@ -189,7 +235,12 @@ impl CollectorMap {
 
     /// How many of the 256 values each collector has.
     pub fn shares(&self) -> Vec<usize> {
-        let count = |number: usize| self.keys.iter().filter(|key| usize::from(**key) == number).count();
+        let count = |number: usize| {
+            self.keys
+                .iter()
+                .filter(|key| usize::from(**key) == number)
+                .count()
+        };
         (0..self.collectors.len()).map(count).collect()
     }
 
@@ -216,7 +267,9 @@ impl CollectorMap {
 }
 
 fn ranges_have(ranges: &[ListRange], list: u32) -> bool {
-    ranges.iter().any(|range| (range.first..=range.last).contains(&list))
+    ranges
+        .iter()
+        .any(|range| (range.first..=range.last).contains(&list))
 }
 
 #[cfg(test)]
@@ -224,7 +277,11 @@ mod tests {
     use super::*;
 
     fn collector(name: &str) -> Collector {
-        Collector { name: name.to_owned(), api: format!("http://{name}:8080"), reports: None }
+        Collector {
+            name: name.to_owned(),
+            api: format!("http://{name}:8080"),
+            reports: None,
+        }
     }
 
     #[test]
@@ -237,7 +294,10 @@ mod tests {
             assert!(pairs().all(|(old, new)| old == new || usize::from(*new) == number));
             let shares = grown.shares();
             assert_eq!(shares.iter().sum::<usize>(), 256);
-            assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 2, "{shares:?}");
+            assert!(
+                shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 2,
+                "{shares:?}"
+            );
             for list in 0..100 {
                 assert_eq!(grown.of_list(list), map.of_list(list), "list {list} stays");
             }
@@ -249,7 +309,11 @@ mod tests {
 
     #[test]
     fn the_tables_are_the_reporters_byte_for_byte() {
-        let names = |count: usize| (0..count).map(|number| collector(&format!("c{number}"))).collect();
+        let names = |count: usize| {
+            (0..count)
+                .map(|number| collector(&format!("c{number}")))
+                .collect()
+        };
         for count in 1..=16 {
             let map = CollectorMap::even(names(count)).unwrap();
             let even = Spread::even(count);
@@ -263,14 +327,24 @@ mod tests {
             let before = Spread::even(count - 1);
             map = map.grown(collector(&format!("c{}", count - 1)), 0).unwrap().0;
             let after = Spread::even(count);
-            assert_eq!(map.spread().unwrap().by_key(), after.by_key(), "{count} collectors");
+            assert_eq!(
+                map.spread().unwrap().by_key(),
+                after.by_key(),
+                "{count} collectors"
+            );
             for number in 0..2000_u32 {
                 let key = Key::of(&number.wrapping_mul(0x9e37_79b9).to_be_bytes());
                 let (old, new) = (before.of_key(key.bytes()), after.of_key(key.bytes()));
-                assert!(old == new || usize::from(new) == count - 1, "keys move to the new one only");
+                assert!(
+                    old == new || usize::from(new) == count - 1,
+                    "keys move to the new one only"
+                );
                 let asked: Vec<_> = map.of_key(&key).iter().map(|one| one.name.clone()).collect();
                 let expected = if old == new { vec![new] } else { vec![new, old] };
-                assert_eq!(asked, expected.iter().map(|one| format!("c{one}")).collect::<Vec<_>>());
+                assert_eq!(
+                    asked,
+                    expected.iter().map(|one| format!("c{one}")).collect::<Vec<_>>()
+                );
             }
         }
     }
@@ -290,7 +364,10 @@ mod tests {
         assert_eq!(serde_json::from_str::<CollectorMap>(&map.to_text()).unwrap(), map);
         // A file of a version that did not know addresses is read.
         let old = map.to_text().replace(r#","reports":"10.0.0.9:40040""#, "");
-        assert_eq!(serde_json::from_str::<CollectorMap>(&old).unwrap().collectors[0], collector("a"));
+        assert_eq!(
+            serde_json::from_str::<CollectorMap>(&old).unwrap().collectors[0],
+            collector("a")
+        );
     }
 
     #[test]
@@ -299,7 +376,11 @@ mod tests {
         let (grown, _) = map.grown(collector("b"), 0).unwrap();
         let names = |key: u32| -> Vec<String> {
             let key = Key::of(&key.to_be_bytes());
-            grown.of_key(&key).iter().map(|collector| collector.name.clone()).collect()
+            grown
+                .of_key(&key)
+                .iter()
+                .map(|collector| collector.name.clone())
+                .collect()
         };
         let all: Vec<_> = (0..1000).map(names).collect();
         assert!(all.contains(&vec!["b".to_owned(), "a".to_owned()]) && all.contains(&vec!["a".to_owned()]));
@@ -313,16 +394,36 @@ mod tests {
     fn invalid_maps_are_refused() {
         assert!(CollectorMap::even(Vec::new()).is_err());
         assert!(
-            CollectorMap::even(vec![collector("a"), collector("a")]).unwrap_err().contains("two collectors")
+            CollectorMap::even(vec![collector("a"), collector("a")])
+                .unwrap_err()
+                .contains("two collectors")
         );
         let good = CollectorMap::even(vec![collector("a"), collector("b")]).unwrap();
-        assert!(CollectorMap { version: 2, ..good.clone() }.spread().unwrap_err().contains("version 2"));
-        assert!(CollectorMap { keys: vec![0; 255], ..good.clone() }.spread().is_err());
         assert!(
-            CollectorMap { keys: vec![2; 256], ..good.clone() }
-                .spread()
-                .unwrap_err()
-                .contains("no collector 2")
+            CollectorMap {
+                version: 2,
+                ..good.clone()
+            }
+            .spread()
+            .unwrap_err()
+            .contains("version 2")
+        );
+        assert!(
+            CollectorMap {
+                keys: vec![0; 255],
+                ..good.clone()
+            }
+            .spread()
+            .is_err()
+        );
+        assert!(
+            CollectorMap {
+                keys: vec![2; 256],
+                ..good.clone()
+            }
+            .spread()
+            .unwrap_err()
+            .contains("no collector 2")
         );
         let read: CollectorMap = serde_json::from_str(&good.to_text()).unwrap();
         assert_eq!(read, good);

@@ -34,8 +34,13 @@ impl DtaStore {
             return Err(HeaderError::NotEmpty);
         }
         // The magic last: an incomplete header page is not a store.
-        region.write_head_last(0, page.as_slice()).map_err(|_| HeaderError::ReadOnly)?;
-        Ok(Self { region, header: Arc::new(header.clone()) })
+        region
+            .write_head_last(0, page.as_slice())
+            .map_err(|_| HeaderError::ReadOnly)?;
+        Ok(Self {
+            region,
+            header: Arc::new(header.clone()),
+        })
     }
 
     /// Opens the store in a region, live or a snapshot, with its contents as they are.
@@ -44,12 +49,17 @@ impl DtaStore {
     /// The defect of the header page.
     pub fn open(region: Arc<Region>) -> Result<Self, HeaderError> {
         let mut page = Box::new([0; HEADER_LEN]);
-        region.read(0, page.as_mut_slice()).map_err(|_| HeaderError::TooShort)?;
+        region
+            .read(0, page.as_mut_slice())
+            .map_err(|_| HeaderError::TooShort)?;
         let header = Header::decode(&page)?;
         if region.len() < region_len(&header.geometry) {
             return Err(HeaderError::TooShort);
         }
-        Ok(Self { region, header: Arc::new(header) })
+        Ok(Self {
+            region,
+            header: Arc::new(header),
+        })
     }
 
     /// Contents of the header page.
@@ -77,7 +87,9 @@ impl DtaStore {
     /// # Errors
     /// [`HeaderError::ReadOnly`].
     pub fn clear(&self) -> Result<(), HeaderError> {
-        self.region.zero(BODY..BODY + self.body_len()).map_err(|_| HeaderError::ReadOnly)
+        self.region
+            .zero(BODY..BODY + self.body_len())
+            .map_err(|_| HeaderError::ReadOnly)
     }
 
     /// Subtracts the counters of a copy from those of this key-increment store: counts in the copy are removed, and additions
@@ -86,7 +98,9 @@ impl DtaStore {
     /// # Errors
     /// [`HeaderError::ReadOnly`].
     pub fn subtract(&self, copy: &Self) -> Result<Option<u64>, HeaderError> {
-        let Geometry::KeyIncrement { slots, .. } = self.geometry() else { return Ok(None) };
+        let Geometry::KeyIncrement { slots, .. } = self.geometry() else {
+            return Ok(None);
+        };
         if copy.geometry() != self.geometry() {
             return Ok(None);
         }
@@ -94,7 +108,9 @@ impl DtaStore {
         for at in (BODY..BODY + slots * COUNTER_LEN).step_by(COUNTER_LEN as usize) {
             let counted = copy.region.load_u64(at).map_err(|_| HeaderError::TooShort)?;
             if counted != 0 {
-                self.region.fetch_add(at, counted.wrapping_neg()).map_err(|_| HeaderError::ReadOnly)?;
+                self.region
+                    .fetch_add(at, counted.wrapping_neg())
+                    .map_err(|_| HeaderError::ReadOnly)?;
                 sum = sum.wrapping_add(counted);
             }
         }
@@ -103,33 +119,63 @@ impl DtaStore {
 
     /// The reader of a key-write store; `None` for other kinds.
     pub fn key_write(&self) -> Option<KeyWriteReader> {
-        let Geometry::KeyWrite { slots, data_len, family } = self.geometry() else { return None };
-        Some(KeyWriteReader::new(Arc::clone(&self.region), slots, data_len, family))
+        let Geometry::KeyWrite {
+            slots,
+            data_len,
+            family,
+        } = self.geometry()
+        else {
+            return None;
+        };
+        Some(KeyWriteReader::new(
+            Arc::clone(&self.region),
+            slots,
+            data_len,
+            family,
+        ))
     }
 
     /// The lists of an append store; `None` for other kinds.
     pub fn lists(&self) -> Option<Lists> {
-        let Geometry::Append { lists, first_list, ring } = self.geometry() else { return None };
+        let Geometry::Append {
+            lists,
+            first_list,
+            ring,
+        } = self.geometry()
+        else {
+            return None;
+        };
         Some(Lists::new(Arc::clone(&self.region), lists, first_list, ring))
     }
 
     /// The reader of a key-increment store; `None` for other kinds.
     pub fn counters(&self) -> Option<KeyIncrementReader> {
-        let Geometry::KeyIncrement { slots, family } = self.geometry() else { return None };
+        let Geometry::KeyIncrement { slots, family } = self.geometry() else {
+            return None;
+        };
         Some(KeyIncrementReader::new(Arc::clone(&self.region), slots, family))
     }
 
     /// The reader of a sketch; `None` for other kinds.
     pub fn sketch(&self) -> Option<SketchReader> {
-        let Geometry::Sketch { kind, op, shape } = self.geometry() else { return None };
+        let Geometry::Sketch { kind, op, shape } = self.geometry() else {
+            return None;
+        };
         let id = self.header.id as u16;
         Some(SketchReader::new(Arc::clone(&self.region), id, kind, op, shape))
     }
 
     /// The reader of a postcarding store; `None` for other kinds.
     pub fn paths(&self) -> Option<PostcardingReader> {
-        let Geometry::Postcarding { slots, hops, family } = self.geometry() else { return None };
-        Some(PostcardingReader::new(Arc::clone(&self.region), slots, hops, family))
+        let Geometry::Postcarding { slots, hops, family } = self.geometry() else {
+            return None;
+        };
+        Some(PostcardingReader::new(
+            Arc::clone(&self.region),
+            slots,
+            hops,
+            family,
+        ))
     }
 
     /// How many of `sample` slots, evenly spread, are in use: (written, sampled). `None` for lists and sketches, which
@@ -145,7 +191,9 @@ impl DtaStore {
         let written = |index: u64| {
             // Slots are at most 2^31, and so are samples.
             let at = BODY + index * slots / looked * stride;
-            (0..stride).step_by(8).any(|word| self.region.load_u64(at + word) != Ok(0))
+            (0..stride)
+                .step_by(8)
+                .any(|word| self.region.load_u64(at + word) != Ok(0))
         };
         Some(((0..looked).filter(|index| written(*index)).count() as u64, looked))
     }

@@ -41,11 +41,17 @@ impl Type {
     ];
 
     fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, kind, _)| *kind == self).map_or("", |(name, ..)| name)
+        Self::ALL
+            .iter()
+            .find(|(_, kind, _)| *kind == self)
+            .map_or("", |(name, ..)| name)
     }
 
     fn size(self) -> usize {
-        Self::ALL.iter().find(|(_, kind, _)| *kind == self).map_or(0, |(.., size)| *size)
+        Self::ALL
+            .iter()
+            .find(|(_, kind, _)| *kind == self)
+            .map_or(0, |(.., size)| *size)
     }
 }
 
@@ -71,7 +77,9 @@ impl FromStr for Fields {
         let fields = text.split([' ', ',']).filter(|word| !word.is_empty()).map(field);
         let fields = fields.collect::<Result<Vec<_>, _>>()?;
         if fields.is_empty() || fields.len() > MAX_FIELDS {
-            return Err(format!("write 1 to {MAX_FIELDS} fields, such as src:ipv4 port:u16 path:u32[5]"));
+            return Err(format!(
+                "write 1 to {MAX_FIELDS} fields, such as src:ipv4 port:u16 path:u32[5]"
+            ));
         }
         for (index, field) in fields.iter().enumerate() {
             if fields[..index].iter().any(|other| other.name == field.name) {
@@ -91,7 +99,9 @@ fn field(word: &str) -> Result<Field, String> {
         }
         None => (kind, Some(1), false),
     };
-    let Some(count) = count else { return Err(format!("`{word}`: write a count, such as u32[5]")) };
+    let Some(count) = count else {
+        return Err(format!("`{word}`: write a count, such as u32[5]"));
+    };
     let found = Type::ALL.iter().find(|(name, ..)| *name == kind);
     let Some((_, kind, _)) = found else {
         let names = Type::ALL.map(|(name, ..)| name).join(", ");
@@ -99,7 +109,12 @@ fn field(word: &str) -> Result<Field, String> {
             "there is no type `{kind}`; use one of {names}, and brackets for several, as in u32[5]"
         ));
     };
-    Ok(Field { name: name.to_owned(), kind: *kind, count, list: list && *kind != Type::Hex })
+    Ok(Field {
+        name: name.to_owned(),
+        kind: *kind,
+        count,
+        list: list && *kind != Type::Hex,
+    })
 }
 
 impl fmt::Display for Fields {
@@ -126,7 +141,9 @@ impl Fields {
     pub fn decode<'f>(&'f self, bytes: &[u8]) -> Vec<(&'f str, Value)> {
         let (mut rest, mut values) = (bytes, Vec::with_capacity(self.0.len()));
         for field in &self.0 {
-            let Some((own, after)) = rest.split_at_checked(field.kind.size() * field.count) else { break };
+            let Some((own, after)) = rest.split_at_checked(field.kind.size() * field.count) else {
+                break;
+            };
             values.push((field.name.as_str(), field.value(own)));
             rest = after;
         }
@@ -142,7 +159,10 @@ impl Fields {
     /// The bytes of the field `name`.
     pub fn bytes<'b>(&self, bytes: &'b [u8], name: &str) -> Option<&'b [u8]> {
         let index = self.0.iter().position(|field| field.name == name)?;
-        let at: usize = self.0[..index].iter().map(|field| field.kind.size() * field.count).sum();
+        let at: usize = self.0[..index]
+            .iter()
+            .map(|field| field.kind.size() * field.count)
+            .sum();
         bytes.get(at..at + self.0[index].kind.size() * self.0[index].count)
     }
 
@@ -162,7 +182,11 @@ impl Field {
             return hex(bytes).into();
         }
         let mut elements = bytes.chunks_exact(self.kind.size()).map(|own| self.one(own));
-        if self.list { elements.collect() } else { elements.next().unwrap_or_default() }
+        if self.list {
+            elements.collect()
+        } else {
+            elements.next().unwrap_or_default()
+        }
     }
 
     fn one(&self, bytes: &[u8]) -> Value {
@@ -176,7 +200,12 @@ impl Field {
                 // A field for both families contains IPv4 as a mapped address.
                 Ipv6Addr::from(octets).to_canonical().to_string().into()
             }
-            Type::Mac => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":").into(),
+            Type::Mac => bytes
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<Vec<_>>()
+                .join(":")
+                .into(),
             Type::Hex => hex(bytes).into(),
         }
     }
@@ -194,7 +223,10 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
         return None;
     }
     let digit = |byte: u8| char::from(byte).to_digit(16);
-    digits.chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8)).collect()
+    digits
+        .chunks(2)
+        .map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8))
+        .collect()
 }
 
 #[cfg(test)]
@@ -213,7 +245,11 @@ mod tests {
             ("rest", "abcdef".into()),
         ];
         assert_eq!(fields.decode(&bytes), expected);
-        assert_eq!(fields.decode(&bytes[..7]).len(), 2, "truncated fields are left out");
+        assert_eq!(
+            fields.decode(&bytes[..7]).len(),
+            2,
+            "truncated fields are left out"
+        );
         assert_eq!(fields.number(&bytes, "port"), Some(1234));
         assert_eq!(fields.list(&bytes, "path"), Some(vec![11, 256]));
         assert_eq!(fields.number(&bytes, "dst"), None);

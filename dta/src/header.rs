@@ -207,8 +207,14 @@ impl Header {
         }
         let text = |len: usize, at: usize, longest: usize| {
             let len = usize::from(u16_at(page, len));
-            let bytes = if len <= longest { &page[at..at + len] } else { return Err(HeaderError::Text) };
-            std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| HeaderError::Text)
+            let bytes = if len <= longest {
+                &page[at..at + len]
+            } else {
+                return Err(HeaderError::Text);
+            };
+            std::str::from_utf8(bytes)
+                .map(str::to_owned)
+                .map_err(|_| HeaderError::Text)
         };
         Ok(Self {
             name: text(field::NAME_LEN, field::NAME, MAX_NAME)?,
@@ -227,7 +233,11 @@ const GEOMETRY_LEN: usize = 24;
 fn encode_geometry(geometry: &Geometry) -> [u8; GEOMETRY_LEN] {
     let mut out = [0; GEOMETRY_LEN];
     match *geometry {
-        Geometry::KeyWrite { slots, data_len, family } => {
+        Geometry::KeyWrite {
+            slots,
+            data_len,
+            family,
+        } => {
             put(&mut out, 0, slots.to_le_bytes());
             put(&mut out, 8, data_len.to_le_bytes());
             out[10] = family_number(family);
@@ -241,7 +251,11 @@ fn encode_geometry(geometry: &Geometry) -> [u8; GEOMETRY_LEN] {
             put(&mut out, 8, u16::from(hops).to_le_bytes());
             out[10] = family_number(family);
         }
-        Geometry::Append { lists, first_list, ring } => {
+        Geometry::Append {
+            lists,
+            first_list,
+            ring,
+        } => {
             put(&mut out, 0, ring.entries.to_le_bytes());
             put(&mut out, 8, ring.entry_len.to_le_bytes());
             put(&mut out, 10, ring.batch.to_le_bytes());
@@ -265,23 +279,51 @@ fn decode_geometry(kind: u16, bytes: &[u8; GEOMETRY_LEN]) -> Result<Geometry, He
         _ => Err(HeaderError::Kind(kind)),
     };
     Ok(match kind {
-        1 => Geometry::KeyWrite { slots, data_len: u16_at(bytes, 8), family: family()? },
+        1 => Geometry::KeyWrite {
+            slots,
+            data_len: u16_at(bytes, 8),
+            family: family()?,
+        },
         2 => {
             let (entry_len, batch, tagged) = (u16_at(bytes, 8), u16_at(bytes, 10), bytes[12] != 0);
-            let ring = Ring { entry_len, entries: u64_at(bytes, 0), batch, tagged };
-            Geometry::Append { lists: u32_at(bytes, 16), first_list: u32_at(bytes, 20), ring }
+            let ring = Ring {
+                entry_len,
+                entries: u64_at(bytes, 0),
+                batch,
+                tagged,
+            };
+            Geometry::Append {
+                lists: u32_at(bytes, 16),
+                first_list: u32_at(bytes, 20),
+                ring,
+            }
         }
-        3 => Geometry::KeyIncrement { slots, family: family()? },
+        3 => Geometry::KeyIncrement {
+            slots,
+            family: family()?,
+        },
         4 => {
             let hops =
                 u8::try_from(u16_at(bytes, 8)).map_err(|_| HeaderError::Geometry(BadGeometry::Hops))?;
-            Geometry::Postcarding { slots, hops, family: family()? }
+            Geometry::Postcarding {
+                slots,
+                hops,
+                family: family()?,
+            }
         }
         5 => {
-            let shape = Columns { depth: bytes[4], columns: u32_at(bytes, 0), width: bytes[5] };
+            let shape = Columns {
+                depth: bytes[4],
+                columns: u32_at(bytes, 0),
+                width: bytes[5],
+            };
             let unknown = HeaderError::Kind(kind);
             let op = MergeOp::from_number(bytes[7]).ok_or(unknown)?;
-            Geometry::Sketch { kind: SketchKind::from_number(bytes[6]).ok_or(unknown)?, op, shape }
+            Geometry::Sketch {
+                kind: SketchKind::from_number(bytes[6]).ok_or(unknown)?,
+                op,
+                shape,
+            }
         }
         _ => return Err(HeaderError::Kind(kind)),
     })

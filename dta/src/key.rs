@@ -20,7 +20,9 @@ pub struct Key {
 impl Key {
     /// A key of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.to_vec() }
+        Self {
+            bytes: bytes.to_vec(),
+        }
     }
 
     /// The bytes, 1 to 64 of them.
@@ -117,12 +119,19 @@ mod tests {
             "0x0a0000010a00000204d2005006",
             "10.0.0.1,10.0.0.2,u16:1234,u16:80,u8:6",
         ] {
-            assert_eq!(text.parse::<Key>().as_ref().map(Key::bytes), Ok(&bytes[..]), "{text}");
+            assert_eq!(
+                text.parse::<Key>().as_ref().map(Key::bytes),
+                Ok(&bytes[..]),
+                "{text}"
+            );
         }
         let key: Key = "10.0.0.1:1234 > 10.0.0.2:80 tcp".parse().unwrap();
         assert_eq!(key.to_string(), "10.0.0.1:1234>10.0.0.2:80/6");
         let six: Key = "[2001:db8::1]:1>[2001:db8::2]:2/17".parse().unwrap();
-        assert_eq!((six.bytes().len(), six.to_string().as_str()), (37, "[2001:db8::1]:1>[2001:db8::2]:2/17"));
+        assert_eq!(
+            (six.bytes().len(), six.to_string().as_str()),
+            (37, "[2001:db8::1]:1>[2001:db8::2]:2/17")
+        );
     }
 
     #[test]
@@ -144,6 +153,10 @@ mod tests {
         ] {
             assert!(bytes(text).is_err(), "{text}");
         }
-        assert!(bytes(&format!("0x{}", "00".repeat(65))).unwrap_err().contains("65 bytes"));
+        assert!(
+            bytes(&format!("0x{}", "00".repeat(65)))
+                .unwrap_err()
+                .contains("65 bytes")
+        );
     }
 }

@@ -32,7 +32,11 @@ pub struct KeyIncrementReader {
 
 impl KeyIncrementReader {
     pub(crate) fn new(region: Arc<Region>, slots: u64, family: Family) -> Self {
-        Self { region, slots, family }
+        Self {
+            region,
+            slots,
+            family,
+        }
     }
 
     /// Counters of the store.
@@ -61,7 +65,10 @@ impl KeyIncrementReader {
         copies: u8,
         out: &mut [u64],
     ) -> Result<(), QueryError> {
-        if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.as_ref().len())) {
+        if keys
+            .iter()
+            .any(|key| !(1..=MAX_KEY).contains(&key.as_ref().len()))
+        {
             return Err(QueryError::KeyLength);
         }
         if out.len() < keys.len() {
@@ -86,7 +93,11 @@ impl KeyIncrementReader {
             }
             for (place, out) in addrs[..keys.len()].iter().zip(out) {
                 // In range, and aligned: the addresses are computed from the geometry.
-                *out = place.iter().map(|at| self.region.load_u64(*at).unwrap_or(0)).min().unwrap_or(0);
+                *out = place
+                    .iter()
+                    .map(|at| self.region.load_u64(*at).unwrap_or(0))
+                    .min()
+                    .unwrap_or(0);
             }
         }
     }
@@ -106,7 +117,9 @@ impl KeyIncrementReader {
     /// The sum of all counters, modulo 2^64: each addition counts once per copy. Reads the whole store.
     pub fn total(&self) -> u64 {
         let ats = (BODY..BODY + self.slots * COUNTER_LEN).step_by(COUNTER_LEN as usize);
-        ats.fold(0, |sum: u64, at| sum.wrapping_add(self.region.load_u64(at).unwrap_or(0)))
+        ats.fold(0, |sum: u64, at| {
+            sum.wrapping_add(self.region.load_u64(at).unwrap_or(0))
+        })
     }
 
     /// How far off an estimate from `copies` counters can be when all counters together have `total`
@@ -115,6 +128,9 @@ impl KeyIncrementReader {
     /// copies with at most e^-copies.
     pub fn bound(&self, copies: u8, total: u64) -> Bound {
         let mean = total as f64 / self.slots as f64;
-        Bound { error: std::f64::consts::E * mean, confidence: 1.0 - (-f64::from(copies)).exp() }
+        Bound {
+            error: std::f64::consts::E * mean,
+            confidence: 1.0 - (-f64::from(copies)).exp(),
+        }
     }
 }

@@ -139,7 +139,13 @@ pub struct KeyWriteReader {
 
 impl KeyWriteReader {
     pub(crate) fn new(region: Arc<Region>, slots: u64, data_len: u16, family: Family) -> Self {
-        Self { region, slots, stride: slot_stride(data_len), data_len: usize::from(data_len), family }
+        Self {
+            region,
+            slots,
+            stride: slot_stride(data_len),
+            data_len: usize::from(data_len),
+            family,
+        }
     }
 
     /// Bytes of a value.
@@ -184,7 +190,10 @@ impl KeyWriteReader {
         out: &mut [u8],
         answers: &mut [Answer],
     ) -> Result<(), QueryError> {
-        if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.as_ref().len())) {
+        if keys
+            .iter()
+            .any(|key| !(1..=MAX_KEY).contains(&key.as_ref().len()))
+        {
             return Err(QueryError::KeyLength);
         }
         if answers.len() < keys.len() || out.len() / self.data_len < keys.len() {
@@ -226,7 +235,10 @@ impl KeyWriteReader {
         out: &mut [u8],
         answers: &mut [Answer],
     ) {
-        let mut addrs = [SlotAddrs { at: [0; N], checksum: 0 }; GROUP];
+        let mut addrs = [SlotAddrs {
+            at: [0; N],
+            checksum: 0,
+        }; GROUP];
         let mut seen = [SlotHeads::default(); GROUP];
         let groups = keys.chunks(GROUP).zip(out.chunks_mut(GROUP * self.data_len));
         for ((keys, out), answers) in groups.zip(answers.chunks_mut(GROUP)) {
@@ -268,7 +280,9 @@ impl KeyWriteReader {
     fn answer_words<const N: usize>(&self, addrs: &SlotAddrs<N>, policy: Policy, out: &mut [u8]) -> Answer {
         // The checksum and as many bytes of data as the store has; the bytes after them do not count.
         let mask = u64::MAX >> (8 * (WORD as usize - CHECKSUM).saturating_sub(self.data_len));
-        let words = addrs.at.map(|at| u64::from_le(self.region.load_u64(at).unwrap_or(0)));
+        let words = addrs
+            .at
+            .map(|at| u64::from_le(self.region.load_u64(at).unwrap_or(0)));
         let (mut copies, mut agreeing, mut best) = (0, 0, 0);
         for (n, word) in words.iter().enumerate() {
             // Two hashes may give one slot, which is one copy then.
@@ -276,7 +290,9 @@ impl KeyWriteReader {
                 let at = addrs.at[n];
                 words[n] != 0 && words[n] as u32 == addrs.checksum && !addrs.at[..n].contains(&at)
             };
-            let alike = (0..N).map(|m| u8::from(is_copy(m) & ((words[m] ^ word) & mask == 0))).sum::<u8>();
+            let alike = (0..N)
+                .map(|m| u8::from(is_copy(m) & ((words[m] ^ word) & mask == 0)))
+                .sum::<u8>();
             let alike = if is_copy(n) { alike } else { 0 };
             copies += u8::from(is_copy(n));
             if alike > agreeing && (agreeing == 0 || policy != Policy::First) {
@@ -291,7 +307,14 @@ impl KeyWriteReader {
         }
         let enough = match policy {
             Policy::First => {
-                return if copies == 0 { Answer::Empty } else { Answer::Found { copies: 1, agreeing: 1 } };
+                return if copies == 0 {
+                    Answer::Empty
+                } else {
+                    Answer::Found {
+                        copies: 1,
+                        agreeing: 1,
+                    }
+                };
             }
             Policy::Majority => is_majority(copies, agreeing),
             Policy::Strict => is_strict::<N>(copies, agreeing),
@@ -333,7 +356,10 @@ impl KeyWriteReader {
                 (std::array::from_fn(|n| all.slots[n]), all.checksum)
             }
         };
-        SlotAddrs { at: hashes.map(|hash| BODY + slot(hash, self.slots) * self.stride), checksum }
+        SlotAddrs {
+            at: hashes.map(|hash| BODY + slot(hash, self.slots) * self.stride),
+            checksum,
+        }
     }
 
     #[inline(always)]
@@ -362,7 +388,10 @@ impl KeyWriteReader {
         match policy {
             Policy::First => match addrs.at.get(first) {
                 Some(at) if slots::read_slot(&self.region, *at, addrs.checksum, out) == SlotState::Match => {
-                    Answer::Found { copies: 1, agreeing: 1 }
+                    Answer::Found {
+                        copies: 1,
+                        agreeing: 1,
+                    }
                 }
                 _ => self.first(addrs, out),
             },
@@ -379,13 +408,23 @@ impl KeyWriteReader {
             return self.agreed(
                 addrs,
                 out,
-                if policy == Policy::Strict { is_strict::<N> } else { is_majority },
+                if policy == Policy::Strict {
+                    is_strict::<N>
+                } else {
+                    is_majority
+                },
             );
         }
         if policy == Policy::Strict && !is_strict::<N>(1, 1) {
-            return Answer::Ambiguous { copies: 1, agreeing: 1 };
+            return Answer::Ambiguous {
+                copies: 1,
+                agreeing: 1,
+            };
         }
-        Answer::Found { copies: 1, agreeing: 1 }
+        Answer::Found {
+            copies: 1,
+            agreeing: 1,
+        }
     }
 
     /// Slot by slot, with all special cases.
@@ -394,7 +433,12 @@ impl KeyWriteReader {
         let mut torn = false;
         for at in addrs.at {
             match slots::read_slot(&self.region, at, addrs.checksum, out) {
-                SlotState::Match => return Answer::Found { copies: 1, agreeing: 1 },
+                SlotState::Match => {
+                    return Answer::Found {
+                        copies: 1,
+                        agreeing: 1,
+                    };
+                }
                 SlotState::Torn => torn = true,
                 SlotState::Empty | SlotState::Other => {}
             }

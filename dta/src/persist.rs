@@ -33,9 +33,17 @@ impl KernelLock {
     pub fn acquire(directory: &Path) -> io::Result<Self> {
         let path = directory.join(LOCK_FILE);
         let left_behind = path.exists();
-        let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { path, _locked: file, left_behind }),
+            Ok(()) => Ok(Self {
+                path,
+                _locked: file,
+                left_behind,
+            }),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -51,7 +59,9 @@ impl Drop for KernelLock {
 
 /// Whether another process holds the lock of this directory: its files are stale.
 pub fn is_locked(directory: &Path) -> bool {
-    let Ok(file) = File::open(directory.join(LOCK_FILE)) else { return false };
+    let Ok(file) = File::open(directory.join(LOCK_FILE)) else {
+        return false;
+    };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 

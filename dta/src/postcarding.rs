@@ -53,7 +53,12 @@ pub struct PostcardingReader {
 
 impl PostcardingReader {
     pub(crate) fn new(region: Arc<Region>, slots: u64, hops: u8, family: Family) -> Self {
-        Self { region, slots, hops, family }
+        Self {
+            region,
+            slots,
+            hops,
+            family,
+        }
     }
 
     /// Hops of the longest path.
@@ -99,7 +104,9 @@ impl PostcardingReader {
         if !(1..=MAX_KEY).contains(&key.len()) {
             return Err(QueryError::KeyLength);
         }
-        let out = out.get_mut(..usize::from(self.hops)).ok_or(QueryError::OutLength)?;
+        let out = out
+            .get_mut(..usize::from(self.hops))
+            .ok_or(QueryError::OutLength)?;
         out.fill(None);
         if self.family == Family::Artifact {
             return Ok(self.masked(key, out, known));

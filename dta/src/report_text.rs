@@ -28,7 +28,10 @@ pub struct Bytes(pub Vec<u8>);
 /// # Errors
 /// The text is not bytes, as a message.
 pub fn hex(text: &str) -> Result<Bytes, String> {
-    let digits: String = text.chars().filter(|letter| !matches!(letter, ' ' | ':' | '_')).collect();
+    let digits: String = text
+        .chars()
+        .filter(|letter| !matches!(letter, ' ' | ':' | '_'))
+        .collect();
     let bytes = unhex(digits.strip_prefix("0x").unwrap_or(&digits));
     bytes.filter(|bytes| !bytes.is_empty()).map(Bytes).ok_or_else(|| {
         format!("{text:?} is not bytes; write pairs of hexadecimal digits, such as 0000000b0000000c")
@@ -118,10 +121,30 @@ pub struct ReportLine {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    KeyWrite { store: u16, copies: u8, key: Vec<u8>, data: Vec<u8> },
-    Append { list: u32, entry_len: u16, entries: Vec<u8> },
-    KeyIncrement { store: u16, copies: u8, key: Vec<u8>, delta: u64 },
-    Postcard { store: u16, key: Vec<u8>, hop: u8, path_len: u8, value: u32 },
+    KeyWrite {
+        store: u16,
+        copies: u8,
+        key: Vec<u8>,
+        data: Vec<u8>,
+    },
+    Append {
+        list: u32,
+        entry_len: u16,
+        entries: Vec<u8>,
+    },
+    KeyIncrement {
+        store: u16,
+        copies: u8,
+        key: Vec<u8>,
+        delta: u64,
+    },
+    Postcard {
+        store: u16,
+        key: Vec<u8>,
+        hop: u8,
+        path_len: u8,
+        value: u32,
+    },
 }
 
 impl ReportLine {
@@ -155,18 +178,50 @@ impl ReportLine {
     /// The operation.
     pub fn operation(&self) -> Operation<'_> {
         match &self.kind {
-            Kind::KeyWrite { store, copies, key, data } => {
-                Operation::KeyWrite { copies: *copies, store: *store, key, data }
-            }
-            Kind::Append { list, entry_len, entries } => {
-                Operation::Append { list: *list, entry_len: *entry_len, entries }
-            }
-            Kind::KeyIncrement { store, copies, key, delta } => {
-                Operation::KeyIncrement { copies: *copies, store: *store, delta: *delta, key }
-            }
-            Kind::Postcard { store, key, hop, path_len, value } => {
-                Operation::Postcard { hop: *hop, path_len: *path_len, store: *store, value: *value, key }
-            }
+            Kind::KeyWrite {
+                store,
+                copies,
+                key,
+                data,
+            } => Operation::KeyWrite {
+                copies: *copies,
+                store: *store,
+                key,
+                data,
+            },
+            Kind::Append {
+                list,
+                entry_len,
+                entries,
+            } => Operation::Append {
+                list: *list,
+                entry_len: *entry_len,
+                entries,
+            },
+            Kind::KeyIncrement {
+                store,
+                copies,
+                key,
+                delta,
+            } => Operation::KeyIncrement {
+                copies: *copies,
+                store: *store,
+                delta: *delta,
+                key,
+            },
+            Kind::Postcard {
+                store,
+                key,
+                hop,
+                path_len,
+                value,
+            } => Operation::Postcard {
+                hop: *hop,
+                path_len: *path_len,
+                store: *store,
+                value: *value,
+                key,
+            },
         }
     }
 }
@@ -207,7 +262,10 @@ impl<'a> Words<'a> {
     }
 
     fn values(&self, name: &str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(word, _)| *word == name).map(|(_, value)| *value)
+        self.0
+            .iter()
+            .filter(move |(word, _)| *word == name)
+            .map(|(_, value)| *value)
     }
 
     fn one(&self, name: &str) -> Result<&'a str, LineError> {
@@ -219,11 +277,17 @@ impl<'a> Words<'a> {
     }
 
     fn number_or<T: FromStr>(&self, name: &str, default: T) -> Result<T, LineError> {
-        if self.has(name) { self.number(name) } else { Ok(default) }
+        if self.has(name) {
+            self.number(name)
+        } else {
+            Ok(default)
+        }
     }
 
     fn key(&self) -> Result<Vec<u8>, LineError> {
-        key(self.one("key")?).map(|bytes| bytes.0).map_err(|_| LineError::BadValue)
+        key(self.one("key")?)
+            .map(|bytes| bytes.0)
+            .map_err(|_| LineError::BadValue)
     }
 
     fn priority(&self) -> Result<Priority, LineError> {
@@ -244,15 +308,31 @@ impl<'a> Words<'a> {
         Ok(match operation {
             "key-write" => {
                 let data = hex(self.one("data")?).map_err(|_| LineError::BadValue)?.0;
-                Kind::KeyWrite { store, copies: self.number_or("copies", 2)?, key, data }
+                Kind::KeyWrite {
+                    store,
+                    copies: self.number_or("copies", 2)?,
+                    key,
+                    data,
+                }
             }
             "key-increment" => {
                 let (copies, delta) = (self.number_or("copies", 2)?, self.number_or("by", 1)?);
-                Kind::KeyIncrement { store, copies, key, delta }
+                Kind::KeyIncrement {
+                    store,
+                    copies,
+                    key,
+                    delta,
+                }
             }
             _ => {
                 let (hop, path_len) = (self.number("hop")?, self.number_or("path-len", 0)?);
-                Kind::Postcard { store, key, hop, path_len, value: self.number("value")? }
+                Kind::Postcard {
+                    store,
+                    key,
+                    hop,
+                    path_len,
+                    value: self.number("value")?,
+                }
             }
         })
     }
@@ -272,7 +352,11 @@ impl<'a> Words<'a> {
             return Err(LineError::MissingWord);
         }
         let entry_len = u16::try_from(entry_len).map_err(|_| LineError::OutOfBounds)?;
-        Ok(Kind::Append { list, entry_len, entries })
+        Ok(Kind::Append {
+            list,
+            entry_len,
+            entries,
+        })
     }
 }
 

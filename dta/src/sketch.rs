@@ -61,7 +61,13 @@ pub struct SketchReader {
 
 impl SketchReader {
     pub(crate) fn new(region: Arc<Region>, id: u16, kind: SketchKind, op: MergeOp, shape: Columns) -> Self {
-        Self { region, id, kind, op, shape }
+        Self {
+            region,
+            id,
+            kind,
+            op,
+            shape,
+        }
     }
 
     /// How its counters are read.
@@ -82,7 +88,9 @@ impl SketchReader {
     /// The trailer of a buffer, 0 or 1, if there is an epoch of this sketch in it.
     fn trailer(&self, buffer: u16) -> Option<SketchTrailer> {
         let mut bytes = [0; SKETCH_TRAILER_LEN];
-        self.region.read(BODY + self.shape.trailer(buffer), &mut bytes).ok()?;
+        self.region
+            .read(BODY + self.shape.trailer(buffer), &mut bytes)
+            .ok()?;
         let trailer = SketchTrailer::parse(&bytes);
         let good = trailer.sketch == self.id
             && trailer.epoch & 1 == buffer
@@ -127,7 +135,11 @@ impl SketchReader {
         fence(Ordering::Acquire);
         let [newest, older] = self.epochs();
         into.certain = newest == trailer;
-        if newest == trailer || older == trailer { Ok(()) } else { Err(SketchError::NoEpoch) }
+        if newest == trailer || older == trailer {
+            Ok(())
+        } else {
+            Err(SketchError::NoEpoch)
+        }
     }
 
     /// One column of an epoch: its counters, the first row's first.
@@ -135,7 +147,9 @@ impl SketchReader {
     /// # Errors
     /// [`SketchError::NoEpoch`], also if the epoch was overwritten meanwhile; [`SketchError::NoColumn`] for a column that was not written.
     pub fn column(&self, epoch: u16, column: u32, out: &mut [u64]) -> Result<(), SketchError> {
-        let out = out.get_mut(..usize::from(self.shape.depth)).ok_or(SketchError::OutLength)?;
+        let out = out
+            .get_mut(..usize::from(self.shape.depth))
+            .ok_or(SketchError::OutLength)?;
         let trailer = self.trailer(epoch & 1).filter(|trailer| trailer.epoch == epoch);
         if column >= trailer.ok_or(SketchError::NoEpoch)?.columns {
             return Err(SketchError::NoColumn);
@@ -144,7 +158,11 @@ impl SketchReader {
             *counter = self.counter(epoch, row, column);
         }
         fence(Ordering::Acquire);
-        if self.trailer(epoch & 1) == trailer { Ok(()) } else { Err(SketchError::NoEpoch) }
+        if self.trailer(epoch & 1) == trailer {
+            Ok(())
+        } else {
+            Err(SketchError::NoEpoch)
+        }
     }
 
     /// The counter of a row and column, from memory as it is now.
@@ -163,18 +181,27 @@ impl SketchReader {
         into.trailer = trailer;
         (into.kind, into.op, into.shape) = (self.kind, self.op, self.shape);
         into.counters.clear();
-        let (mut at, end) =
-            (BODY + self.shape.buffer(trailer.epoch), BODY + self.shape.trailer(trailer.epoch));
+        let (mut at, end) = (
+            BODY + self.shape.buffer(trailer.epoch),
+            BODY + self.shape.trailer(trailer.epoch),
+        );
         while at < end {
             let len = (end - at).min(block.len() as u64);
             let block = &mut block[..len as usize];
             // In range: the body was compared with the geometry when the store was opened.
             let _ = self.region.read(at, block);
             if self.shape.width == 8 {
-                into.counters.extend(block.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+                into.counters.extend(
+                    block
+                        .as_chunks::<8>()
+                        .0
+                        .iter()
+                        .map(|bytes| u64::from_le_bytes(*bytes)),
+                );
             } else {
                 let words = block.as_chunks::<4>().0.iter();
-                into.counters.extend(words.map(|bytes| u64::from(u32::from_le_bytes(*bytes))));
+                into.counters
+                    .extend(words.map(|bytes| u64::from(u32::from_le_bytes(*bytes))));
             }
             at += len;
         }
@@ -230,7 +257,11 @@ impl SketchCopy {
             trailer: SketchTrailer::default(),
             kind: SketchKind::CountMin,
             op: MergeOp::Sum,
-            shape: Columns { depth: 1, columns: 0, width: 8 },
+            shape: Columns {
+                depth: 1,
+                columns: 0,
+                width: 8,
+            },
             counters: Vec::new(),
             certain: false,
         }
@@ -272,7 +303,11 @@ impl SketchCopy {
     }
 
     fn is(&self, kind: SketchKind) -> Result<(), SketchError> {
-        if self.kind == kind { Ok(()) } else { Err(SketchError::Kind) }
+        if self.kind == kind {
+            Ok(())
+        } else {
+            Err(SketchError::Kind)
+        }
     }
 
     /// A key's counter in each row whose column was written, with the key's hash for this row.
@@ -287,7 +322,12 @@ impl SketchCopy {
     /// Sum of a function over the counters of a row.
     fn row_sum(&self, row: u8, of: impl Fn(u64) -> f64) -> f64 {
         let depth = usize::from(self.shape.depth.max(1));
-        self.counters.iter().skip(usize::from(row)).step_by(depth).map(|counter| of(*counter)).sum()
+        self.counters
+            .iter()
+            .skip(usize::from(row))
+            .step_by(depth)
+            .map(|counter| of(*counter))
+            .sum()
     }
 
     /// Count-Min: the estimated count of a key, never too small. With w columns and a total T it is too large by more than e·T/w with
@@ -310,13 +350,20 @@ impl SketchCopy {
         let error = std::f64::consts::E * total / f64::from(self.shape.columns.max(1));
         Ok(Estimate {
             value: least as f64,
-            bound: Bound { error, confidence: 1.0 - (-f64::from(rows)).exp() },
+            bound: Bound {
+                error,
+                confidence: 1.0 - (-f64::from(rows)).exp(),
+            },
         })
     }
 
     /// A counter as a signed number of its width.
     fn signed(&self, counter: u64) -> f64 {
-        if self.shape.width == 8 { counter as i64 as f64 } else { f64::from(counter as u32 as i32) }
+        if self.shape.width == 8 {
+            counter as i64 as f64
+        } else {
+            f64::from(counter as u32 as i32)
+        }
     }
 
     /// Count sketch: the estimated count of a key, the median over its rows (Charikar, Chen and Farach-Colton 2004). The error of one
@@ -330,7 +377,11 @@ impl SketchCopy {
         let mut values = [0.0; MAX_DEPTH];
         let mut rows = 0;
         for ((hash, counter), value) in self.cells(key).zip(&mut values) {
-            *value = if is_negative(hash) { -self.signed(counter) } else { self.signed(counter) };
+            *value = if is_negative(hash) {
+                -self.signed(counter)
+            } else {
+                self.signed(counter)
+            };
             rows += 1;
         }
         let value = median(&mut values[..rows]).ok_or(SketchError::NoColumn)?;
@@ -341,7 +392,13 @@ impl SketchCopy {
         let depth = usize::from(self.shape.depth).min(MAX_DEPTH);
         let f2 = median(&mut squares[..depth]).unwrap_or(0.0);
         let error = 2.0 * (f2 / f64::from(self.shape.columns.max(1))).sqrt();
-        Ok(Estimate { value, bound: Bound { error, confidence: 1.0 - at_least_half(rows as u32, 0.25) } })
+        Ok(Estimate {
+            value,
+            bound: Bound {
+                error,
+                confidence: 1.0 - at_least_half(rows as u32, 0.25),
+            },
+        })
     }
 
     /// HyperLogLog: the estimated number of distinct keys (Flajolet et al. 2007; linear counting while registers are empty). The bound is the
@@ -362,12 +419,25 @@ impl SketchCopy {
             _ => 0.7213 / (1.0 + 1.079 / registers),
         };
         // A rank is at most 33; anything larger is invalid and counts as 33.
-        let sum: f64 = self.counters.iter().map(|rank| (-((*rank).min(33) as f64)).exp2()).sum();
+        let sum: f64 = self
+            .counters
+            .iter()
+            .map(|rank| (-((*rank).min(33) as f64)).exp2())
+            .sum();
         let raw = alpha * registers * registers / sum;
         let empty = self.counters.iter().filter(|rank| **rank == 0).count() as f64;
-        let value =
-            if raw <= 2.5 * registers && empty > 0.0 { registers * (registers / empty).ln() } else { raw };
-        Ok(Estimate { value, bound: Bound { error: 1.04 / registers.sqrt() * value, confidence: 0.68 } })
+        let value = if raw <= 2.5 * registers && empty > 0.0 {
+            registers * (registers / empty).ln()
+        } else {
+            raw
+        };
+        Ok(Estimate {
+            value,
+            bound: Bound {
+                error: 1.04 / registers.sqrt() * value,
+                confidence: 0.68,
+            },
+        })
     }
 
     /// AROMA: the samples, one of each bucket that is not empty. Every distinct packet (or other hashed item) is in the
@@ -378,7 +448,10 @@ impl SketchCopy {
     pub fn samples(&self) -> Result<impl Iterator<Item = Sampled>, SketchError> {
         self.is(SketchKind::Aroma)?;
         let full = self.counters.iter().filter(|bucket| **bucket != 0);
-        Ok(full.map(|bucket| Sampled { hash: (bucket >> 32) as u32, item: *bucket as u32 }))
+        Ok(full.map(|bucket| Sampled {
+            hash: (bucket >> 32) as u32,
+            item: *bucket as u32,
+        }))
     }
 
     /// AROMA: the estimated number of distinct packets, from the largest hash of each bucket. With m buckets of λ packets each and
@@ -400,7 +473,13 @@ impl SketchCopy {
         } else {
             buckets * (buckets - 1.0) / sum
         };
-        Ok(Estimate { value, bound: Bound { error: value / (buckets - 2.0).sqrt(), confidence: 0.68 } })
+        Ok(Estimate {
+            value,
+            bound: Bound {
+                error: value / (buckets - 2.0).sqrt(),
+                confidence: 0.68,
+            },
+        })
     }
 
     /// AROMA: the estimated share of the packets for whose items `wanted` holds, with its standard error.
@@ -418,7 +497,13 @@ impl SketchCopy {
         }
         let value = with / all;
         let error = (value * (1.0 - value) / all).sqrt();
-        Ok(Estimate { value, bound: Bound { error, confidence: 0.68 } })
+        Ok(Estimate {
+            value,
+            bound: Bound {
+                error,
+                confidence: 0.68,
+            },
+        })
     }
 }
 
@@ -426,7 +511,11 @@ fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     let upper = *values.get(middle)?;
-    Some(if values.len() % 2 == 1 { upper } else { f64::midpoint(upper, values[middle - 1]) })
+    Some(if values.len() % 2 == 1 {
+        upper
+    } else {
+        f64::midpoint(upper, values[middle - 1])
+    })
 }
 
 /// The probability that at least half of `rows` fail if each fails with probability `one`.

@@ -32,7 +32,9 @@ pub(crate) enum SlotState {
 #[inline(always)]
 pub(crate) fn read_slot(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> SlotState {
     for _ in 0..TRIES {
-        let Ok(head) = region.load_u64(at) else { return SlotState::Torn };
+        let Ok(head) = region.load_u64(at) else {
+            return SlotState::Torn;
+        };
         let bytes = head.to_ne_bytes();
         if !begins_with(head, checksum) && head != 0 {
             return SlotState::Other;

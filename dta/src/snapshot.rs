@@ -39,7 +39,11 @@ impl Snapshot {
     /// # Errors
     /// None in practice: the store's header was encoded before.
     pub fn new(store: &DtaStore, now: u64) -> Result<Self, HeaderError> {
-        let page = Header { snapshot: Some(now.max(1)), ..store.header().clone() }.encode()?;
+        let page = Header {
+            snapshot: Some(now.max(1)),
+            ..store.header().clone()
+        }
+        .encode()?;
         let mut snapshot = Self {
             store: store.clone(),
             page: Some(page),
@@ -71,7 +75,10 @@ impl Snapshot {
     }
 
     /// The next bytes of the file; `None` after the last.
-    #[expect(clippy::should_implement_trait, reason = "what it returns borrows the snapshot")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "what it returns borrows the snapshot"
+    )]
     pub fn next(&mut self) -> Option<&[u8]> {
         self.buffer.clear();
         if let Some(page) = self.page.take() {
@@ -104,10 +111,14 @@ impl Snapshot {
         fence(Ordering::Acquire);
         let region = Arc::clone(self.store.region());
         // Strides are powers of two and at most 2048, so that chunks are whole slots.
-        for (slot, at) in
-            self.buffer.chunks_exact_mut(stride as usize).zip((self.at..).step_by(stride as usize))
+        for (slot, at) in self
+            .buffer
+            .chunks_exact_mut(stride as usize)
+            .zip((self.at..).step_by(stride as usize))
         {
-            let Some((head, data)) = slot[..4 + data_len].split_first_chunk_mut::<4>() else { continue };
+            let Some((head, data)) = slot[..4 + data_len].split_first_chunk_mut::<4>() else {
+                continue;
+            };
             if *head == [0; 4] && data.iter().all(|byte| *byte == 0) && region.load_u64(at) == Ok(0) {
                 continue;
             }
@@ -142,7 +153,10 @@ impl Snapshot {
     fn trailer(&self, shape: &Columns, parity: u16) -> [u8; SKETCH_TRAILER_LEN] {
         let mut trailer = [0; SKETCH_TRAILER_LEN];
         // In range, as above.
-        let _ = self.store.region().read(BODY + shape.trailer(parity), &mut trailer);
+        let _ = self
+            .store
+            .region()
+            .read(BODY + shape.trailer(parity), &mut trailer);
         trailer
     }
 

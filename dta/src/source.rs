@@ -95,15 +95,20 @@ impl DtaSource {
             ));
         }
         let entries = fs::read_dir(directory).map_err(|error| {
-            format!("cannot read {}: {error}; name a directory of regions", directory.display())
+            format!(
+                "cannot read {}: {error}; name a directory of regions",
+                directory.display()
+            )
         })?;
         let mut files: Vec<PathBuf> = entries
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION))
             .collect();
         files.sort();
-        let stores =
-            files.iter().map(|file| SourceStore::open(file).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        let stores = files
+            .iter()
+            .map(|file| SourceStore::open(file).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
         if stores.is_empty() {
             return Err(format!("there are no stores in {}", directory.display()));
         }
@@ -132,11 +137,17 @@ impl DtaSource {
             [one] => Ok(one),
             [] => {
                 let names: Vec<&str> = self.stores.iter().map(|store| store.name()).collect();
-                Err(format!("there is no store `{name}`; there are {}", names.join(", ")))
+                Err(format!(
+                    "there is no store `{name}`; there are {}",
+                    names.join(", ")
+                ))
             }
             ref several => {
                 let names: Vec<&str> = several.iter().map(|store| store.name()).collect();
-                Err(format!("{} have the number {name}; use the name instead", names.join(" and ")))
+                Err(format!(
+                    "{} have the number {name}; use the name instead",
+                    names.join(" and ")
+                ))
             }
         }
     }
@@ -151,7 +162,11 @@ impl DtaSource {
             let known = self.stores.iter().filter_map(|store| {
                 let ids = store.store.lists()?.ids();
                 let first = store.store.header().id;
-                Some(format!("{first} to {} in {}", first as usize + ids.len() - 1, store.name()))
+                Some(format!(
+                    "{first} to {} in {}",
+                    first as usize + ids.len() - 1,
+                    store.name()
+                ))
             });
             let known: Vec<String> = known.collect();
             match known.is_empty() {

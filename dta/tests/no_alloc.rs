@@ -15,26 +15,71 @@ use wire::dta::layout::{BlockTrailer, Columns, Geometry, MergeOp, Ring, SketchKi
 
 fn store(geometry: Geometry) -> DtaStore {
     let region = Arc::new(Region::anonymous(region_len(&geometry), false).unwrap());
-    let header =
-        Header { name: "n".into(), id: 0, geometry, fields: String::new(), created: 0, snapshot: None };
+    let header = Header {
+        name: "n".into(),
+        id: 0,
+        geometry,
+        fields: String::new(),
+        created: 0,
+        snapshot: None,
+    };
     DtaStore::create(region, &header).unwrap()
 }
 
 #[test]
 fn questions_allocate_nothing() {
     let family = Family::V1;
-    let values = store(Geometry::KeyWrite { slots: 1 << 12, data_len: 20, family });
-    let counts = store(Geometry::KeyIncrement { slots: 1 << 12, family });
-    let postcards = store(Geometry::Postcarding { slots: 1 << 12, hops: 5, family });
-    let ring = Ring { entry_len: 4, entries: 32, batch: 4, tagged: true };
-    let append = store(Geometry::Append { lists: 1, first_list: 0, ring });
-    let shape = Columns { depth: 4, columns: 64, width: 8 };
-    let sketches = store(Geometry::Sketch { kind: SketchKind::CountMin, op: MergeOp::Sum, shape });
-    let trailer = SketchTrailer { epoch: 0, sketch: 0, columns: 64, reporters: 1 };
-    sketches.region().write(BODY + shape.trailer(0), &trailer.emit()).unwrap();
+    let values = store(Geometry::KeyWrite {
+        slots: 1 << 12,
+        data_len: 20,
+        family,
+    });
+    let counts = store(Geometry::KeyIncrement {
+        slots: 1 << 12,
+        family,
+    });
+    let postcards = store(Geometry::Postcarding {
+        slots: 1 << 12,
+        hops: 5,
+        family,
+    });
+    let ring = Ring {
+        entry_len: 4,
+        entries: 32,
+        batch: 4,
+        tagged: true,
+    };
+    let append = store(Geometry::Append {
+        lists: 1,
+        first_list: 0,
+        ring,
+    });
+    let shape = Columns {
+        depth: 4,
+        columns: 64,
+        width: 8,
+    };
+    let sketches = store(Geometry::Sketch {
+        kind: SketchKind::CountMin,
+        op: MergeOp::Sum,
+        shape,
+    });
+    let trailer = SketchTrailer {
+        epoch: 0,
+        sketch: 0,
+        columns: 64,
+        reporters: 1,
+    };
+    sketches
+        .region()
+        .write(BODY + shape.trailer(0), &trailer.emit())
+        .unwrap();
 
-    let (reader, counters, paths) =
-        (values.key_write().unwrap(), counts.counters().unwrap(), postcards.paths().unwrap());
+    let (reader, counters, paths) = (
+        values.key_write().unwrap(),
+        counts.counters().unwrap(),
+        postcards.paths().unwrap(),
+    );
     let sketch = sketches.sketch().unwrap();
     let mut follower = append.lists().unwrap().from_oldest(0).unwrap();
     let mut snapshot = Snapshot::new(&values, 1).unwrap();
@@ -51,15 +96,27 @@ fn questions_allocate_nothing() {
     let before = allocations();
     for sequence in 1..1000_u32 {
         for policy in Policy::ALL {
-            reader.get_batch(&keys, policy, 4, &mut out, &mut answers).unwrap();
+            reader
+                .get_batch(&keys, policy, 4, &mut out, &mut answers)
+                .unwrap();
             reader.get(&keys[0], policy, 2, &mut out).unwrap();
         }
         counters.estimate_batch(&keys, 2, &mut sums).unwrap();
         paths.get(&keys[0], &mut hops).unwrap();
         // Some batches arrive, some are lost, some are overwritten.
         if sequence % 7 < 5 {
-            assert!(BlockTrailer { sequence, count: 4, entry_len: 4 }.seal(&mut block));
-            append.region().write(BODY + u64::from((sequence - 1) % 8) * 32, &block).unwrap();
+            assert!(
+                BlockTrailer {
+                    sequence,
+                    count: 4,
+                    entry_len: 4
+                }
+                .seal(&mut block)
+            );
+            append
+                .region()
+                .write(BODY + u64::from((sequence - 1) % 8) * 32, &block)
+                .unwrap();
         }
         for _ in 0..sequence % 3 {
             assert!(!matches!(follower.next(), Next::Batch { count: 0, .. }));

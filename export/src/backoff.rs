@@ -21,7 +21,10 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { failures: 0, random: seed }
+        Self {
+            failures: 0,
+            random: seed,
+        }
     }
 
     /// An attempt succeeded.
@@ -73,7 +76,10 @@ mod tests {
             (u32::MAX, 30 * SECOND),
         ] {
             let longest = longest(failures);
-            assert!(longest < bound && longest > bound / 100 * 95, "{failures}: {longest}");
+            assert!(
+                longest < bound && longest > bound / 100 * 95,
+                "{failures}: {longest}"
+            );
         }
         let mut backoff = Backoff::new(1);
         (0..20).for_each(|_| assert!(backoff.pause(None) < 30 * SECOND));

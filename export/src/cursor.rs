@@ -52,9 +52,16 @@ impl FromStr for Position {
         let number = |text: &str| -> Result<u64, NoCursor> {
             let number: u64 = text.parse().map_err(|_| NoCursor)?;
             // One text for each position: no sign, no leading zero.
-            if number.to_string() == text { Ok(number) } else { Err(NoCursor) }
+            if number.to_string() == text {
+                Ok(number)
+            } else {
+                Err(NoCursor)
+            }
         };
-        Ok(Self { file: number(file)?, row: number(row)? })
+        Ok(Self {
+            file: number(file)?,
+            row: number(row)?,
+        })
     }
 }
 
@@ -73,10 +80,17 @@ impl FromStr for Cursor {
     type Err = NoCursor;
 
     fn from_str(text: &str) -> Result<Self, NoCursor> {
-        let rest = text.strip_prefix(HEAD).and_then(|text| text.strip_prefix('\n')).ok_or(NoCursor)?;
+        let rest = text
+            .strip_prefix(HEAD)
+            .and_then(|text| text.strip_prefix('\n'))
+            .ok_or(NoCursor)?;
         let rest = rest.strip_suffix("\nend\n").ok_or(NoCursor)?;
         let mut lines = rest.split('\n');
-        let settled = lines.next().and_then(|line| line.strip_prefix("settled ")).ok_or(NoCursor)?.parse()?;
+        let settled = lines
+            .next()
+            .and_then(|line| line.strip_prefix("settled "))
+            .ok_or(NoCursor)?
+            .parse()?;
         let batch_end = match lines.next() {
             Some(line) => Some(line.strip_prefix("batch_end ").ok_or(NoCursor)?.parse()?),
             None => None,
@@ -99,20 +113,37 @@ mod tests {
 
     #[test]
     fn a_cursor_survives_its_text() {
-        let cursor = Cursor { settled: position(7, 12), batch_end: Some(position(8, 3)) };
-        assert_eq!(cursor.to_string(), "hopwise cursor 1\nsettled 7:12\nbatch_end 8:3\nend\n");
+        let cursor = Cursor {
+            settled: position(7, 12),
+            batch_end: Some(position(8, 3)),
+        };
+        assert_eq!(
+            cursor.to_string(),
+            "hopwise cursor 1\nsettled 7:12\nbatch_end 8:3\nend\n"
+        );
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
-        let cursor = Cursor { batch_end: None, ..cursor };
+        let cursor = Cursor {
+            batch_end: None,
+            ..cursor
+        };
         assert_eq!(cursor.to_string(), "hopwise cursor 1\nsettled 7:12\nend\n");
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
     }
 
     #[test]
     fn a_damaged_text_is_no_cursor() {
-        let whole =
-            Cursor { settled: position(u64::MAX, 12), batch_end: Some(position(u64::MAX, 13)) }.to_string();
+        let whole = Cursor {
+            settled: position(u64::MAX, 12),
+            batch_end: Some(position(u64::MAX, 13)),
+        }
+        .to_string();
         for end in 0..whole.len() {
-            assert_eq!(whole[..end].parse::<Cursor>(), Err(NoCursor), "{:?}", &whole[..end]);
+            assert_eq!(
+                whole[..end].parse::<Cursor>(),
+                Err(NoCursor),
+                "{:?}",
+                &whole[..end]
+            );
         }
         for wrong in [
             "settled 2:1\nbatch_end 1:9",
@@ -122,7 +153,11 @@ mod tests {
             "settled 1:2\nmore 1:2",
             "settled 1:2\n",
         ] {
-            assert_eq!(format!("{HEAD}\n{wrong}\nend\n").parse::<Cursor>(), Err(NoCursor), "{wrong}");
+            assert_eq!(
+                format!("{HEAD}\n{wrong}\nend\n").parse::<Cursor>(),
+                Err(NoCursor),
+                "{wrong}"
+            );
         }
         for seed in 0..5_000 {
             let mut bytes = whole.clone().into_bytes();

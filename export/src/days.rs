@@ -15,7 +15,11 @@ const DAY: u64 = 24 * 3600 * 1_000_000_000;
 impl Days {
     /// At most so many.
     pub fn new(most: usize) -> Self {
-        Self { most, seen: BTreeSet::new(), last: None }
+        Self {
+            most,
+            seen: BTreeSet::new(),
+            last: None,
+        }
     }
 
     /// Whether a record of this time belongs to the batch, too. The first one always does.

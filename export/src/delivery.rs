@@ -114,7 +114,10 @@ pub struct Page<R> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     /// There is no batch: it is read, or awaited until then.
-    Reading { not_before: Nanos, fills_until: Option<Nanos> },
+    Reading {
+        not_before: Nanos,
+        fills_until: Option<Nanos>,
+    },
     /// The end of the batch is to be saved, not before then.
     Announcing { not_before: Nanos },
     /// Requests are in flight.
@@ -160,12 +163,18 @@ impl<R: Keyed> Delivery<R> {
     /// Goes on at `cursor`. `seed`: for the pauses between attempts.
     pub fn new(settings: Settings, cursor: Cursor, seed: u64) -> Self {
         let lanes = (0..settings.lanes.max(1) as u64).map(|lane| Lane::new(seed ^ (lane + 1) << 48));
-        let cursor = Cursor { batch_end: cursor.batch_end.filter(|end| *end > cursor.settled), ..cursor };
+        let cursor = Cursor {
+            batch_end: cursor.batch_end.filter(|end| *end > cursor.settled),
+            ..cursor
+        };
         Self {
             settings,
             cursor,
             saved_as: cursor,
-            step: Step::Reading { not_before: 0, fills_until: None },
+            step: Step::Reading {
+                not_before: 0,
+                fills_until: None,
+            },
             batch: Batch::new(lanes.collect(), cursor.settled),
             next: None,
             reading: false,
@@ -206,7 +215,10 @@ impl<R: Keyed> Delivery<R> {
     /// What became of the records.
     pub fn ledger(&self) -> Ledger {
         let next = self.next.as_ref().map_or(0, |page| page.records.len());
-        Ledger { held: self.batch.open + next as u64, ..self.ledger }
+        Ledger {
+            held: self.batch.open + next as u64,
+            ..self.ledger
+        }
     }
 
     /// When a request was last answered for each of its records.
@@ -226,7 +238,11 @@ impl<R: Keyed> Delivery<R> {
 
     /// New records were committed: there is no need to wait for the next look.
     pub fn wake(&mut self, now: Nanos) {
-        if let Step::Reading { not_before, fills_until: None } = &mut self.step {
+        if let Step::Reading {
+            not_before,
+            fills_until: None,
+        } = &mut self.step
+        {
             *not_before = (*not_before).min(now);
         }
         self.read_ahead = true;
@@ -265,9 +281,15 @@ impl<R: Keyed> Delivery<R> {
         }
         match self.step {
             Step::Stopped => None,
-            Step::Reading { not_before, fills_until } => self.poll_reading(now, not_before, fills_until),
+            Step::Reading {
+                not_before,
+                fills_until,
+            } => self.poll_reading(now, not_before, fills_until),
             Step::Announcing { not_before } => {
-                let cursor = Cursor { batch_end: Some(self.batch.end), ..self.cursor };
+                let cursor = Cursor {
+                    batch_end: Some(self.batch.end),
+                    ..self.cursor
+                };
                 self.save(cursor, not_before, now)
             }
             Step::Sending => self.poll_sending(now),
@@ -280,7 +302,10 @@ impl<R: Keyed> Delivery<R> {
         let next = self.next.as_ref().filter(|page| {
             self.settings.announce && !page.is_last && !page.records.is_empty() && self.stop_at.is_none()
         });
-        Cursor { settled: self.batch.end, batch_end: next.map(|page| page.end) }
+        Cursor {
+            settled: self.batch.end,
+            batch_end: next.map(|page| page.end),
+        }
     }
 
     fn poll_reading(&mut self, now: Nanos, not_before: Nanos, fills_until: Option<Nanos>) -> Option<Action> {
@@ -300,7 +325,12 @@ impl<R: Keyed> Delivery<R> {
     }
 
     fn read(&self, from: Position, until: Option<Position>) -> Action {
-        Action::Read { from, until, records: self.settings.records, bytes: self.settings.bytes }
+        Action::Read {
+            from,
+            until,
+            records: self.settings.records,
+            bytes: self.settings.bytes,
+        }
     }
 
     /// Records arrived.
@@ -339,14 +369,20 @@ impl<R: Keyed> Delivery<R> {
         let waits = fills_until.unwrap_or_else(|| now.saturating_add(self.settings.linger));
         if page.records.is_empty() && page.end == self.cursor.settled {
             let not_before = now.saturating_add(self.settings.poll);
-            self.step = Step::Reading { not_before, fills_until: None };
+            self.step = Step::Reading {
+                not_before,
+                fills_until: None,
+            };
             return;
         }
         let is_something = !page.records.is_empty() || page.left_out > 0;
         if page.is_last && is_something && !is_repeat && now < waits {
             // It is read again, with what will have come.
             self.ledger.read -= page.records.len() as u64;
-            self.step = Step::Reading { not_before: waits, fills_until: Some(waits) };
+            self.step = Step::Reading {
+                not_before: waits,
+                fills_until: Some(waits),
+            };
             return;
         }
         if page.expired > 0 {
@@ -383,7 +419,8 @@ impl<R: Keyed> Delivery<R> {
         let failed = result.is_err();
         if let Err(words) = result {
             self.ledger.unsaved += 1;
-            self.notices.failing("the cursor cannot be saved, so nothing more is sent", &words, now);
+            self.notices
+                .failing("the cursor cannot be saved, so nothing more is sent", &words, now);
         }
         let again = now.saturating_add(if failed { self.local.pause(None) } else { 0 });
         match self.step {
@@ -398,7 +435,10 @@ impl<R: Keyed> Delivery<R> {
                 self.local.reset();
                 self.cursor = self.saved_as;
                 self.batch.clear();
-                self.step = Step::Reading { not_before: now, fills_until: None };
+                self.step = Step::Reading {
+                    not_before: now,
+                    fills_until: None,
+                };
             }
             Step::Reading { .. } | Step::Sending | Step::Stopped => {}
         }
@@ -407,12 +447,16 @@ impl<R: Keyed> Delivery<R> {
     fn poll_sending(&mut self, now: Nanos) -> Option<Action> {
         if let Some((record, words)) = self.batch.rejected.front().filter(|_| !self.keeping) {
             self.keeping = true;
-            return Some(Action::Reject { record: *record, words: words.clone() });
+            return Some(Action::Reject {
+                record: *record,
+                words: words.clone(),
+            });
         }
         for lane in &mut self.batch.lanes {
             if lane.times_out(now) {
                 self.ledger.timed_out += 1;
-                self.notices.failing("no answer in time", "the server did not answer", now);
+                self.notices
+                    .failing("no answer in time", "the server did not answer", now);
             }
         }
         if let Some(action) = self.send(now) {
@@ -442,13 +486,22 @@ impl<R: Keyed> Delivery<R> {
 
     /// What became of a request.
     pub fn answer(&mut self, request: RequestId, outcome: Outcome, now: Nanos) {
-        let lane = self.batch.lanes.iter_mut().find(|lane| lane.state == LaneState::InFlight(request));
+        let lane = self
+            .batch
+            .lanes
+            .iter_mut()
+            .find(|lane| lane.state == LaneState::InFlight(request));
         let Some(lane) = lane.filter(|_| self.step == Step::Sending) else {
             self.ledger.late += 1;
             return;
         };
         match outcome {
-            Outcome::Settled { rejected, again, words: why, retry_after } => {
+            Outcome::Settled {
+                rejected,
+                again,
+                words: why,
+                retry_after,
+            } => {
                 let Some(settled) = lane.settle(rejected, &again) else {
                     let words = "the answer names records that were not sent";
                     self.ledger.failed += 1;
@@ -459,20 +512,28 @@ impl<R: Keyed> Delivery<R> {
                 self.ledger.delivered += settled.delivered;
                 self.batch.open -= settled.delivered;
                 let alone = settled.rejected.len() as u64;
-                self.rejected_in_a_row =
-                    if settled.delivered > 0 { 0 } else { self.rejected_in_a_row + alone };
+                self.rejected_in_a_row = if settled.delivered > 0 {
+                    0
+                } else {
+                    self.rejected_in_a_row + alone
+                };
                 let words = settled.rejected.last().map(|(_, words)| words.clone());
                 self.batch.rejected.extend(settled.rejected);
                 if let Some(words) = words.filter(|_| self.rejected_in_a_row >= SUSPICIOUS) {
                     lane.fail_for_long(now);
-                    self.notices.failing("the server refuses every record", &words, now);
+                    self.notices
+                        .failing("the server refuses every record", &words, now);
                 } else if again.is_empty() {
                     lane.succeed();
                     self.last_success = Some(now);
                     self.notices.recovered(now);
                 } else {
                     lane.fail(now, retry_after);
-                    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+                    let why = if why.is_empty() {
+                        String::new()
+                    } else {
+                        format!(": {why}")
+                    };
                     let words = format!("the server takes {} records later{why}", again.len());
                     self.notices.failing("a request failed in part", &words, now);
                 }
@@ -485,7 +546,8 @@ impl<R: Keyed> Delivery<R> {
             Outcome::Unauthorised { words } => {
                 self.ledger.unauthorised += 1;
                 lane.fail_for_long(now);
-                self.notices.failing("the server refused the credentials", &words, now);
+                self.notices
+                    .failing("the server refused the credentials", &words, now);
             }
             Outcome::Refused { words } => {
                 self.ledger.refused += 1;
@@ -493,11 +555,14 @@ impl<R: Keyed> Delivery<R> {
                 self.rejected_in_a_row += u64::from(alone.is_some());
                 if alone.is_some() && self.rejected_in_a_row >= SUSPICIOUS {
                     lane.fail_for_long(now);
-                    self.notices.failing("the server refuses every record", &words, now);
+                    self.notices
+                        .failing("the server refuses every record", &words, now);
                 } else {
                     lane.succeed();
                 }
-                self.batch.rejected.extend(alone.map(|record| (record, notice::cut(&words))));
+                self.batch
+                    .rejected
+                    .extend(alone.map(|record| (record, notice::cut(&words))));
             }
         }
     }
@@ -507,7 +572,9 @@ impl<R: Keyed> Delivery<R> {
         if !std::mem::take(&mut self.keeping) {
             return;
         }
-        let Some((_, words)) = self.batch.rejected.pop_front() else { return };
+        let Some((_, words)) = self.batch.rejected.pop_front() else {
+            return;
+        };
         self.ledger.rejected += 1;
         self.batch.open -= 1;
         self.notices.rejected(words, self.rejected_in_a_row > 0, now);

@@ -47,8 +47,10 @@ impl Hop {
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let numbers = self.numbers();
-        let present =
-            numbers.iter().rev().fold(0_u16, |bits, number| bits << 1 | u16::from(number.is_some()));
+        let present = numbers
+            .iter()
+            .rev()
+            .fold(0_u16, |bits, number| bits << 1 | u16::from(number.is_some()));
         let mut bytes = [0; MOST];
         let mut at = 0;
         let mut put = |part: &[u8]| {
@@ -173,7 +175,10 @@ fn read_flow(rest: &mut &[u8]) -> Option<Option<FlowKey>> {
         if kind & PORTS == 0 {
             return Some(None);
         }
-        Some(Some((u16::from_le_bytes(take(rest)?), u16::from_le_bytes(take(rest)?))))
+        Some(Some((
+            u16::from_le_bytes(take(rest)?),
+            u16::from_le_bytes(take(rest)?),
+        )))
     };
     Some(Some(match kind & !PORTS {
         V4 => {

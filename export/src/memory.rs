@@ -33,8 +33,11 @@ pub fn share(memory: usize, claims: &[Claim]) -> Result<Vec<usize>, usize> {
     let wanted = sum(&|claim| claim.forms.saturating_mul(claim.batch.saturating_sub(LEAST)));
     let one = |claim: &Claim| {
         let above = claim.batch.saturating_sub(LEAST);
-        let above =
-            if wanted <= rest { above } else { (above as u128 * rest as u128 / wanted as u128) as usize };
+        let above = if wanted <= rest {
+            above
+        } else {
+            (above as u128 * rest as u128 / wanted as u128) as usize
+        };
         claim.batch.min(LEAST) + above
     };
     Ok(claims.iter().map(one).collect())
@@ -47,11 +50,18 @@ mod tests {
 
     #[test]
     fn what_fits_is_given_and_what_does_not_is_cut_by_the_same_part() {
-        let claim = |batch| Claim { batch, forms: 5, fixed: 1 << 20 };
+        let claim = |batch| Claim {
+            batch,
+            forms: 5,
+            fixed: 1 << 20,
+        };
         let claims = [claim(8 << 20), claim(16 << 20)];
         assert_eq!(share(256 << 20, &claims), Ok(vec![8 << 20, 16 << 20]));
         let cut = share(62 << 20, &claims).unwrap();
-        assert!(cut[0] < 5 << 20 && cut[1] < 9 << 20 && cut[1] > 7 << 20, "{cut:?}");
+        assert!(
+            cut[0] < 5 << 20 && cut[1] < 9 << 20 && cut[1] > 7 << 20,
+            "{cut:?}"
+        );
         assert_eq!(share(2 << 20, &claims), Err((2 << 20) + 10 * LEAST));
         assert_eq!(share(0, &[]), Ok(Vec::new()));
     }
@@ -72,9 +82,16 @@ mod tests {
                 assert!(claims.iter().map(|claim| claim.bytes(LEAST)).sum::<usize>() > memory);
                 continue;
             };
-            let held: usize = claims.iter().zip(&batches).map(|(claim, batch)| claim.bytes(*batch)).sum();
+            let held: usize = claims
+                .iter()
+                .zip(&batches)
+                .map(|(claim, batch)| claim.bytes(*batch))
+                .sum();
             assert!(held <= memory, "{seed}: {held} of {memory}");
-            let is_whole = claims.iter().zip(&batches).all(|(claim, batch)| claim.batch == *batch);
+            let is_whole = claims
+                .iter()
+                .zip(&batches)
+                .all(|(claim, batch)| claim.batch == *batch);
             let rounded: usize = claims.iter().map(|claim| claim.forms).sum();
             assert!(is_whole || held + rounded >= memory, "{seed}: {held} of {memory}");
             assert!(batches.iter().all(|batch| *batch >= LEAST));

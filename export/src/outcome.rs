@@ -37,8 +37,12 @@ pub enum Outcome {
 
 impl Outcome {
     /// Everything is stored.
-    pub const DONE: Self =
-        Self::Settled { rejected: Vec::new(), again: Vec::new(), words: String::new(), retry_after: None };
+    pub const DONE: Self = Self::Settled {
+        rejected: Vec::new(),
+        again: Vec::new(),
+        words: String::new(),
+        retry_after: None,
+    };
 
     /// The outcome of a whole HTTP request without errors by record, by its status.
     pub fn of_status(status: u16, words: impl Into<String>, retry_after: Option<Nanos>) -> Self {
@@ -64,15 +68,30 @@ impl Outcome {
             }
         };
         match self {
-            Self::Settled { rejected, again, words, retry_after } => Self::Settled {
-                rejected: rejected.into_iter().map(|(record, words)| (record, explain(words))).collect(),
+            Self::Settled {
+                rejected,
+                again,
+                words,
+                retry_after,
+            } => Self::Settled {
+                rejected: rejected
+                    .into_iter()
+                    .map(|(record, words)| (record, explain(words)))
+                    .collect(),
                 words: if again.is_empty() { words } else { explain(words) },
                 again,
                 retry_after,
             },
-            Self::Failed { words, retry_after } => Self::Failed { words: explain(words), retry_after },
-            Self::Refused { words } => Self::Refused { words: explain(words) },
-            Self::Unauthorised { words } => Self::Unauthorised { words: explain(words) },
+            Self::Failed { words, retry_after } => Self::Failed {
+                words: explain(words),
+                retry_after,
+            },
+            Self::Refused { words } => Self::Refused {
+                words: explain(words),
+            },
+            Self::Unauthorised { words } => Self::Unauthorised {
+                words: explain(words),
+            },
         }
     }
 }
@@ -124,7 +143,10 @@ mod tests {
                 "h:1 answers HTTP 599",
             ]
         );
-        assert_eq!(words(503, "busy"), "h:1 answers HTTP 503 (it is overloaded, or not ready): busy");
+        assert_eq!(
+            words(503, "busy"),
+            "h:1 answers HTTP 503 (it is overloaded, or not ready): busy"
+        );
         let by_record = Outcome::Settled {
             rejected: vec![(0, String::new()), (1, "bad".to_owned())],
             again: vec![2],
@@ -150,8 +172,12 @@ mod tests {
             Outcome::Refused { .. } => 'r',
             Outcome::Unauthorised { .. } => 'u',
         };
-        let statuses =
-            [100, 200, 204, 301, 400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503, 507, 599, 999];
-        assert_eq!(statuses.map(kind).iter().collect::<String>(), "fddfruuffrrrrffffff");
+        let statuses = [
+            100, 200, 204, 301, 400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503, 507, 599, 999,
+        ];
+        assert_eq!(
+            statuses.map(kind).iter().collect::<String>(),
+            "fddfruuffrrrrffffff"
+        );
     }
 }

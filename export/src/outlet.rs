@@ -73,7 +73,11 @@ impl Item {
         let ts = u64::try_from(message.ms).unwrap_or(0).saturating_mul(1_000_000);
         let bad = |words: String, value: &[u8]| {
             let kept = value[..value.len().min(KEPT)].into();
-            Err(Unreadable { words, value: kept, len: value.len() })
+            Err(Unreadable {
+                words,
+                value: kept,
+                len: value.len(),
+            })
         };
         let content = match message.value {
             Ok(value) => Received::read(stream, value).or_else(|error| bad(error.0, value)),
@@ -116,7 +120,13 @@ impl Item {
 
 /// The cursor of a partition that is read for the first time, from this offset on. `random`: drawn for it.
 pub fn begin(row: u64, random: u64) -> Cursor {
-    Cursor { settled: Position { file: (random >> 1).max(1), row }, batch_end: None }
+    Cursor {
+        settled: Position {
+            file: (random >> 1).max(1),
+            row,
+        },
+        batch_end: None,
+    }
 }
 
 /// The name of a request: the same for the same batch, also if Kafka has deleted a part of it meanwhile. `part`: first and last offset, if
@@ -185,7 +195,17 @@ impl Reading {
         let at = wanted.from.row;
         let days = Days::new(DAYS);
         let (items, size, is_cut) = (Vec::new(), 0, false);
-        let reading = Self { stream, wanted, at, items, size, days, is_cut, expired: 0, end: None };
+        let reading = Self {
+            stream,
+            wanted,
+            at,
+            items,
+            size,
+            days,
+            is_cut,
+            expired: 0,
+            end: None,
+        };
         (reading, Step::Fetch(at))
     }
 
@@ -253,7 +273,16 @@ impl Reading {
     }
 
     fn take(&mut self, batches: &[u8]) {
-        let Self { stream, wanted, at, items, size, days, is_cut, .. } = self;
+        let Self {
+            stream,
+            wanted,
+            at,
+            items,
+            size,
+            days,
+            is_cut,
+            ..
+        } = self;
         let until = wanted.until.map(|until| until.row);
         let passed = log::messages(batches, i64::try_from(*at).unwrap_or(i64::MAX), |message| {
             let offset = u64::try_from(message.offset).unwrap_or(0);
@@ -273,7 +302,10 @@ impl Reading {
             }
             !*is_cut
         });
-        *at = u64::try_from(passed).unwrap_or(*at).min(until.unwrap_or(u64::MAX)).max(*at);
+        *at = u64::try_from(passed)
+            .unwrap_or(*at)
+            .min(until.unwrap_or(u64::MAX))
+            .max(*at);
     }
 
     fn is_full(&self) -> bool {
@@ -291,7 +323,11 @@ impl Reading {
             let to = first.min(self.until().unwrap_or(first));
             self.expired += to - self.at;
             self.at = to;
-            return if self.until() == Some(to) { self.page(false) } else { Step::Fetch(to) };
+            return if self.until() == Some(to) {
+                self.page(false)
+            } else {
+                Step::Fetch(to)
+            };
         }
         if self.at <= end {
             return Step::Fetch(self.at);
@@ -301,9 +337,22 @@ impl Reading {
         }
         // Offsets only grow, so these are of another log. Positions only grow, too.
         let Wanted { from, random, .. } = self.wanted;
-        let end = Position { file: from.file.saturating_add(1 + (random >> 16)), row: first };
-        let page = Page { records: Vec::new(), end, expired: 0, left_out: 0, bytes: 0, is_last: false };
-        Step::Page { page, restarted: true }
+        let end = Position {
+            file: from.file.saturating_add(1 + (random >> 16)),
+            row: first,
+        };
+        let page = Page {
+            records: Vec::new(),
+            end,
+            expired: 0,
+            left_out: 0,
+            bytes: 0,
+            is_last: false,
+        };
+        Step::Page {
+            page,
+            restarted: true,
+        }
     }
 
     fn page(&mut self, is_last: bool) -> Step {
@@ -312,11 +361,17 @@ impl Reading {
         let page = Page {
             left_out: passed.saturating_sub(self.expired + records.len() as u64),
             records,
-            end: Position { file: self.wanted.from.file, row: self.at },
+            end: Position {
+                file: self.wanted.from.file,
+                row: self.at,
+            },
             expired: self.expired,
             bytes: self.size,
             is_last,
         };
-        Step::Page { page, restarted: false }
+        Step::Page {
+            page,
+            restarted: false,
+        }
     }
 }

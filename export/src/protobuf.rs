@@ -25,7 +25,10 @@ fn write_field(field: &Field, value: Value<'_>, out: &mut Vec<u8>) {
         Value::Address(address) => write_bytes(number, octets(address), out),
         Value::Numbers(numbers) => {
             tag(number, BYTES, out);
-            varint(numbers.iter().map(|number| varint_len(u64::from(*number))).sum(), out);
+            varint(
+                numbers.iter().map(|number| varint_len(u64::from(*number))).sum(),
+                out,
+            );
             numbers.iter().for_each(|number| varint(u64::from(*number), out));
         }
         Value::Flow(flow) => {
@@ -117,7 +120,11 @@ pub fn schema() -> String {
          // IP protocol number.\n  uint32 proto = 5;\n  // What the switch sent in place of the 5-tuple.\n  optional fixed32 flow_id = 6;\n}\n",
     );
     for stream in Stream::ALL {
-        text.push_str(&format!("\n// Of the stream `{}`.\nmessage {} {{\n", stream.name(), stream.message()));
+        text.push_str(&format!(
+            "\n// Of the stream `{}`.\nmessage {} {{\n",
+            stream.name(),
+            stream.message()
+        ));
         for field in COMMON.iter().chain(stream.fields()) {
             let kind = match field.kind {
                 FieldKind::Number => "optional uint64",
@@ -127,7 +134,10 @@ pub fn schema() -> String {
                 FieldKind::Flow => "optional Flow",
                 FieldKind::Address => "bytes",
             };
-            text.push_str(&format!("  // {}\n  {kind} {} = {};\n", field.about, field.name, field.number));
+            text.push_str(&format!(
+                "  // {}\n  {kind} {} = {};\n",
+                field.about, field.name, field.number
+            ));
         }
         text.push_str("}\n");
     }

@@ -64,7 +64,10 @@ impl Received {
     /// It is none, or one that is not understood here.
     pub fn read(stream: Stream, bytes: &[u8]) -> Result<Self, Unreadable> {
         if bytes.len() > LONGEST {
-            return Err(Unreadable(format!("it has {} bytes; at most {LONGEST} are read", bytes.len())));
+            return Err(Unreadable(format!(
+                "it has {} bytes; at most {LONGEST} are read",
+                bytes.len()
+            )));
         }
         let mut parts = Parts::new(stream);
         match bytes.first() {
@@ -127,7 +130,10 @@ struct Parts {
 
 impl Parts {
     fn new(stream: Stream) -> Self {
-        Self { stream, values: vec![Held::Absent; COMMON.len() + stream.fields().len()] }
+        Self {
+            stream,
+            values: vec![Held::Absent; COMMON.len() + stream.fields().len()],
+        }
     }
 
     /// The field that this is true of, and the place of its value; `None`: it is not known here.
@@ -144,21 +150,42 @@ impl Parts {
         let [id, ts, collector, schema] = &COMMON;
         let mut common = values.into_iter();
         let mut next = || common.next().unwrap_or_default();
-        let Held::Id(id) = next() else { return Err(lacks(id)) };
-        let Held::Number(ts) = next() else { return Err(lacks(ts)) };
+        let Held::Id(id) = next() else {
+            return Err(lacks(id));
+        };
+        let Held::Number(ts) = next() else {
+            return Err(lacks(ts));
+        };
         let name = next();
-        let Held::Text(_) = &name else { return Err(lacks(collector)) };
-        let Held::Number(version) = next() else { return Err(lacks(schema)) };
+        let Held::Text(_) = &name else {
+            return Err(lacks(collector));
+        };
+        let Held::Number(version) = next() else {
+            return Err(lacks(schema));
+        };
         if version == 0 || version > SCHEMA {
             return Err(Unreadable(format!(
                 "it is of version {version} of the schema, and this hopwise knows those up to {SCHEMA}; upgrade it"
             )));
         }
         let values = || std::iter::once(&name).chain(&rest);
-        let long = values().map(|held| if let Held::Text(text) = held { text.len() } else { 0 });
+        let long = values().map(|held| {
+            if let Held::Text(text) = held {
+                text.len()
+            } else {
+                0
+            }
+        });
         let long: usize = long.filter(|len| *len > SHORT).sum();
         let [long, schema] = [long, version as usize].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-        Ok(Received { stream, id, ts, schema, long, rest: Packed::new(values()) })
+        Ok(Received {
+            stream,
+            id,
+            ts,
+            schema,
+            long,
+            rest: Packed::new(values()),
+        })
     }
 }
 
@@ -169,7 +196,10 @@ fn wrong(field: &Field) -> Unreadable {
 fn held_text(field: &Field, text: &str) -> Result<Held, Unreadable> {
     match text.len() <= TEXT {
         true => Ok(Held::Text(text.into())),
-        false => Err(Unreadable(format!("its {} is longer than {TEXT} bytes", field.name))),
+        false => Err(Unreadable(format!(
+            "its {} is longer than {TEXT} bytes",
+            field.name
+        ))),
     }
 }
 

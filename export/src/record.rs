@@ -33,8 +33,15 @@ pub enum Stream {
 
 impl Stream {
     /// All.
-    pub const ALL: [Self; 7] =
-        [Self::Events, Self::Rollups, Self::Flows, Self::Drops, Self::Losses, Self::Alerts, Self::Hops];
+    pub const ALL: [Self; 7] = [
+        Self::Events,
+        Self::Rollups,
+        Self::Flows,
+        Self::Drops,
+        Self::Losses,
+        Self::Alerts,
+        Self::Hops,
+    ];
 
     /// Its name, in topics, tables and settings.
     pub fn name(self) -> &'static str {
@@ -305,9 +312,21 @@ pub struct RollupPart {
 impl RollupPart {
     /// The same for all parts of a rollup.
     pub fn id(&self) -> u64 {
-        let place = [self.interval.into(), self.metric as u64, self.node.map_or(u64::MAX, u64::from)];
-        let rest = [self.interface.map_or(u64::MAX, u64::from), self.queue.map_or(u64::MAX, u64::from)];
-        hash([self.ts, flow_id(self.flow.as_ref())].into_iter().chain(place).chain(rest))
+        let place = [
+            self.interval.into(),
+            self.metric as u64,
+            self.node.map_or(u64::MAX, u64::from),
+        ];
+        let rest = [
+            self.interface.map_or(u64::MAX, u64::from),
+            self.queue.map_or(u64::MAX, u64::from),
+        ];
+        hash(
+            [self.ts, flow_id(self.flow.as_ref())]
+                .into_iter()
+                .chain(place)
+                .chain(rest),
+        )
     }
 }
 
@@ -365,9 +384,33 @@ impl Alert {
         // A store that lost the name knows the place of the rule at most.
         let rule = rule.filter(|rule| !rule.is_empty());
         let rule = rule.unwrap_or_else(|| format!("rule {}", event.rule.unwrap_or_default()).into());
-        let Event { ts, id, flow, node, interface, queue, metric, value, threshold, .. } = *event;
+        let Event {
+            ts,
+            id,
+            flow,
+            node,
+            interface,
+            queue,
+            metric,
+            value,
+            threshold,
+            ..
+        } = *event;
         let since = is_firing.then_some(ts);
-        Some(Self { ts, id, rule, is_firing, flow, node, interface, queue, metric, value, threshold, since })
+        Some(Self {
+            ts,
+            id,
+            rule,
+            is_firing,
+            flow,
+            node,
+            interface,
+            queue,
+            metric,
+            value,
+            threshold,
+            since,
+        })
     }
 
     /// The node, interface and queue that it is about. Of the rule of a flow they only say where its value is from: they can be others
@@ -434,7 +477,10 @@ impl Record {
     pub fn is_wrong(&self) -> bool {
         match self {
             Self::Event(one) => {
-                matches!(one.event.kind, Kind::RuleOn | Kind::PathLoop | Kind::Drop | Kind::Loss)
+                matches!(
+                    one.event.kind,
+                    Kind::RuleOn | Kind::PathLoop | Kind::Drop | Kind::Loss
+                )
             }
             Self::Drop(_) | Self::Loss(_) => true,
             Self::Alert(one) => one.is_firing,
@@ -517,9 +563,16 @@ impl Record {
 
     /// Calls `each` for all fields, in order; `collector`: the name of this one.
     pub fn visit_all(&self, collector: &str, mut each: impl FnMut(&'static Field, Value<'_>)) {
-        let common =
-            [Value::Id(self.id()), Value::Number(self.ts()), Value::Text(collector), Value::Number(SCHEMA)];
-        COMMON.iter().zip(common).for_each(|(field, value)| each(field, value));
+        let common = [
+            Value::Id(self.id()),
+            Value::Number(self.ts()),
+            Value::Text(collector),
+            Value::Number(SCHEMA),
+        ];
+        COMMON
+            .iter()
+            .zip(common)
+            .for_each(|(field, value)| each(field, value));
         self.visit(each);
     }
 
@@ -545,7 +598,11 @@ impl Record {
                     .for_each(|value| next(Value::Number(value)));
                 next(number(one.p50));
                 next(number(one.p99));
-                next(if one.part == 0 { Value::Absent } else { Value::Id(one.part) });
+                next(if one.part == 0 {
+                    Value::Absent
+                } else {
+                    Value::Id(one.part)
+                });
             }
             Self::Flow(one) => {
                 let (row, path) = &**one;
@@ -595,8 +652,13 @@ fn visit_alert(one: &Alert, mut next: impl FnMut(Value<'_>)) {
     next(small(one.interface));
     next(small(one.queue.map(u32::from)));
     next(Value::Text(one.state()));
-    next(one.metric.map_or(Value::Absent, |metric| Value::Text(metric.name())));
-    [one.value, one.threshold, one.since].into_iter().for_each(|value| next(number(value)));
+    next(
+        one.metric
+            .map_or(Value::Absent, |metric| Value::Text(metric.name())),
+    );
+    [one.value, one.threshold, one.since]
+        .into_iter()
+        .for_each(|value| next(number(value)));
 }
 
 fn visit_hop(one: &Hop, mut next: impl FnMut(Value<'_>)) {
@@ -617,9 +679,18 @@ fn visit_hop(one: &Hop, mut next: impl FnMut(Value<'_>)) {
 }
 
 fn visit_event(one: &EventRecord, mut next: impl FnMut(Value<'_>)) {
-    let EventRecord { event, rule, path, first } = one;
+    let EventRecord {
+        event,
+        rule,
+        path,
+        first,
+    } = one;
     next(Value::Text(event.kind.name()));
-    next(event.metric.map_or(Value::Absent, |metric| Value::Text(metric.name())));
+    next(
+        event
+            .metric
+            .map_or(Value::Absent, |metric| Value::Text(metric.name())),
+    );
     next(event.flow.as_ref().map_or(Value::Absent, Value::Flow));
     next(small(event.node));
     next(small(event.interface));
@@ -631,10 +702,16 @@ fn visit_event(one: &EventRecord, mut next: impl FnMut(Value<'_>)) {
     next(small(event.reason.map(u32::from)));
     next(Value::Text(event.basis.name()));
     next(Value::Numbers(path));
-    let latency = first.as_ref().and_then(|(latency, basis, _)| latency.map(|latency| (latency, basis)));
+    let latency = first
+        .as_ref()
+        .and_then(|(latency, basis, _)| latency.map(|latency| (latency, basis)));
     next(number(latency.map(|(latency, _)| latency)));
     next(latency.map_or(Value::Absent, |(_, basis)| Value::Text(basis.name())));
-    next(first.as_ref().map_or(Value::Absent, |(_, _, hops)| Value::Numbers(hops)));
+    next(
+        first
+            .as_ref()
+            .map_or(Value::Absent, |(_, _, hops)| Value::Numbers(hops)),
+    );
 }
 
 impl Keyed for Record {
@@ -657,7 +734,9 @@ pub fn report_id(parts: [u64; 4], flow: Option<&FlowKey>) -> u64 {
 
 /// A text as numbers, for a hash.
 fn numbers_of(text: &str) -> impl Iterator<Item = u64> {
-    text.as_bytes().chunks(8).map(|part| part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+    text.as_bytes()
+        .chunks(8)
+        .map(|part| part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
 }
 
 fn flow_id(flow: Option<&FlowKey>) -> u64 {

@@ -104,7 +104,10 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
         match response.status {
             200..=299 => Ok(()),
             401 | 403 => Err(unauthorised(response, "")),
-            404 => Err(format!("the server has nothing there ({}); correct the url", said(response))),
+            404 => Err(format!(
+                "the server has nothing there ({}); correct the url",
+                said(response)
+            )),
             _ => Err(format!("the server does not take records: {}", said(response))),
         }
     }
@@ -112,7 +115,10 @@ pub trait HttpSink: std::fmt::Debug + Send + Sync {
 
 /// What to do about refused credentials, and `also`.
 fn unauthorised(response: &Response<'_>, also: &str) -> String {
-    format!("the server refuses the credentials ({}); correct user, password or token{also}", said(response))
+    format!(
+        "the server refuses the credentials ({}); correct user, password or token{also}",
+        said(response)
+    )
 }
 
 /// Status and words of an answer.
@@ -128,7 +134,11 @@ pub fn said(response: &Response<'_>) -> String {
 pub fn words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * MAX_WORDS)]);
     let line: Vec<&str> = text.split_whitespace().collect();
-    line.join(" ").chars().filter(|char| !char.is_control()).take(MAX_WORDS).collect()
+    line.join(" ")
+        .chars()
+        .filter(|char| !char.is_control())
+        .take(MAX_WORDS)
+        .collect()
 }
 
 /// A value in a query: everything but unreserved characters is escaped (RFC 3986, section 2).
@@ -142,7 +152,11 @@ pub fn escape(value: &str) -> String {
             other => {
                 escaped.push('%');
                 for digit in [other >> 4, other & 15] {
-                    escaped.push(char::from_digit(digit.into(), 16).unwrap_or('0').to_ascii_uppercase());
+                    escaped.push(
+                        char::from_digit(digit.into(), 16)
+                            .unwrap_or('0')
+                            .to_ascii_uppercase(),
+                    );
                 }
             }
         }

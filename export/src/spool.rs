@@ -43,7 +43,12 @@ pub struct Limits {
 impl Default for Limits {
     /// 64 MiB in memory, files of 16 MiB, 1 GiB of them.
     fn default() -> Self {
-        Self { memory: 64 << 20, segment: 16 << 20, disk: 1 << 30, when_full: WhenFull::DropOldest }
+        Self {
+            memory: 64 << 20,
+            segment: 16 << 20,
+            disk: 1 << 30,
+            when_full: WhenFull::DropOldest,
+        }
     }
 }
 
@@ -131,7 +136,10 @@ impl Spool {
     /// Goes on with the files that are there: number, records, bytes of each.
     pub fn new(limits: Limits, cursor: &Cursor, mut files: Vec<(u64, u64, usize)>) -> Self {
         files.sort_unstable();
-        let end = cursor.batch_end.map_or(0, |end| end.file).max(cursor.settled.file);
+        let end = cursor
+            .batch_end
+            .map_or(0, |end| end.file)
+            .max(cursor.settled.file);
         let last = files.last().map_or(0, |(number, ..)| *number).max(end);
         let mut spool = Self {
             limits,
@@ -202,7 +210,9 @@ impl Spool {
                     is_closed: false,
                     is_damaged: false,
                 });
-                let Some(last) = self.segments.back_mut() else { return true };
+                let Some(last) = self.segments.back_mut() else {
+                    return true;
+                };
                 last
             }
         };
@@ -223,7 +233,9 @@ impl Spool {
     }
 
     fn close(&mut self) {
-        let Some(last) = self.segments.back_mut().filter(|last| !last.is_closed) else { return };
+        let Some(last) = self.segments.back_mut().filter(|last| !last.is_closed) else {
+            return;
+        };
         last.is_closed = true;
         if let Some(content) = &mut last.content {
             Arc::make_mut(content)[MAGIC.len()..HEADER].copy_from_slice(&last.records.to_le_bytes());
@@ -253,11 +265,16 @@ impl Spool {
             return self.poll(now);
         }
         self.is_busy = true;
-        Some(Effect::Write { number, bytes: content })
+        Some(Effect::Write {
+            number,
+            bytes: content,
+        })
     }
 
     fn drop_oldest(&mut self) {
-        let Some(oldest) = self.segments.pop_front() else { return };
+        let Some(oldest) = self.segments.pop_front() else {
+            return;
+        };
         self.garbage.push_back((oldest.number, oldest.bytes));
         if self.gaps.len() >= MOST_GAPS
             && let Some((_, records)) = self.gaps.back_mut()
@@ -306,7 +323,9 @@ impl Spool {
 
     /// The content of a file; `None`: it is gone.
     pub fn loaded(&mut self, number: u64, content: Option<Vec<u8>>) {
-        let Some(segment) = self.segments.iter_mut().find(|segment| segment.number == number) else { return };
+        let Some(segment) = self.segments.iter_mut().find(|segment| segment.number == number) else {
+            return;
+        };
         let mut content = content.unwrap_or_default();
         let (valid, records) = check(&content);
         content.truncate(valid);
@@ -328,28 +347,54 @@ impl Spool {
         loop {
             let is_full = until.is_none() && count > 0 && (count >= records || size >= bytes);
             if is_full || until.is_some_and(|until| at >= until) {
-                return Found::Page { end: at, expired, is_last: false };
+                return Found::Page {
+                    end: at,
+                    expired,
+                    is_last: false,
+                };
             }
             expired += self.skip_gaps(&mut at, until);
             let Some(segment) = self.segments.iter().find(|segment| segment.number >= at.file) else {
                 let end = until.unwrap_or(at);
-                return Found::Page { end, expired, is_last: true };
+                return Found::Page {
+                    end,
+                    expired,
+                    is_last: true,
+                };
             };
             if until.is_some_and(|until| segment.number > until.file) {
-                return Found::Page { end: until.unwrap_or(at), expired, is_last: false };
+                return Found::Page {
+                    end: until.unwrap_or(at),
+                    expired,
+                    is_last: false,
+                };
             }
             if segment.number > at.file {
-                at = Position { file: segment.number, row: 0 };
+                at = Position {
+                    file: segment.number,
+                    row: 0,
+                };
                 continue;
             }
             if at.row >= segment.records {
                 if !segment.is_closed {
-                    return Found::Page { end: at, expired, is_last: true };
+                    return Found::Page {
+                        end: at,
+                        expired,
+                        is_last: true,
+                    };
                 }
-                at = Position { file: at.file + 1, row: 0 };
+                at = Position {
+                    file: at.file + 1,
+                    row: 0,
+                };
                 // A page has records of one segment: one file is enough to read it again.
                 if count > 0 || expired > 0 {
-                    return Found::Page { end: at, expired, is_last: false };
+                    return Found::Page {
+                        end: at,
+                        expired,
+                        is_last: false,
+                    };
                 }
                 continue;
             }
@@ -358,7 +403,9 @@ impl Spool {
                 (None, Some((number, content))) if *number == segment.number => Arc::clone(content),
                 (None, _) => return Found::Load(segment.number),
             };
-            let end = until.filter(|until| until.file == at.file).map_or(segment.records, |until| until.row);
+            let end = until
+                .filter(|until| until.file == at.file)
+                .map_or(segment.records, |until| until.row);
             let end = end.min(segment.records);
             let mut offset = self.offset(at, &content);
             while at.row < end {
@@ -386,13 +433,17 @@ impl Spool {
             if until.is_some_and(|until| *number > until.file) {
                 break;
             }
-            let end =
-                until.filter(|until| until.file == *number).map_or(*records, |until| until.row.min(*records));
+            let end = until
+                .filter(|until| until.file == *number)
+                .map_or(*records, |until| until.row.min(*records));
             let start = if *number == at.file { at.row } else { 0 };
             expired += end.saturating_sub(start);
             *at = match until {
                 Some(until) if until.file == *number => until,
-                _ => Position { file: number + 1, row: 0 },
+                _ => Position {
+                    file: number + 1,
+                    row: 0,
+                },
             };
         }
         expired
@@ -400,10 +451,15 @@ impl Spool {
 
     fn offset(&self, at: Position, content: &[u8]) -> usize {
         let (hint, offset) = self.hint;
-        let (mut row, mut offset) =
-            if hint.file == at.file && hint.row <= at.row { (hint.row, offset) } else { (0, HEADER) };
+        let (mut row, mut offset) = if hint.file == at.file && hint.row <= at.row {
+            (hint.row, offset)
+        } else {
+            (0, HEADER)
+        };
         while row < at.row {
-            let Some((_, next)) = record(content, offset) else { return content.len() };
+            let Some((_, next)) = record(content, offset) else {
+                return content.len();
+            };
             (row, offset) = (row + 1, next);
         }
         offset
@@ -418,7 +474,9 @@ impl Spool {
             if !is_done {
                 break;
             }
-            let Some(first) = self.segments.pop_front() else { break };
+            let Some(first) = self.segments.pop_front() else {
+                break;
+            };
             match first.content {
                 Some(_) => self.in_memory -= first.bytes,
                 None => self.garbage.push_back((first.number, first.bytes)),
@@ -438,7 +496,12 @@ impl Spool {
 
     /// What is still in memory after a stop, since it could not be written, is lost: it counts as refused. Returns how many records.
     pub fn abandon(&mut self) -> u64 {
-        let lost: u64 = self.segments.iter().filter(|one| one.content.is_some()).map(|one| one.records).sum();
+        let lost: u64 = self
+            .segments
+            .iter()
+            .filter(|one| one.content.is_some())
+            .map(|one| one.records)
+            .sum();
         self.segments.retain(|segment| segment.content.is_none());
         self.in_memory = 0;
         self.refused += lost;
@@ -448,7 +511,11 @@ impl Spool {
     /// Records after a position that are there, or were deleted there.
     pub fn after(&self, position: Position) -> u64 {
         let gaps = self.gaps.iter().copied();
-        let all = gaps.chain(self.segments.iter().map(|segment| (segment.number, segment.records)));
+        let all = gaps.chain(
+            self.segments
+                .iter()
+                .map(|segment| (segment.number, segment.records)),
+        );
         let part = |(number, records): (u64, u64)| match number.cmp(&position.file) {
             std::cmp::Ordering::Less => 0,
             std::cmp::Ordering::Equal => records.saturating_sub(position.row),

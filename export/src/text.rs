@@ -43,7 +43,9 @@ pub(crate) fn decimal(mut number: u64, out: &mut Vec<u8>) {
 
 /// Appends 16 hexadecimal digits.
 pub(crate) fn hex(number: u64, out: &mut Vec<u8>) {
-    let digits = number.to_be_bytes().map(|byte| [digit(byte >> 4), digit(byte & 0xf)]);
+    let digits = number
+        .to_be_bytes()
+        .map(|byte| [digit(byte >> 4), digit(byte & 0xf)]);
     out.extend_from_slice(digits.as_flattened());
 }
 
@@ -96,7 +98,13 @@ pub(crate) fn rfc3339(ts: Nanos, out: &mut Vec<u8>) {
     let (year, month, day) = date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     decimal(year, out);
-    for (before, part) in [(b'-', month), (b'-', day), (b'T', hour), (b':', minute), (b':', second)] {
+    for (before, part) in [
+        (b'-', month),
+        (b'-', day),
+        (b'T', hour),
+        (b':', minute),
+        (b':', second),
+    ] {
         out.push(before);
         out.extend(pair(part));
     }
@@ -134,7 +142,10 @@ mod tests {
             let edge = 10_u64.pow(power);
             [edge - 1, edge, edge + 1]
         });
-        for number in (0..1100).chain(edges).chain([u64::MAX, u64::MAX - 1, u64::from(u32::MAX)]) {
+        for number in (0..1100)
+            .chain(edges)
+            .chain([u64::MAX, u64::MAX - 1, u64::from(u32::MAX)])
+        {
             let (mut as_decimal, mut as_hex) = (b"x".to_vec(), b"x".to_vec());
             decimal(number, &mut as_decimal);
             hex(number, &mut as_hex);
@@ -172,8 +183,14 @@ mod tests {
         };
         let day = 86_400 * 1_000_000_000;
         assert_eq!(written(0), "1970-01-01T00:00:00.000000000Z");
-        assert_eq!(written(1_709_210_096_000_000_789), "2024-02-29T12:34:56.000000789Z");
-        assert_eq!(written(1_709_210_096_123_456_789), "2024-02-29T12:34:56.123456789Z");
+        assert_eq!(
+            written(1_709_210_096_000_000_789),
+            "2024-02-29T12:34:56.000000789Z"
+        );
+        assert_eq!(
+            written(1_709_210_096_123_456_789),
+            "2024-02-29T12:34:56.123456789Z"
+        );
         assert_eq!(written(11_016 * day), "2000-02-29T00:00:00.000000000Z");
         assert_eq!(written(11_017 * day - 1), "2000-02-29T23:59:59.999999999Z");
         assert_eq!(written(47_540 * day), "2100-02-28T00:00:00.000000000Z");

@@ -80,18 +80,31 @@ impl Sink {
             size += one;
             records.push(Row(one));
         }
-        let end = Position { file: 0, row: from.row + records.len() as u64 };
+        let end = Position {
+            file: 0,
+            row: from.row + records.len() as u64,
+        };
         // As it is read, and as it is sent.
         self.reading = 2 * size;
-        Page { records, end, expired: 0, left_out: 0, bytes: size, is_last: false }
+        Page {
+            records,
+            end,
+            expired: 0,
+            left_out: 0,
+            bytes: size,
+            is_last: false,
+        }
     }
 
     fn act(&mut self, rng: &mut Rng, now: u64) {
         while let Some(action) = self.delivery.poll(now) {
             match action {
-                Action::Read { from, until, bytes, .. } => {
+                Action::Read {
+                    from, until, bytes, ..
+                } => {
                     let page = self.page(rng, from, until, bytes);
-                    self.coming.push((now + 1 + rng.roll() % SECOND, Event::Page(page)));
+                    self.coming
+                        .push((now + 1 + rng.roll() % SECOND, Event::Page(page)));
                 }
                 Action::Send { request, records } => {
                     let sent: usize = records.iter().map(|at| self.delivery.batch()[*at].0).sum();
@@ -110,7 +123,9 @@ impl Sink {
     }
 
     fn come(&mut self, now: u64) {
-        let (due, later) = std::mem::take(&mut self.coming).into_iter().partition(|(at, _)| *at <= now);
+        let (due, later) = std::mem::take(&mut self.coming)
+            .into_iter()
+            .partition(|(at, _)| *at <= now);
         self.coming = later;
         for (_, event) in due {
             match event {
@@ -145,14 +160,22 @@ impl Hops {
 
     fn new() -> Self {
         let segment = Self::QUEUE / 4;
-        let limits = Limits { memory: Self::QUEUE, segment, disk: 4 << 20, when_full: WhenFull::DropNewest };
+        let limits = Limits {
+            memory: Self::QUEUE,
+            segment,
+            disk: 4 << 20,
+            when_full: WhenFull::DropNewest,
+        };
         let mut chunk = Vec::new();
         for _ in 0..600 {
             let begun = spool::begin(&mut chunk);
             chunk.extend([7; 100]);
             spool::end(&mut chunk, begun);
         }
-        Self { spool: Spool::new(limits, &Cursor::default(), Vec::new()), chunk }
+        Self {
+            spool: Spool::new(limits, &Cursor::default(), Vec::new()),
+            chunk,
+        }
     }
 
     fn fill(&mut self, now: u64) {
@@ -171,10 +194,18 @@ fn run(seed: u64, is_shared: bool) -> usize {
     let mut rng = Rng(seed);
     let mut hops = Hops::new();
     let claims: Vec<Claim> = (0..4 + rng.below(8))
-        .map(|_| Claim { batch: (1 + rng.below(16)) << 20, forms: 3 + 2 * (1 + rng.below(4)), fixed: FIXED })
+        .map(|_| Claim {
+            batch: (1 + rng.below(16)) << 20,
+            forms: 3 + 2 * (1 + rng.below(4)),
+            fixed: FIXED,
+        })
         .collect();
     let mut all = claims.clone();
-    all.push(Claim { batch: 0, forms: 0, fixed: Hops::QUEUE });
+    all.push(Claim {
+        batch: 0,
+        forms: 0,
+        fixed: Hops::QUEUE,
+    });
     let batches = match is_shared {
         true => share(MEMORY, &all).unwrap(),
         false => all.iter().map(|claim| claim.batch).collect(),
@@ -197,7 +228,10 @@ fn run(seed: u64, is_shared: bool) -> usize {
         now = sinks.iter().map(|sink| sink.next(now)).min().unwrap();
     }
     for sink in &sinks {
-        assert!(sink.silent == 100 || sink.rows > 0, "a sink that answers gets records");
+        assert!(
+            sink.silent == 100 || sink.rows > 0,
+            "a sink that answers gets records"
+        );
         assert!(sink.delivery.ledger().balances());
     }
     // What finds no space in the queue of hops is counted.
@@ -212,7 +246,10 @@ fn all_sinks_together_hold_no_more_than_their_memory() {
     let most: Vec<usize> = (0..60).map(|seed| run(seed, true)).collect();
     assert!(most.iter().all(|held| *held <= MEMORY), "{most:?}");
     // They use it: a bound that nothing comes near to says nothing.
-    assert!(most.iter().filter(|held| **held > MEMORY / 2).count() > 30, "{most:?}");
+    assert!(
+        most.iter().filter(|held| **held > MEMORY / 2).count() > 30,
+        "{most:?}"
+    );
 }
 
 #[test]

@@ -166,7 +166,11 @@ impl World {
         }
         if self.happens(self.faults.deletes) {
             // Whole batches, as Kafka deletes segments.
-            let next = self.batches.iter().copied().find(|start| *start > self.first + 20);
+            let next = self
+                .batches
+                .iter()
+                .copied()
+                .find(|start| *start > self.first + 20);
             self.first = next.unwrap_or(self.first);
         }
     }
@@ -176,13 +180,26 @@ impl World {
         if from < self.first || from > self.end() {
             return (1, Vec::new());
         }
-        let starts: Vec<u64> = self.batches.iter().copied().filter(|start| *start < self.end()).collect();
+        let starts: Vec<u64> = self
+            .batches
+            .iter()
+            .copied()
+            .filter(|start| *start < self.end())
+            .collect();
         let mut bytes = Vec::new();
         let wanted = 1 + self.rng.below(4);
-        for (at, start) in starts.iter().enumerate().filter(|(_, start)| **start >= self.first) {
+        for (at, start) in starts
+            .iter()
+            .enumerate()
+            .filter(|(_, start)| **start >= self.first)
+        {
             let end = starts.get(at + 1).copied().unwrap_or(self.end());
             if end > from && self.batches_in(&bytes) < wanted {
-                bytes.extend(encode(*start, &self.log[*start as usize..end as usize], self.apart));
+                bytes.extend(encode(
+                    *start,
+                    &self.log[*start as usize..end as usize],
+                    self.apart,
+                ));
             }
         }
         // The last one is cut off, unless it is the only one.
@@ -212,8 +229,16 @@ impl World {
                 }
                 Step::Fetch(from) => {
                     let (error, batches) = self.fetch(from);
-                    let error = if self.happens(self.faults.broker) { 6 } else { error };
-                    reading.fetched(&Fetched { error, end: self.end() as i64, batches: &batches })
+                    let error = if self.happens(self.faults.broker) {
+                        6
+                    } else {
+                        error
+                    };
+                    reading.fetched(&Fetched {
+                        error,
+                        end: self.end() as i64,
+                        batches: &batches,
+                    })
                 }
                 Step::Offsets => reading.offsets(self.first, self.end()),
                 Step::Page { page, restarted } => {
@@ -229,9 +254,23 @@ impl World {
     fn act(&mut self, action: Action) {
         let soon = self.soon();
         match action {
-            Action::Read { from, until, records, bytes } => {
+            Action::Read {
+                from,
+                until,
+                records,
+                bytes,
+            } => {
                 let random = self.rng.roll();
-                self.after(soon, Done::Read(Wanted { from, until, records, bytes, random }));
+                self.after(
+                    soon,
+                    Done::Read(Wanted {
+                        from,
+                        until,
+                        records,
+                        bytes,
+                        random,
+                    }),
+                );
             }
             Action::Save(cursor) => {
                 let works = !self.happens(self.faults.disk);
@@ -269,15 +308,29 @@ impl World {
         // What survives a crash names the batch.
         let token = token("topic", 0, &self.saved, part);
         let (from, to) = (self.saved.settled.row, self.saved.batch_end.unwrap().row);
-        assert!(rows.iter().all(|row| (from..to).contains(row)), "{rows:?} {from} {to}");
+        assert!(
+            rows.iter().all(|row| (from..to).contains(row)),
+            "{rows:?} {from} {to}"
+        );
         let mut delay = self.soon();
-        let kind = if self.happens(self.faults.server) { 1 + self.rng.below(7) } else { 0 };
+        let kind = if self.happens(self.faults.server) {
+            1 + self.rng.below(7)
+        } else {
+            0
+        };
         match kind {
             1 => {
-                return self
-                    .after(delay, Done::Answer(request, Outcome::of_status(503, "busy", Some(SECOND))));
+                return self.after(
+                    delay,
+                    Done::Answer(request, Outcome::of_status(503, "busy", Some(SECOND))),
+                );
             }
-            2 => return self.after(delay, Done::Answer(request, Outcome::of_status(401, "who?", None))),
+            2 => {
+                return self.after(
+                    delay,
+                    Done::Answer(request, Outcome::of_status(401, "who?", None)),
+                );
+            }
             3 => return,
             _ => {}
         }
@@ -285,7 +338,12 @@ impl World {
         match kind {
             // Stored, but the answer is lost, or another one arrives.
             4 => return,
-            5 => return self.after(delay, Done::Answer(request, Outcome::of_status(502, "gateway", None))),
+            5 => {
+                return self.after(
+                    delay,
+                    Done::Answer(request, Outcome::of_status(502, "gateway", None)),
+                );
+            }
             6 => delay = self.settings.timeout + self.rng.roll() % (5 * SECOND),
             7 => self.after(delay * 2, Done::Answer(request, outcome.clone())),
             _ => {}
@@ -297,11 +355,19 @@ impl World {
         if rows.iter().any(|row| self.log[*row as usize] == Entry::Wrong) {
             return Outcome::of_status(400, "wrong", None);
         }
-        let days: BTreeSet<u64> = rows.iter().map(|row| row * self.apart / (24 * 3600 * SECOND)).collect();
+        let days: BTreeSet<u64> = rows
+            .iter()
+            .map(|row| row * self.apart / (24 * 3600 * SECOND))
+            .collect();
         if days.len() > 100 {
             let body =
                 b"Code: 252. DB::Exception: Too many partitions for single INSERT block (more than 100)";
-            let response = Response { status: 500, retry_after: None, body, is_cut: false };
+            let response = Response {
+                status: 500,
+                retry_after: None,
+                body,
+                is_cut: false,
+            };
             return ClickHouse::answered(&response);
         }
         if let Some(before) = self.tokens.get(&token) {
@@ -315,7 +381,8 @@ impl World {
             return Outcome::DONE;
         }
         self.tokens.insert(token, rows.to_vec());
-        rows.iter().for_each(|row| *self.table.entry(*row).or_default() += 1);
+        rows.iter()
+            .for_each(|row| *self.table.entry(*row).or_default() += 1);
         Outcome::DONE
     }
 
@@ -332,16 +399,22 @@ impl World {
             },
             Done::Answer(request, outcome) => self.delivery.answer(request, outcome, self.now),
             Done::Kept(offset, works) => {
-                let list = if works { &mut self.rejected } else { &mut self.unwritten };
+                let list = if works {
+                    &mut self.rejected
+                } else {
+                    &mut self.unwritten
+                };
                 list.insert(offset);
-                self.delivery.kept(if works { Ok(()) } else { Err(words()) }, self.now);
+                self.delivery
+                    .kept(if works { Ok(()) } else { Err(words()) }, self.now);
             }
             Done::Saved(cursor, works) => {
                 if works {
                     assert!(cursor.settled >= self.saved.settled);
                     self.saved = cursor.to_string().parse().unwrap();
                 }
-                self.delivery.saved(if works { Ok(()) } else { Err(words()) }, self.now);
+                self.delivery
+                    .saved(if works { Ok(()) } else { Err(words()) }, self.now);
             }
         }
     }
@@ -369,8 +442,12 @@ impl World {
             }
             let grows = (self.now < TROUBLE).then_some(grows_at);
             let result = self.scheduled.peek().map(|one| one.0);
-            self.now =
-                [grows, result, self.delivery.wake_at()].into_iter().flatten().min().unwrap().max(self.now);
+            self.now = [grows, result, self.delivery.wake_at()]
+                .into_iter()
+                .flatten()
+                .min()
+                .unwrap()
+                .max(self.now);
             if grows.is_some_and(|at| at <= self.now) {
                 self.grow();
                 grows_at = self.now + SECOND;
@@ -381,7 +458,12 @@ impl World {
                 assert!(self.delivery.ledger().balances());
             }
         }
-        panic!("not complete at {} s: {:?}, {} messages", self.now / SECOND, self.delivery, self.log.len());
+        panic!(
+            "not complete at {} s: {:?}, {} messages",
+            self.now / SECOND,
+            self.delivery,
+            self.log.len()
+        );
     }
 
     fn check_end(&self) {
@@ -401,14 +483,24 @@ impl World {
             missing += u64::from(times == 0 && !known && *entry != Entry::Gap);
         }
         let ledger = self.delivery.ledger();
-        assert!(missing <= self.expired + ledger.expired, "{missing} missing, {ledger:?}");
+        assert!(
+            missing <= self.expired + ledger.expired,
+            "{missing} missing, {ledger:?}"
+        );
         if self.faults.deletes == 0 {
             assert_eq!((missing, ledger.expired), (0, 0));
         }
         if self.crashes == 0 {
             let settled = ledger.delivered + ledger.rejected + ledger.expired + ledger.left_out;
-            assert_eq!((settled, ledger.held), (self.end(), 0), "consumed = inserted + rejected + the rest");
-            assert_eq!(ledger.rejected, (self.rejected.len() + self.unwritten.len()) as u64);
+            assert_eq!(
+                (settled, ledger.held),
+                (self.end(), 0),
+                "consumed = inserted + rejected + the rest"
+            );
+            assert_eq!(
+                ledger.rejected,
+                (self.rejected.len() + self.unwritten.len()) as u64
+            );
             assert!(self.faults.deletes > 0 || ledger.left_out == gaps);
         }
     }
@@ -427,13 +519,20 @@ fn varint(value: i64, out: &mut Vec<u8>) {
 fn encode(base: u64, entries: &[Entry], apart: u64) -> Vec<u8> {
     let mut records = Vec::new();
     let mut count = 0_i32;
-    for (delta, entry) in entries.iter().enumerate().filter(|(_, entry)| **entry != Entry::Gap) {
+    for (delta, entry) in entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| **entry != Entry::Gap)
+    {
         let mut value = Vec::new();
         match entry {
             Entry::Bad => value.push(0xff),
             _ => {
                 let lost = base + delta as u64;
-                let loss = collector::Loss { lost, ..testkit::records::loss(lost * apart, Some(1)) };
+                let loss = collector::Loss {
+                    lost,
+                    ..testkit::records::loss(lost * apart, Some(1))
+                };
                 protobuf::write(&export::record::Record::Loss(Box::new(loss)), "c1", &mut value);
             }
         }
@@ -512,21 +611,36 @@ fn each_message_is_there_once_or_counted_whatever_happens() {
 #[test]
 fn records_of_more_days_than_an_insert_takes_are_several_batches() {
     for seed in 0..20 {
-        let faults = Faults { server: 20, broker: 10, crash: 3, ..Faults::default() };
-        let settings =
-            Settings { records: 1_000, bytes: 1 << 20, linger: 40 * SECOND, ..Settings::default() };
+        let faults = Faults {
+            server: 20,
+            broker: 10,
+            crash: 3,
+            ..Faults::default()
+        };
+        let settings = Settings {
+            records: 1_000,
+            bytes: 1 << 20,
+            linger: 40 * SECOND,
+            ..Settings::default()
+        };
         let mut world = World::new(seed, faults, settings);
         world.apart = 24 * 3600 * SECOND;
         world.run();
         world.check_end();
-        assert!(world.tokens.values().any(|rows| rows.len() == 90), "no batch was cut");
+        assert!(
+            world.tokens.values().any(|rows| rows.len() == 90),
+            "no batch was cut"
+        );
     }
 }
 
 #[test]
 fn topics_of_one_name_share_a_table_and_lose_nothing() {
     // In another cluster, or made again after the cursors were deleted.
-    let settings = Settings { records: 10, ..Settings::default() };
+    let settings = Settings {
+        records: 10,
+        ..Settings::default()
+    };
     let mut tokens = BTreeMap::new();
     for seed in 0..10 {
         let mut world = World::new(seed, Faults::default(), settings);
@@ -548,30 +662,95 @@ fn a_topic_that_was_made_again_begins_anew() {
     };
     let (mut reading, step) = Reading::new(Stream::Losses, wanted);
     assert_eq!(step, Step::Fetch(100));
-    assert_eq!(reading.fetched(&Fetched { error: 1, end: -1, batches: &[] }), Step::Offsets);
+    assert_eq!(
+        reading.fetched(&Fetched {
+            error: 1,
+            end: -1,
+            batches: &[]
+        }),
+        Step::Offsets
+    );
     let end = Position { file: 6, row: 3 };
-    let page = Page { records: Vec::new(), end, expired: 0, left_out: 0, bytes: 0, is_last: false };
-    assert_eq!(reading.offsets(3, 7), Step::Page { page, restarted: true });
+    let page = Page {
+        records: Vec::new(),
+        end,
+        expired: 0,
+        left_out: 0,
+        bytes: 0,
+        is_last: false,
+    };
+    assert_eq!(
+        reading.offsets(3, 7),
+        Step::Page {
+            page,
+            restarted: true
+        }
+    );
     // What was read before it is found out is not lost.
-    let (mut reading, _) = Reading::new(Stream::Losses, Wanted { until: None, ..wanted });
+    let (mut reading, _) = Reading::new(
+        Stream::Losses,
+        Wanted {
+            until: None,
+            ..wanted
+        },
+    );
     let batches = encode(100, &[Entry::Good; 3], 0);
-    assert_eq!(reading.fetched(&Fetched { error: 0, end: 110, batches: &batches }), Step::Fetch(103));
-    assert_eq!(reading.fetched(&Fetched { error: 1, end: -1, batches: &[] }), Step::Offsets);
-    let Step::Page { page, restarted: false } = reading.offsets(0, 2) else { panic!("no page") };
-    assert_eq!((page.records.len(), page.end), (3, Position { file: 0, row: 103 }));
+    assert_eq!(
+        reading.fetched(&Fetched {
+            error: 0,
+            end: 110,
+            batches: &batches
+        }),
+        Step::Fetch(103)
+    );
+    assert_eq!(
+        reading.fetched(&Fetched {
+            error: 1,
+            end: -1,
+            batches: &[]
+        }),
+        Step::Offsets
+    );
+    let Step::Page {
+        page,
+        restarted: false,
+    } = reading.offsets(0, 2)
+    else {
+        panic!("no page")
+    };
+    assert_eq!(
+        (page.records.len(), page.end),
+        (3, Position { file: 0, row: 103 })
+    );
 }
 
 #[test]
 fn a_page_that_takes_too_long_ends_unless_its_end_is_fixed() {
     let from = Position { file: 0, row: 100 };
-    let wanted = Wanted { from, until: None, records: 10, bytes: 9_000, random: 0 };
+    let wanted = Wanted {
+        from,
+        until: None,
+        records: 10,
+        bytes: 9_000,
+        random: 0,
+    };
     let (mut reading, _) = Reading::new(Stream::Losses, wanted);
     assert_eq!((reading.ends_here(), reading.room()), (None, 9_000));
     let batches = encode(100, &[Entry::Good; 3], 0);
-    let fetched = Fetched { error: 0, end: 110, batches: &batches };
+    let fetched = Fetched {
+        error: 0,
+        end: 110,
+        batches: &batches,
+    };
     assert_eq!(reading.fetched(&fetched), Step::Fetch(103));
     assert!(reading.room() < 9_000 - 3 * 256);
-    let Some(Step::Page { page, restarted: false }) = reading.ends_here() else { panic!("no page") };
+    let Some(Step::Page {
+        page,
+        restarted: false,
+    }) = reading.ends_here()
+    else {
+        panic!("no page")
+    };
     assert_eq!((page.records.len(), page.end.row, page.is_last), (3, 103, false));
     let until = Some(Position { row: 110, ..from });
     let (mut reading, _) = Reading::new(Stream::Losses, Wanted { until, ..wanted });
@@ -582,11 +761,20 @@ fn a_page_that_takes_too_long_ends_unless_its_end_is_fixed() {
 #[test]
 fn a_repeat_that_is_longer_than_any_batch_is_not_read_to_its_end() {
     let at = |row| Position { file: 0, row };
-    let wanted = Wanted { from: at(0), until: Some(at(1_000_000)), records: 10, bytes: 1 << 20, random: 0 };
+    let wanted = Wanted {
+        from: at(0),
+        until: Some(at(1_000_000)),
+        records: 10,
+        bytes: 1 << 20,
+        random: 0,
+    };
     let (mut reading, _) = Reading::new(Stream::Losses, wanted);
     let batches = encode(0, &vec![Entry::Bad; 120_000], 0);
-    let Step::Failed(words) = reading.fetched(&Fetched { error: 0, end: 1_000_000, batches: &batches })
-    else {
+    let Step::Failed(words) = reading.fetched(&Fetched {
+        error: 0,
+        end: 1_000_000,
+        batches: &batches,
+    }) else {
         panic!("{:?}", reading.room())
     };
     assert!(
@@ -599,10 +787,20 @@ fn a_repeat_that_is_longer_than_any_batch_is_not_read_to_its_end() {
 #[test]
 fn a_partition_that_ends_within_a_batch_that_was_sent_waits() {
     let at = |row| Position { file: 0, row };
-    let wanted = Wanted { from: at(100), until: Some(at(120)), records: 10, bytes: 1 << 20, random: 0 };
+    let wanted = Wanted {
+        from: at(100),
+        until: Some(at(120)),
+        records: 10,
+        bytes: 1 << 20,
+        random: 0,
+    };
     let (mut reading, _) = Reading::new(Stream::Losses, wanted);
     let batches = encode(100, &[Entry::Good; 3], 0);
-    let step = reading.fetched(&Fetched { error: 0, end: 103, batches: &batches });
+    let step = reading.fetched(&Fetched {
+        error: 0,
+        end: 103,
+        batches: &batches,
+    });
     let words = "the partition ends at 103, before the end of the batch that may have been sent, 120: it waits for the rest";
     assert_eq!(step, Step::Failed(words.to_owned()));
 }

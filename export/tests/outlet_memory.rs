@@ -41,7 +41,9 @@ fn records(values: &[Vec<u8>]) -> Vec<u8> {
     let mut records = Vec::new();
     for (delta, value) in values.iter().enumerate() {
         let mut record = vec![0];
-        [0, delta as i64, -1, value.len() as i64].iter().for_each(|number| signed(*number, &mut record));
+        [0, delta as i64, -1, value.len() as i64]
+            .iter()
+            .for_each(|number| signed(*number, &mut record));
         record.extend(value);
         signed(0, &mut record);
         signed(record.len() as i64, &mut records);
@@ -67,10 +69,22 @@ fn record_batch(count: usize, codec: u8, records: &[u8]) -> Vec<u8> {
 }
 
 fn page(stream: Stream, batch: &[u8], count: usize) -> Page<Arc<Item>> {
-    let wanted = Wanted { from: Position::default(), until: None, records: count, bytes: 1 << 30, random: 0 };
+    let wanted = Wanted {
+        from: Position::default(),
+        until: None,
+        records: count,
+        bytes: 1 << 30,
+        random: 0,
+    };
     let (mut reading, _) = Reading::new(stream, wanted);
-    let fetched = Fetched { error: 0, end: count as i64 + 1, batches: batch };
-    let Step::Page { page, .. } = reading.fetched(&fetched) else { panic!("no page") };
+    let fetched = Fetched {
+        error: 0,
+        end: count as i64 + 1,
+        batches: batch,
+    };
+    let Step::Page { page, .. } = reading.fetched(&fetched) else {
+        panic!("no page")
+    };
     assert_eq!(page.records.len(), count);
     page
 }
@@ -79,7 +93,10 @@ fn page(stream: Stream, batch: &[u8], count: usize) -> Page<Arc<Item>> {
 fn counts(stream: Stream, values: &[Vec<u8>], about: &str) -> usize {
     let (said, held, peak) = measured(stream, values);
     assert!(held <= said, "{about}: {held} bytes, and it says {said}");
-    assert!(peak <= said, "{about}: a request of {peak} bytes, of a page of {said}");
+    assert!(
+        peak <= said,
+        "{about}: a request of {peak} bytes, of a page of {said}"
+    );
     said as usize / values.len()
 }
 
@@ -91,7 +108,10 @@ fn measured(stream: Stream, values: &[Vec<u8>]) -> (i64, i64, i64) {
     let sink = ClickHouse::new("net", "", 30).unwrap();
     let (_, _, peak) = bytes_of(|| {
         let items: Vec<Arc<Item>> = page.records.clone();
-        let rows: Vec<&Received> = items.iter().filter_map(|item| item.content.as_ref().ok()).collect();
+        let rows: Vec<&Received> = items
+            .iter()
+            .filter_map(|item| item.content.as_ref().ok())
+            .collect();
         sink.insert(stream, rows.into_iter(), "token")
     });
     (page.bytes as i64, held, peak)
@@ -137,7 +157,11 @@ fn a_page_and_its_request_are_no_larger_than_it_says() {
         assert!(held <= said && peak <= said * 3 / 2, "{held} {peak} {said}");
     }
     counts(Stream::Events, &many(b"this is none".to_vec()), "none");
-    counts(Stream::Events, &vec![vec![b'x'; 100_000]; 100], "long ones that are none");
+    counts(
+        Stream::Events,
+        &vec![vec![b'x'; 100_000]; 100],
+        "long ones that are none",
+    );
 }
 
 /// Reads all messages of a batch: how many have a value, what is said of the others, and the most bytes that it took.
@@ -178,20 +202,35 @@ fn a_compressed_batch_is_never_in_memory_as_a_whole() {
     }
     // A record that is too long is passed, and those after it are read.
     let long = records(&[vec![1; 10], vec![2; 30 << 20], vec![3; 10]]);
-    let (good, bad, peak) =
-        read(&record_batch(3, 3, &lz4(BlockSize::Max64KB, BlockMode::Independent, &long)));
+    let (good, bad, peak) = read(&record_batch(
+        3,
+        3,
+        &lz4(BlockSize::Max64KB, BlockMode::Independent, &long),
+    ));
     assert_eq!(
         (good, bad.as_slice()),
-        (2, &["its record has 31457289 bytes; at most 2097152 are read".to_owned()][..])
+        (
+            2,
+            &["its record has 31457289 bytes; at most 2097152 are read".to_owned()][..]
+        )
     );
     assert!(peak <= 4 << 20, "{peak}");
     // More than is read of a batch: what was before it is read.
     let values = vec![vec![7; 1 << 20]; 70];
-    let (good, bad, _) =
-        read(&record_batch(70, 3, &lz4(BlockSize::Max4MB, BlockMode::Linked, &records(&values))));
+    let (good, bad, _) = read(&record_batch(
+        70,
+        3,
+        &lz4(BlockSize::Max4MB, BlockMode::Linked, &records(&values)),
+    ));
     assert_eq!((good, bad.len()), (63, 7));
-    assert_eq!(bad[0], "its record batch has more than 64 MiB without compression");
+    assert_eq!(
+        bad[0],
+        "its record batch has more than 64 MiB without compression"
+    );
     let mut old = lz4(BlockSize::Max64KB, BlockMode::Independent, &records(&values[..2]));
     old[..4].copy_from_slice(&0x184c_2102_u32.to_le_bytes());
-    assert_eq!(read(&record_batch(2, 3, &old)).1, vec!["its record batch cannot be decompressed"; 2]);
+    assert_eq!(
+        read(&record_batch(2, 3, &old)).1,
+        vec!["its record batch cannot be decompressed"; 2]
+    );
 }

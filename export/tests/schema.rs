@@ -60,18 +60,30 @@ fn rollup() -> Record {
         p50: Some(2),
         p99: None,
     };
-    Record::Rollup(Box::new(RollupPart { rollup, part: 0, nth: 0 }))
+    Record::Rollup(Box::new(RollupPart {
+        rollup,
+        part: 0,
+        nth: 0,
+    }))
 }
 
 fn flow() -> Record {
     let flow = "10.0.0.1>10.0.0.2/1".parse().unwrap();
-    let row =
-        FlowRow { flow, flow_latency: None, basis: Basis::Measured, first_seen: 1, last_seen: 2, reports: 3 };
+    let row = FlowRow {
+        flow,
+        flow_latency: None,
+        basis: Basis::Measured,
+        first_seen: 1,
+        last_seen: 2,
+        reports: 3,
+    };
     Record::Flow(Box::new((row, Vec::new())))
 }
 
 fn alert() -> Record {
-    let Record::Event(one) = event() else { unreachable!() };
+    let Record::Event(one) = event() else {
+        unreachable!()
+    };
     Record::Alert(Box::new(Alert::of(&one.event, one.rule).unwrap()))
 }
 
@@ -105,7 +117,15 @@ fn drop_of() -> Record {
 
 fn loss() -> Record {
     let source = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
-    Record::Loss(Box::new(Loss { ts: 9, node: None, source, hw_id: 3, lost: 4, reordered: 0, duplicated: 1 }))
+    Record::Loss(Box::new(Loss {
+        ts: 9,
+        node: None,
+        source,
+        hw_id: 3,
+        lost: 4,
+        reordered: 0,
+        duplicated: 1,
+    }))
 }
 
 #[test]
@@ -141,10 +161,19 @@ fn records_are_json_objects_with_the_names_of_the_api() {
         json!({"interval": 60, "metric": "flow_latency", "flow": v6, "count": 3, "min": 0, "max": 5, "sum": 9, "p50": 2}),
     );
     let icmp = json!({"src": "10.0.0.1", "dst": "10.0.0.2", "proto": 1});
-    of(&flow(), json!({"flow": icmp, "basis": "measured", "first_seen": 1, "last_seen": 2, "reports": 3}));
+    of(
+        &flow(),
+        json!({"flow": icmp, "basis": "measured", "first_seen": 1, "last_seen": 2, "reports": 3}),
+    );
     let by_id = json!({"src": "flow-id:0x0000f10a", "dst": "", "proto": 0});
-    of(&drop_of(), json!({"flow": by_id, "node": 5, "queue": 0, "egress_if": 2, "reason": 71}));
-    of(&loss(), json!({"source": "192.0.2.1", "hw_id": 3, "lost": 4, "reordered": 0, "duplicated": 1}));
+    of(
+        &drop_of(),
+        json!({"flow": by_id, "node": 5, "queue": 0, "egress_if": 2, "reason": 71}),
+    );
+    of(
+        &loss(),
+        json!({"source": "192.0.2.1", "hw_id": 3, "lost": 4, "reordered": 0, "duplicated": 1}),
+    );
     of(
         &hop(),
         json!({"report": "0000000000000abc", "hop": 1, "hops": 2, "node": 7, "hop_latency": 900, "egress_ts": u64::MAX}),
@@ -164,13 +193,29 @@ fn the_schema_in_the_release_is_that_of_the_program() {
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
         std::fs::write(proto(), &text).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(proto()).unwrap(), text, "UPDATE_REFERENCE=1 writes it");
+    assert_eq!(
+        std::fs::read_to_string(proto()).unwrap(),
+        text,
+        "UPDATE_REFERENCE=1 writes it"
+    );
     for stream in Stream::ALL {
-        let mut numbers: Vec<u32> = COMMON.iter().chain(stream.fields()).map(|field| field.number).collect();
+        let mut numbers: Vec<u32> = COMMON
+            .iter()
+            .chain(stream.fields())
+            .map(|field| field.number)
+            .collect();
         numbers.sort_unstable();
         numbers.dedup();
-        assert_eq!(numbers.len(), COMMON.len() + stream.fields().len(), "{}", stream.name());
-        assert!(stream.fields().iter().all(|field| field.number >= 10), "1 to 9 are for what all have");
+        assert_eq!(
+            numbers.len(),
+            COMMON.len() + stream.fields().len(),
+            "{}",
+            stream.name()
+        );
+        assert!(
+            stream.fields().iter().all(|field| field.number >= 10),
+            "1 to 9 are for what all have"
+        );
     }
 }
 
@@ -181,12 +226,22 @@ fn decoded(record: &Record) -> String {
     let file = proto();
     let mut protoc = Command::new("protoc");
     protoc.arg(format!("--proto_path={}", file.parent().unwrap().display()));
-    protoc.arg(format!("--decode=hopwise.v1.{}", record.stream().message())).arg(&file);
-    let mut child = protoc.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    protoc
+        .arg(format!("--decode=hopwise.v1.{}", record.stream().message()))
+        .arg(&file);
+    let mut child = protoc
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(&bytes).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[test]
@@ -198,8 +253,13 @@ fn protoc_reads_the_messages() {
             .unwrap();
         return;
     }
-    let head =
-        |record: &Record| format!("id: {} ts: {} collector: \"c1\" schema: 1", record.id(), record.ts());
+    let head = |record: &Record| {
+        format!(
+            "id: {} ts: {} collector: \"c1\" schema: 1",
+            record.id(),
+            record.ts()
+        )
+    };
     let cases = [
         (
             event(),
@@ -225,7 +285,10 @@ fn protoc_reads_the_messages() {
                 r#"reports: 3"#
             ),
         ),
-        (drop_of(), r#"flow { flow_id: 61706 } node: 5 queue: 0 egress_if: 2 reason: 71"#),
+        (
+            drop_of(),
+            r#"flow { flow_id: 61706 } node: 5 queue: 0 egress_if: 2 reason: 71"#,
+        ),
         (
             alert(),
             concat!(
@@ -234,8 +297,14 @@ fn protoc_reads_the_messages() {
                 r#"metric: "queue_occupancy" value: 18446744073709551615 threshold: 128 since: 1795269600000000001"#
             ),
         ),
-        (hop(), "report: 2748 hop: 1 node: 7 hops: 2 hop_latency: 900 egress_ts: 18446744073709551615"),
-        (loss(), r#"source: "\300\000\002\001" hw_id: 3 lost: 4 reordered: 0 duplicated: 1"#),
+        (
+            hop(),
+            "report: 2748 hop: 1 node: 7 hops: 2 hop_latency: 900 egress_ts: 18446744073709551615",
+        ),
+        (
+            loss(),
+            r#"source: "\300\000\002\001" hw_id: 3 lost: 4 reordered: 0 duplicated: 1"#,
+        ),
     ];
     for (record, expected) in cases {
         let expected = expected.replace("ALERT", &u64::from_str_radix(ALERT, 16).unwrap().to_string());
@@ -247,10 +316,15 @@ fn protoc_reads_the_messages() {
 fn an_id_is_that_of_the_thing() {
     let records = [event(), rollup(), flow(), drop_of(), loss()];
     // They are compared across versions: these numbers are promises.
-    let ids: Vec<String> = records.iter().map(|record| format!("{:016x}", record.id())).collect();
+    let ids: Vec<String> = records
+        .iter()
+        .map(|record| format!("{:016x}", record.id()))
+        .collect();
     assert_eq!(ids[0], "0123456789abcdef");
     assert_eq!(ids[3], "0000000000000001");
-    let Record::Rollup(mut other) = rollup() else { unreachable!() };
+    let Record::Rollup(mut other) = rollup() else {
+        unreachable!()
+    };
     other.count += 1;
     assert_eq!(Record::Rollup(other.clone()).id(), rollup().id());
     other.node = Some(0);

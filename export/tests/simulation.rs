@@ -33,7 +33,10 @@ impl Keyed for Row {
 }
 
 fn position(number: u64) -> Position {
-    Position { file: number / FILE, row: number % FILE }
+    Position {
+        file: number / FILE,
+        row: number % FILE,
+    }
 }
 
 fn number(position: Position) -> u64 {
@@ -62,7 +65,11 @@ struct Faults {
 
 #[derive(PartialEq, Eq, Debug)]
 enum Done {
-    Page { from: u64, until: Option<u64>, records: usize },
+    Page {
+        from: u64,
+        until: Option<u64>,
+        records: usize,
+    },
     NotRead,
     Answer(RequestId, Outcome),
     Kept(u64, bool),
@@ -150,7 +157,12 @@ impl World {
             let is_wrong = self.rng.below(100) < self.faults.wrong;
             let is_left_out = self.rng.below(100) < self.faults.left_out;
             let key = self.rng.roll() % 5;
-            self.rows.push(Row { number: self.rows.len() as u64, key, is_wrong, is_left_out });
+            self.rows.push(Row {
+                number: self.rows.len() as u64,
+                key,
+                is_wrong,
+                is_left_out,
+            });
         }
         if self.happens(self.faults.deletes) && self.rows.len() as u64 > self.deleted + FILE {
             self.deleted = (self.deleted / FILE + 1) * FILE;
@@ -160,7 +172,10 @@ impl World {
     /// The records that a batch contains.
     fn read(&self, from: u64, until: Option<u64>, records: usize) -> Page<Row> {
         let start = from.max(self.deleted).min(until.unwrap_or(u64::MAX));
-        let end = until.unwrap_or(start + records as u64).min(self.rows.len() as u64).max(start);
+        let end = until
+            .unwrap_or(start + records as u64)
+            .min(self.rows.len() as u64)
+            .max(start);
         let rows = &self.rows[start as usize..end as usize];
         let records: Vec<Row> = rows.iter().filter(|row| !row.is_left_out).copied().collect();
         Page {
@@ -176,11 +191,17 @@ impl World {
     fn act(&mut self, action: Action) {
         let soon = self.soon();
         match action {
-            Action::Read { from, until, records, .. } => {
+            Action::Read {
+                from, until, records, ..
+            } => {
                 let done = if self.happens(self.faults.disk) {
                     Done::NotRead
                 } else {
-                    Done::Page { from: number(from), until: until.map(number), records }
+                    Done::Page {
+                        from: number(from),
+                        until: until.map(number),
+                        records,
+                    }
                 };
                 self.after(soon, done);
             }
@@ -208,22 +229,39 @@ impl World {
         assert!(batch.len() <= self.settings.records);
         // At most one batch is in flight beyond the cursor that survives a crash.
         let settled = number(self.saved.settled);
-        let skips =
-            |from: u64, to: u64| self.rows[from as usize..to as usize].iter().all(|row| row.is_left_out);
-        assert!(skips(settled, first) || (self.faults.deletes > 0 && first > settled), "{first} {settled}");
+        let skips = |from: u64, to: u64| {
+            self.rows[from as usize..to as usize]
+                .iter()
+                .all(|row| row.is_left_out)
+        };
+        assert!(
+            skips(settled, first) || (self.faults.deletes > 0 && first > settled),
+            "{first} {settled}"
+        );
         let end = self.saved.batch_end.map_or(last + 1, number);
         assert!(skips(last + 1, end));
         assert_eq!(self.settings.announce, self.saved.batch_end.is_some());
         self.borders.entry(first).or_default().insert(end);
 
         let mut delay = self.soon();
-        let kind = if self.happens(self.faults.server) { 1 + self.rng.below(8) } else { 0 };
+        let kind = if self.happens(self.faults.server) {
+            1 + self.rng.below(8)
+        } else {
+            0
+        };
         match kind {
             1 => {
-                return self
-                    .after(delay, Done::Answer(request, Outcome::of_status(503, "busy", Some(SECOND))));
+                return self.after(
+                    delay,
+                    Done::Answer(request, Outcome::of_status(503, "busy", Some(SECOND))),
+                );
             }
-            2 => return self.after(delay, Done::Answer(request, Outcome::of_status(401, "who?", None))),
+            2 => {
+                return self.after(
+                    delay,
+                    Done::Answer(request, Outcome::of_status(401, "who?", None)),
+                );
+            }
             3 => return,
             4 => {
                 let lie = Outcome::Settled {
@@ -240,7 +278,12 @@ impl World {
         match kind {
             // Stored, but the answer is lost, or another one arrives.
             5 => return,
-            6 => return self.after(delay, Done::Answer(request, Outcome::of_status(502, "gateway", None))),
+            6 => {
+                return self.after(
+                    delay,
+                    Done::Answer(request, Outcome::of_status(502, "gateway", None)),
+                );
+            }
             7 => delay = self.settings.timeout + self.rng.roll() % (5 * SECOND),
             8 => self.after(delay * 2, Done::Answer(request, outcome.clone())),
             _ => {}
@@ -266,7 +309,12 @@ impl World {
                 }
             }
         }
-        Outcome::Settled { rejected, again, words: String::new(), retry_after: None }
+        Outcome::Settled {
+            rejected,
+            again,
+            words: String::new(),
+            retry_after: None,
+        }
     }
 
     fn done(&mut self, done: Done) {
@@ -279,9 +327,14 @@ impl World {
             Done::NotRead => self.delivery.not_read("disk", self.now),
             Done::Answer(request, outcome) => self.delivery.answer(request, outcome, self.now),
             Done::Kept(row, works) => {
-                let list = if works { &mut self.rejected } else { &mut self.unwritten };
+                let list = if works {
+                    &mut self.rejected
+                } else {
+                    &mut self.unwritten
+                };
                 list.insert(row);
-                self.delivery.kept(if works { Ok(()) } else { Err(words()) }, self.now);
+                self.delivery
+                    .kept(if works { Ok(()) } else { Err(words()) }, self.now);
             }
             Done::Saved(cursor, works) => {
                 if works {
@@ -289,7 +342,8 @@ impl World {
                     assert!(cursor.settled >= self.saved.settled);
                     self.saved = cursor.to_string().parse().unwrap();
                 }
-                self.delivery.saved(if works { Ok(()) } else { Err(words()) }, self.now);
+                self.delivery
+                    .saved(if works { Ok(()) } else { Err(words()) }, self.now);
             }
         }
     }
@@ -330,8 +384,12 @@ impl World {
             }
             let grows = (self.now < TROUBLE).then_some(grows_at);
             let result = self.scheduled.peek().map(|one| one.0);
-            self.now =
-                [grows, result, self.delivery.wake_at()].into_iter().flatten().min().unwrap().max(self.now);
+            self.now = [grows, result, self.delivery.wake_at()]
+                .into_iter()
+                .flatten()
+                .min()
+                .unwrap()
+                .max(self.now);
             if grows.is_some_and(|at| at <= self.now) {
                 self.grow();
                 grows_at = self.now + SECOND;
@@ -342,7 +400,12 @@ impl World {
                 self.check();
             }
         }
-        panic!("not complete at {} s: {:?}, {} rows", self.now / SECOND, self.delivery, self.rows.len());
+        panic!(
+            "not complete at {} s: {:?}, {} rows",
+            self.now / SECOND,
+            self.delivery,
+            self.rows.len()
+        );
     }
 
     fn check_end(&self) {
@@ -361,7 +424,10 @@ impl World {
         // Only what the store deleted before it was read, and what is not of the stream.
         let ledger = self.check();
         let accounted = ledger.expired + ledger.left_out;
-        assert!(missing <= self.expired + accounted, "{missing} missing, {ledger:?}");
+        assert!(
+            missing <= self.expired + accounted,
+            "{missing} missing, {ledger:?}"
+        );
         if self.faults.deletes == 0 {
             assert_eq!((absent, ledger.expired), (0, 0));
         }
@@ -369,14 +435,20 @@ impl World {
             assert_eq!(missing, accounted);
             let settled = ledger.delivered + ledger.rejected + accounted;
             assert_eq!((settled, ledger.held), (self.rows.len() as u64, 0));
-            assert_eq!(ledger.rejected, (self.rejected.len() + self.unwritten.len()) as u64);
+            assert_eq!(
+                ledger.rejected,
+                (self.rejected.len() + self.unwritten.len()) as u64
+            );
             assert_eq!(ledger.unwritten, self.unwritten.len() as u64);
         }
         if self.faults.partly == 0 {
             let mut last = BTreeMap::new();
             for number in &self.first_stored {
                 let before = last.insert(self.rows[*number as usize].key, *number);
-                assert!(before < Some(*number), "{number} of its key came after {before:?}");
+                assert!(
+                    before < Some(*number),
+                    "{number} of its key came after {before:?}"
+                );
             }
         }
         if self.settings.announce && self.faults.deletes == 0 {

@@ -115,7 +115,11 @@ impl World {
             Effect::Write { number, bytes } => {
                 if works {
                     assert!(number >= self.cursor.settled.file);
-                    assert_eq!(self.files.insert(number, seal(&bytes)), None, "a file is written once");
+                    assert_eq!(
+                        self.files.insert(number, seal(&bytes)),
+                        None,
+                        "a file is written once"
+                    );
                 }
                 self.spool.written(number, works, self.now);
             }
@@ -147,10 +151,21 @@ impl World {
             size = 0;
             self.spool.loaded(number, self.files.get(&number).cloned());
         };
-        let Found::Page { end, expired, is_last } = found else { unreachable!() };
+        let Found::Page {
+            end,
+            expired,
+            is_last,
+        } = found
+        else {
+            unreachable!()
+        };
         assert!(end >= self.at && until.is_none_or(|until| end <= until));
         if until.is_none() {
-            assert!(got.len() <= most && (got.len() < 2 || size < bytes + 31), "{} of {most}", got.len());
+            assert!(
+                got.len() <= most && (got.len() < 2 || size < bytes + 31),
+                "{} of {most}",
+                got.len()
+            );
             assert!(is_last || !got.is_empty() || expired > 0 || end > self.at);
         }
         self.unsettled.extend(got);
@@ -166,7 +181,10 @@ impl World {
             0 | 1 => {
                 self.settled.append(&mut self.unsettled);
                 self.expired += std::mem::take(&mut self.unsettled_expired);
-                self.cursor = Cursor { settled: self.at, batch_end: None };
+                self.cursor = Cursor {
+                    settled: self.at,
+                    batch_end: None,
+                };
                 self.spool.settle(self.at);
             }
             _ => {}
@@ -194,7 +212,10 @@ impl World {
     fn restart(&mut self) {
         self.refused += self.spool.refused();
         self.damaged_records += self.spool.damaged();
-        let files = self.files.iter().map(|(number, file)| (*number, records_of(file).unwrap(), file.len()));
+        let files = self
+            .files
+            .iter()
+            .map(|(number, file)| (*number, records_of(file).unwrap(), file.len()));
         self.spool = Spool::new(self.limits, &self.cursor, files.collect());
         self.at = self.cursor.settled;
         self.unsettled.clear();
@@ -203,10 +224,16 @@ impl World {
 
     fn check(&self) {
         let (memory, disk) = self.spool.bytes();
-        assert!(memory <= self.limits.memory && disk <= self.limits.disk, "{memory} {disk}");
+        assert!(
+            memory <= self.limits.memory && disk <= self.limits.disk,
+            "{memory} {disk}"
+        );
         let on_disk: usize = self.files.values().map(Vec::len).sum();
         assert!(!self.damaged.is_empty() || on_disk as u64 <= self.limits.disk);
-        assert!(self.settled.is_sorted_by(|one, next| one < next), "in order, each once");
+        assert!(
+            self.settled.is_sorted_by(|one, next| one < next),
+            "in order, each once"
+        );
         if self.crashes == 0 {
             let accounted = self.settled.len() as u64 + self.expired + self.spool.refused();
             assert_eq!(accounted + self.spool.after(self.cursor.settled), self.offered);
@@ -236,7 +263,11 @@ impl World {
             self.execute(effect);
         }
         let is_tight = self.limits.when_full == WhenFull::DropNewest || self.limits.disk < 1 << 20;
-        assert!(self.spool.bytes().0 == 0 || is_tight, "{} bytes were not written", self.spool.bytes().0);
+        assert!(
+            self.spool.bytes().0 == 0 || is_tight,
+            "{} bytes were not written",
+            self.spool.bytes().0
+        );
         let waited = self.spool.after(self.cursor.settled);
         self.restart();
         // What was not written, or was deleted unread.
@@ -251,20 +282,39 @@ impl World {
         if self.crashes == 0 {
             assert_eq!(missing, accounted);
         }
-        assert!(self.spool.after(self.at) == 0 && missing >= accounted, "{missing} {accounted}");
+        assert!(
+            self.spool.after(self.at) == 0 && missing >= accounted,
+            "{missing} {accounted}"
+        );
     }
 }
 
 fn random(seed: u64) -> (Faults, Limits) {
     let mut rng = Rng(seed);
     let mut percent = |most: usize| if rng.below(2) == 0 { rng.below(most) } else { 0 };
-    let faults =
-        Faults { disk: percent(60), damage: percent(20), crash: percent(30), unsettled: percent(100) };
+    let faults = Faults {
+        disk: percent(60),
+        damage: percent(20),
+        crash: percent(30),
+        unsettled: percent(100),
+    };
     let segment = 200 + rng.below(400);
     let memory = segment * 4 + rng.below(1000);
     let disk = [0, 600, 3_000, 1 << 30][rng.below(4)];
-    let when_full = if rng.below(2) == 0 { WhenFull::DropOldest } else { WhenFull::DropNewest };
-    (faults, Limits { memory, segment, disk, when_full })
+    let when_full = if rng.below(2) == 0 {
+        WhenFull::DropOldest
+    } else {
+        WhenFull::DropNewest
+    };
+    (
+        faults,
+        Limits {
+            memory,
+            segment,
+            disk,
+            when_full,
+        },
+    )
 }
 
 #[test]
@@ -284,20 +334,32 @@ fn records_are_read_in_order_or_counted_whatever_happens() {
         damaged += world.damaged_records + world.spool.damaged();
         crashes += world.crashes;
     }
-    assert!(read > 100_000 && expired > 1_000 && refused > 1_000, "{read} {expired} {refused}");
+    assert!(
+        read > 100_000 && expired > 1_000 && refused > 1_000,
+        "{read} {expired} {refused}"
+    );
     assert!(damaged > 100 && crashes > 1_000, "{damaged} {crashes}");
 }
 
 #[test]
 fn without_faults_everything_is_read() {
-    let limits = Limits { memory: 4_000, segment: 1_000, disk: 1 << 20, when_full: WhenFull::DropNewest };
+    let limits = Limits {
+        memory: 4_000,
+        segment: 1_000,
+        disk: 1 << 20,
+        when_full: WhenFull::DropNewest,
+    };
     let mut world = World::new(1, Faults::default(), limits);
     for _ in 0..200 {
         world.offer();
         world.effect();
     }
     // Most of it is in files.
-    assert!(world.files.len() > 10 && world.spool.refused() == 0, "{}", world.files.len());
+    assert!(
+        world.files.len() > 10 && world.spool.refused() == 0,
+        "{}",
+        world.files.len()
+    );
     for _ in 0..2_000 {
         world.read();
         world.effect();
@@ -309,8 +371,15 @@ fn without_faults_everything_is_read() {
 
 #[test]
 fn a_file_has_its_magic_its_count_and_a_crc_per_record() {
-    let mut spool =
-        Spool::new(Limits { memory: 400, segment: 100, ..Limits::default() }, &Cursor::default(), vec![]);
+    let mut spool = Spool::new(
+        Limits {
+            memory: 400,
+            segment: 100,
+            ..Limits::default()
+        },
+        &Cursor::default(),
+        vec![],
+    );
     let mut one = Vec::new();
     let begun = begin(&mut one);
     one.extend(b"abc");
@@ -319,7 +388,9 @@ fn a_file_has_its_magic_its_count_and_a_crc_per_record() {
         spool.offer(&one.repeat(2), 2);
     }
     spool.stop();
-    let Some(Effect::Write { number, bytes }) = spool.poll(0) else { panic!() };
+    let Some(Effect::Write { number, bytes }) = spool.poll(0) else {
+        panic!()
+    };
     let mut expected = MAGIC.to_vec();
     expected.extend(6_u64.to_le_bytes());
     for _ in 0..6 {

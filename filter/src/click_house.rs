@@ -14,7 +14,11 @@ type Parameter<'a> = &'a mut dyn FnMut(&str, String) -> String;
 pub(crate) fn condition(expression: &Expression, parameter: Parameter<'_>) -> String {
     let mut joined = |parts: &[Expression], word: &str, none: &str| {
         let parts: Vec<String> = parts.iter().map(|part| condition(part, parameter)).collect();
-        if parts.is_empty() { none.to_owned() } else { format!("({})", parts.join(word)) }
+        if parts.is_empty() {
+            none.to_owned()
+        } else {
+            format!("({})", parts.join(word))
+        }
     };
     match expression {
         Expression::And(parts) => joined(parts, " AND ", "1"),
@@ -39,8 +43,10 @@ fn written(test: &Test, parameter: Parameter<'_>) -> String {
                     let (first, last) = (parameter("IPv6", first), parameter("IPv6", last));
                     let mut term = format!("{column} BETWEEN {first} AND {last}");
                     if prefix.is_v6() && prefix.len() < 96 {
-                        let (v4, end) =
-                            (parameter("IPv6", MAPPED.0.to_owned()), parameter("IPv6", MAPPED.1.to_owned()));
+                        let (v4, end) = (
+                            parameter("IPv6", MAPPED.0.to_owned()),
+                            parameter("IPv6", MAPPED.1.to_owned()),
+                        );
                         term = format!("({term} AND NOT {column} BETWEEN {v4} AND {end})");
                     }
                     terms.push(term);
@@ -49,13 +55,18 @@ fn written(test: &Test, parameter: Parameter<'_>) -> String {
             format!("if({ADDRESSED}, {}, NULL)", any(&terms))
         }
         Test::Number(Field::Port, ranges) => {
-            let terms: Vec<String> =
-                ["sport", "dport"].iter().flat_map(|column| within(column, ranges, parameter)).collect();
+            let terms: Vec<String> = ["sport", "dport"]
+                .iter()
+                .flat_map(|column| within(column, ranges, parameter))
+                .collect();
             format!("if({WITH_PORTS}, {}, NULL)", any(&terms))
         }
         Test::Number(field, ranges) => {
             let (column, is_known) = column(*field);
-            format!("if({is_known}, {}, NULL)", any(&within(&column, ranges, parameter)))
+            format!(
+                "if({is_known}, {}, NULL)",
+                any(&within(&column, ranges, parameter))
+            )
         }
         Test::Text(field, texts) => {
             let terms: Vec<String> = texts
@@ -80,12 +91,19 @@ fn written(test: &Test, parameter: Parameter<'_>) -> String {
 }
 
 fn any(terms: &[String]) -> String {
-    if terms.is_empty() { "0".to_owned() } else { format!("({})", terms.join(" OR ")) }
+    if terms.is_empty() {
+        "0".to_owned()
+    } else {
+        format!("({})", terms.join(" OR "))
+    }
 }
 
 fn within(column: &str, ranges: &[(u64, u64)], parameter: Parameter<'_>) -> Vec<String> {
     let one = |(first, last): &(u64, u64)| {
-        let (first, last) = (parameter("UInt64", first.to_string()), parameter("UInt64", last.to_string()));
+        let (first, last) = (
+            parameter("UInt64", first.to_string()),
+            parameter("UInt64", last.to_string()),
+        );
         format!("{column} BETWEEN {first} AND {last}")
     };
     ranges.iter().map(one).collect()
@@ -103,7 +121,10 @@ fn column(field: Field) -> (String, String) {
         Field::Hops => ("length(path)".to_owned(), "notEmpty(path)".to_owned()),
         Field::Value(metric) => of_metric(metric),
         Field::Reason => ("reason".to_owned(), "reason IS NOT NULL".to_owned()),
-        _ => (field.name().to_owned(), format!("{} != {}", field.name(), u32::MAX)),
+        _ => (
+            field.name().to_owned(),
+            format!("{} != {}", field.name(), u32::MAX),
+        ),
     }
 }
 
@@ -125,11 +146,17 @@ fn bounds(prefix: &Prefix) -> (String, String) {
         IpAddr::V4(first) => {
             let rest = u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
             let last = Ipv4Addr::from(u32::from(first) | rest);
-            (first.to_ipv6_mapped().to_string(), last.to_ipv6_mapped().to_string())
+            (
+                first.to_ipv6_mapped().to_string(),
+                last.to_ipv6_mapped().to_string(),
+            )
         }
         IpAddr::V6(first) => {
             let rest = u128::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
-            (first.to_string(), Ipv6Addr::from(u128::from(first) | rest).to_string())
+            (
+                first.to_string(),
+                Ipv6Addr::from(u128::from(first) | rest).to_string(),
+            )
         }
     }
 }

@@ -71,7 +71,11 @@ fn after_value(scanner: &mut Scanner<'_>, field: Field, operator: Operator) -> O
         return Some(Place::Value(field, operator));
     }
     scanner.value().ok()?;
-    Some(if scanner.symbol(",") { Place::Value(field, operator) } else { Place::End })
+    Some(if scanner.symbol(",") {
+        Place::Value(field, operator)
+    } else {
+        Place::End
+    })
 }
 
 fn after_end(scanner: &mut Scanner<'_>) -> Option<Place> {
@@ -95,7 +99,11 @@ fn proposals(text: &str, at: usize, place: Place, (view, names): (View, &[&str])
     let begun = text[from..].to_owned();
     let mut offer = |text: String, about: &str| {
         if text.starts_with(&begun) && text != begun && found.len() < MOST_PROPOSALS {
-            found.push(Completion { from, text, about: about.to_owned() });
+            found.push(Completion {
+                from,
+                text,
+                about: about.to_owned(),
+            });
         }
     };
     match place {
@@ -112,13 +120,14 @@ fn proposals(text: &str, at: usize, place: Place, (view, names): (View, &[&str])
         }
         Place::Value(field, _) => match field.form() {
             Form::Word(words) => words.iter().for_each(|word| offer((*word).to_owned(), "")),
-            Form::Proto => {
-                ["tcp", "udp", "icmp", "icmpv6", "sctp"].iter().for_each(|name| offer((*name).to_owned(), ""))
-            }
+            Form::Proto => ["tcp", "udp", "icmp", "icmpv6", "sctp"]
+                .iter()
+                .for_each(|name| offer((*name).to_owned(), "")),
             Form::Node => names.iter().for_each(|name| offer(quoted(name), "node")),
-            Form::Path => {
-                names.iter().filter(|name| is_plain(name)).for_each(|name| offer((*name).to_owned(), "node"))
-            }
+            Form::Path => names
+                .iter()
+                .filter(|name| is_plain(name))
+                .for_each(|name| offer((*name).to_owned(), "node")),
             _ => {}
         },
         Place::End => {
@@ -148,7 +157,11 @@ fn is_plain(name: &str) -> bool {
 }
 
 fn quoted(name: &str) -> String {
-    if is_plain(name) { name.to_owned() } else { format!("\"{name}\"") }
+    if is_plain(name) {
+        name.to_owned()
+    } else {
+        format!("\"{name}\"")
+    }
 }
 
 /// Bytes of a text that is completed.

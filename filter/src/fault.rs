@@ -15,7 +15,11 @@ pub struct Fault {
 
 impl Fault {
     pub(crate) fn new(position: usize, length: usize, message: impl Into<String>) -> Self {
-        Self { position, length, message: message.into() }
+        Self {
+            position,
+            length,
+            message: message.into(),
+        }
     }
 }
 

@@ -140,8 +140,14 @@ const KINDS: &[&str] = &[
     "mtu",
     "latest",
 ];
-const METRICS: &[&str] =
-    &["flow_path", "flow_latency", "hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"];
+const METRICS: &[&str] = &[
+    "flow_path",
+    "flow_latency",
+    "hop_latency",
+    "queue_occupancy",
+    "queue_congestion",
+    "link_utilization",
+];
 
 impl Field {
     /// All, in the order in which they are listed.
@@ -271,6 +277,8 @@ impl Field {
 
     /// The field of that name in this view.
     pub(crate) fn from_name(name: &str, view: View) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.is_of(view) && field.name() == name)
+        Self::ALL
+            .into_iter()
+            .find(|field| field.is_of(view) && field.name() == name)
     }
 }

@@ -67,10 +67,16 @@ impl<'a> Scanner<'a> {
     pub(crate) fn name(&mut self) -> &'a str {
         self.blanks();
         let rest = self.rest();
-        let length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let length = rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
         // `10.0.0.1` and `spine-1` are values.
         let goes_on = rest[length..].starts_with(['.', ':', '-', '/', '*', '?']);
-        if goes_on || rest.starts_with(|c: char| c.is_ascii_digit()) { "" } else { &rest[..length] }
+        if goes_on || rest.starts_with(|c: char| c.is_ascii_digit()) {
+            ""
+        } else {
+            &rest[..length]
+        }
     }
 
     pub(crate) fn skip(&mut self, bytes: usize) {
@@ -93,7 +99,11 @@ impl<'a> Scanner<'a> {
                 return Err("close the quotes with another \"");
             };
             self.at += length + 2;
-            return Ok(Piece { text: &quoted[..length], start, is_quoted: true });
+            return Ok(Piece {
+                text: &quoted[..length],
+                start,
+                is_quoted: true,
+            });
         }
         let length = rest
             .find(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '"'))
@@ -101,7 +111,11 @@ impl<'a> Scanner<'a> {
         self.at += length;
         match length {
             0 => Err("a value is missing here"),
-            _ => Ok(Piece { text: &rest[..length], start, is_quoted: false }),
+            _ => Ok(Piece {
+                text: &rest[..length],
+                start,
+                is_quoted: false,
+            }),
         }
     }
 }

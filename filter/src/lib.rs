@@ -122,7 +122,10 @@ pub fn fuzz(data: &[u8]) {
         match Filter::parse(&text, view, &no_names) {
             Err(fault) => {
                 let covered = fault.position.checked_add(fault.length);
-                assert!(covered.is_some_and(|end| text.get(fault.position..end).is_some()), "{fault:?}");
+                assert!(
+                    covered.is_some_and(|end| text.get(fault.position..end).is_some()),
+                    "{fault:?}"
+                );
             }
             Ok(filter) => {
                 let _ = (filter.matches(&Facts::default()), filter.required());
@@ -131,7 +134,11 @@ pub fn fuzz(data: &[u8]) {
                     values += 1;
                     format!("{{p{values}:T}}")
                 });
-                assert_eq!(written.matches('(').count(), written.matches(')').count(), "{written}");
+                assert_eq!(
+                    written.matches('(').count(),
+                    written.matches(')').count(),
+                    "{written}"
+                );
             }
         }
         for at in [0, text.len() / 2, text.len()].map(|at| text.floor_char_boundary(at)) {

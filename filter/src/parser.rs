@@ -25,7 +25,12 @@ pub(crate) fn parse(
     if let Some(word) = only_word(text) {
         return Ok(search(word));
     }
-    let mut parser = Parser { scanner, view, names, tests: 0 };
+    let mut parser = Parser {
+        scanner,
+        view,
+        names,
+        tests: 0,
+    };
     let root = parser.any(0)?;
     if !parser.scanner.is_at_end() {
         return Err(parser.instead("write `and` or `or` between two tests"));
@@ -99,16 +104,22 @@ impl<'a> Parser<'a> {
         let (at, length) = (self.scanner.at(), name.len());
         let fault = |message: String| Err(Fault::new(at, length, message));
         if matches!(name, "and" | "or" | "in") {
-            return fault(format!("before `{name}`, a test is missing, such as src in 10.0.0.0/8"));
+            return fault(format!(
+                "before `{name}`, a test is missing, such as src in 10.0.0.0/8"
+            ));
         }
         if name.is_empty() {
             return self.searched();
         }
-        let Some(field) = Field::from_name(name, self.view) else { return fault(self.unknown(name)) };
+        let Some(field) = Field::from_name(name, self.view) else {
+            return fault(self.unknown(name));
+        };
         self.scanner.skip(length);
         let Some(operator) = self.scanner.operator() else {
             let written = field.operators().first().map_or("==", |operator| operator.text());
-            return Err(self.instead(&format!("after {name}, write an operator, such as {name} {written} …")));
+            return Err(self.instead(&format!(
+                "after {name}, write an operator, such as {name} {written} …"
+            )));
         };
         if !field.operators().contains(&operator) {
             let known: Vec<&str> = field.operators().iter().map(|operator| operator.text()).collect();
@@ -126,9 +137,15 @@ impl<'a> Parser<'a> {
         let Ok(piece) = self.scanner.value() else {
             return Err(self.instead("write a test here, such as src in 10.0.0.0/8"));
         };
-        let is_part = piece.text.chars().all(|c| c.is_ascii_alphanumeric() || "[]:./>-".contains(c));
+        let is_part = piece
+            .text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "[]:./>-".contains(c));
         if !piece.is_quoted && !is_part {
-            let message = format!("{:?} is no test; write a field, an operator and a value", piece.text);
+            let message = format!(
+                "{:?} is no test; write a field, an operator and a value",
+                piece.text
+            );
             return Err(Fault::new(at, piece.length(), message));
         }
         Ok(search(piece.text))
@@ -137,13 +154,23 @@ impl<'a> Parser<'a> {
     fn unknown(&self, name: &str) -> String {
         let view = self.view.name();
         if Field::ALL.into_iter().any(|field| field.name() == name) {
-            let other = if self.view == View::Flows { "events" } else { "flows" };
+            let other = if self.view == View::Flows {
+                "events"
+            } else {
+                "flows"
+            };
             return format!("{name} is a field of {other}, not of {view}");
         }
         let of_view = Field::ALL.into_iter().filter(|field| field.is_of(self.view));
         let names: Vec<&str> = of_view.map(Field::name).collect();
         // A longer word is not a typo of a field.
-        let letters = |other: &str| if name.len() <= 40 { distance(name, other) } else { usize::MAX };
+        let letters = |other: &str| {
+            if name.len() <= 40 {
+                distance(name, other)
+            } else {
+                usize::MAX
+            }
+        };
         let close = |other: &&&str| other.contains(name) || name.contains(**other) || letters(other) <= 2;
         match names.iter().filter(close).min_by_key(|other| letters(other)) {
             Some(close) => format!("{view} have no field {name}; did you mean {close}?"),
@@ -183,15 +210,21 @@ impl<'a> Parser<'a> {
             Form::Address => Test::Address(field, self.each(values, address)?),
             Form::Path => Test::Path(self.each(values, |text| self.pattern(text))?),
             Form::Word(known) => Test::Text(field, self.each(values, |text| word(text, known))?),
-            Form::Text if operator == Operator::Contains => {
-                Test::Contains(field, values.first().map_or_else(String::new, |piece| piece.text.to_owned()))
-            }
+            Form::Text if operator == Operator::Contains => Test::Contains(
+                field,
+                values
+                    .first()
+                    .map_or_else(String::new, |piece| piece.text.to_owned()),
+            ),
             Form::Text => Test::Text(field, values.iter().map(|piece| piece.text.to_owned()).collect()),
             Form::Node => {
                 let nodes = self.each(values, |text| self.node(text))?;
                 match self.view {
                     View::Flows => Test::Path(
-                        nodes.into_iter().map(|node| Pattern::new(vec![Step::Node(node)])).collect(),
+                        nodes
+                            .into_iter()
+                            .map(|node| Pattern::new(vec![Step::Node(node)]))
+                            .collect(),
                     ),
                     View::Events => Test::Number(
                         field,
@@ -205,7 +238,11 @@ impl<'a> Parser<'a> {
             }
         };
         let test = Expression::Test(test);
-        Ok(if operator == Operator::Unequal { Expression::Not(Box::new(test)) } else { test })
+        Ok(if operator == Operator::Unequal {
+            Expression::Not(Box::new(test))
+        } else {
+            test
+        })
     }
 
     fn each<T>(
@@ -237,7 +274,11 @@ impl<'a> Parser<'a> {
             "" => Err("write nodes, ? or * between >, such as 101>*>103".to_owned()),
             node => self.node(node).map(Step::Node),
         };
-        let steps: Vec<Step> = text.split('>').take(MOST_STEPS + 1).map(step).collect::<Result<_, _>>()?;
+        let steps: Vec<Step> = text
+            .split('>')
+            .take(MOST_STEPS + 1)
+            .map(step)
+            .collect::<Result<_, _>>()?;
         if steps.len() > MOST_STEPS {
             return Err(format!("a pattern has up to {MOST_STEPS} parts"));
         }
@@ -252,7 +293,14 @@ impl<'a> Parser<'a> {
     fn instead(&mut self, advice: &str) -> Fault {
         self.scanner.blanks();
         let rest = self.scanner.rest();
-        let others = [("&&", "and"), ("||", "or"), ("!", "not"), ("=", "=="), ("|", "or"), ("&", "and")];
+        let others = [
+            ("&&", "and"),
+            ("||", "or"),
+            ("!", "not"),
+            ("=", "=="),
+            ("|", "or"),
+            ("&", "and"),
+        ];
         if let Some((symbol, word)) = others.into_iter().find(|(symbol, _)| rest.starts_with(symbol)) {
             return self.here(symbol.len(), format!("in place of {symbol}, write {word}"));
         }
@@ -273,7 +321,8 @@ fn blanks(text: &str) -> usize {
 }
 
 fn address(text: &str) -> Result<Prefix, String> {
-    text.parse().map_err(|error: detect::prefix::PrefixError| error.to_string())
+    text.parse()
+        .map_err(|error: detect::prefix::PrefixError| error.to_string())
 }
 
 fn word(text: &str, known: &[&str]) -> Result<String, String> {
@@ -319,7 +368,11 @@ fn number(text: &str, form: Form) -> Result<u64, String> {
             if let Some((_, number)) = named {
                 return Ok(*number);
             }
-            (&[("", 1)], u8::MAX.into(), "a protocol: tcp, udp, icmp, sctp, or a number")
+            (
+                &[("", 1)],
+                u8::MAX.into(),
+                "a protocol: tcp, udp, icmp, sctp, or a number",
+            )
         }
         Form::Number(most) => (COUNTS, most, "a number, such as 50 or 10k"),
         _ => (COUNTS, u64::MAX, "a number"),
@@ -327,11 +380,24 @@ fn number(text: &str, form: Form) -> Result<u64, String> {
     let bad = || format!("{text:?} is not {what}");
     let (value, unit) = if let Some(digits) = text.strip_prefix("0x") {
         let value = Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        (value.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(u128::from), "")
+        (
+            value
+                .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+                .map(u128::from),
+            "",
+        )
     } else {
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
-        let factor = units.iter().find(|(unit, _)| *unit == &text[end..]).map(|(_, factor)| *factor);
-        (factor.and_then(|factor| decimal(&text[..end], factor)), &text[end..])
+        let end = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
+            .unwrap_or(text.len());
+        let factor = units
+            .iter()
+            .find(|(unit, _)| *unit == &text[end..])
+            .map(|(_, factor)| *factor);
+        (
+            factor.and_then(|factor| decimal(&text[..end], factor)),
+            &text[end..],
+        )
     };
     if unit.is_empty() && !units.iter().any(|(unit, _)| unit.is_empty()) {
         return Err(format!("{}: write its unit", bad()));
@@ -351,14 +417,35 @@ fn decimal(text: &str, factor: u64) -> Option<u128> {
         return None;
     }
     let all: u128 = format!("{whole}{fraction}").parse().ok()?;
-    let (scaled, parts) = (all.checked_mul(factor.into())?, 10_u128.pow(fraction.len() as u32));
+    let (scaled, parts) = (
+        all.checked_mul(factor.into())?,
+        10_u128.pow(fraction.len() as u32),
+    );
     scaled.is_multiple_of(parts).then(|| scaled / parts)
 }
 
-const TIMES: &[(&str, u64)] =
-    &[("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("", 1)];
-const COUNTS: &[(&str, u64)] = &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
-const PROTOCOLS: [(&str, u64); 5] = [("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58), ("sctp", 132)];
+const TIMES: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("", 1),
+];
+const COUNTS: &[(&str, u64)] = &[
+    ("", 1),
+    ("k", 1_000),
+    ("K", 1_000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+];
+const PROTOCOLS: [(&str, u64); 5] = [
+    ("icmp", 1),
+    ("tcp", 6),
+    ("udp", 17),
+    ("icmpv6", 58),
+    ("sctp", 132),
+];
 /// Bytes of a filter.
 const LONGEST: usize = 4_096;
 /// Tests and values of a filter.

@@ -23,7 +23,10 @@ impl Pattern {
     /// Where it stands does not matter, so `*` at its ends says nothing.
     pub(crate) fn new(mut steps: Vec<Step>) -> Self {
         steps.dedup_by(|one, other| *one == Step::Any && *other == Step::Any);
-        let first = steps.iter().position(|step| *step != Step::Any).unwrap_or(steps.len());
+        let first = steps
+            .iter()
+            .position(|step| *step != Step::Any)
+            .unwrap_or(steps.len());
         steps.drain(..first);
         while steps.last() == Some(&Step::Any) {
             steps.pop();
@@ -48,7 +51,9 @@ impl Pattern {
             if part.is_empty() {
                 continue;
             }
-            let Some(at) = rest.windows(part.len()).position(fits) else { return false };
+            let Some(at) = rest.windows(part.len()).position(fits) else {
+                return false;
+            };
             rest = &rest[at + part.len()..];
         }
         true

@@ -113,7 +113,9 @@ impl Expression {
             Self::And(parts) | Self::Or(parts) => parts.iter().for_each(|part| part.bounds(of, bounds)),
             Self::Not(part) => part.bounds(of, bounds),
             Self::Test(Test::Number(field, ranges)) if *field == of => {
-                let ends = ranges.iter().flat_map(|(first, last)| [Some(*first), last.checked_add(1)]);
+                let ends = ranges
+                    .iter()
+                    .flat_map(|(first, last)| [Some(*first), last.checked_add(1)]);
                 bounds.extend(ends.flatten());
             }
             Self::Test(_) => {}
@@ -194,8 +196,11 @@ impl Test {
                 })
             }
             Self::Number(field, ranges) => {
-                let is_in =
-                    |number: u64| ranges.iter().any(|(first, last)| (*first..=*last).contains(&number));
+                let is_in = |number: u64| {
+                    ranges
+                        .iter()
+                        .any(|(first, last)| (*first..=*last).contains(&number))
+                };
                 if *field == Field::Port {
                     let (src, dst) = facts.flow?.ports()?;
                     return Some(is_in(src.into()) || is_in(dst.into()));

@@ -10,11 +10,16 @@ fn flow(text: &str) -> FlowKey {
 }
 
 fn names(name: &str) -> Option<u32> {
-    [("leaf-1", 101), ("spine 2", 202)].into_iter().find(|(known, _)| *known == name).map(|(_, id)| id)
+    [("leaf-1", 101), ("spine 2", 202)]
+        .into_iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, id)| id)
 }
 
 fn matches(text: &str, view: View, facts: &Facts<'_>) -> bool {
-    Filter::parse(text, view, &names).unwrap_or_else(|fault| panic!("{text}: {fault}")).matches(facts)
+    Filter::parse(text, view, &names)
+        .unwrap_or_else(|fault| panic!("{text}: {fault}"))
+        .matches(facts)
 }
 
 /// A flow's conditions, and whether they are true of it.
@@ -82,8 +87,13 @@ fn flows_are_matched_by_each_of_their_fields() {
     let mut values = [None; Metric::COUNT];
     values[Metric::FlowLatency as usize] = Some(5_000_000);
     values[Metric::LinkUtilization as usize] = Some(805_000);
-    let facts =
-        Facts { flow: Some(&key), path: &[101, 201, 103], reports: Some(10_000), values, ..Facts::default() };
+    let facts = Facts {
+        flow: Some(&key),
+        path: &[101, 201, 103],
+        reports: Some(10_000),
+        values,
+        ..Facts::default()
+    };
     for (text, expected) in OF_A_FLOW {
         assert_eq!(matches(text, View::Flows, &facts), *expected, "{text}");
     }
@@ -105,7 +115,10 @@ fn events_are_matched_by_their_own_fields() {
         ..Facts::default()
     };
     for (text, expected) in [
-        ("kind == change and metric in (queue_occupancy, hop_latency)", true),
+        (
+            "kind == change and metric in (queue_occupancy, hop_latency)",
+            true,
+        ),
         ("kind != drop", true),
         ("node == \"spine 2\" and queue == 7 and interface in 1-3", true),
         ("node in (201, 203)", false),
@@ -119,13 +132,30 @@ fn events_are_matched_by_their_own_fields() {
     ] {
         assert_eq!(matches(text, View::Events, &facts), expected, "{text}");
     }
-    let rule = Facts { kind: Some("rule_on"), rule: Some("slow through a full queue"), ..Facts::default() };
-    assert!(matches("rule ~ slow and rule == \"slow through a full queue\"", View::Events, &rule));
-    assert!(!matches("host in 0.0.0.0/0", View::Events, &rule), "an event without a flow");
+    let rule = Facts {
+        kind: Some("rule_on"),
+        rule: Some("slow through a full queue"),
+        ..Facts::default()
+    };
+    assert!(matches(
+        "rule ~ slow and rule == \"slow through a full queue\"",
+        View::Events,
+        &rule
+    ));
+    assert!(
+        !matches("host in 0.0.0.0/0", View::Events, &rule),
+        "an event without a flow"
+    );
     let id = flow("flow-id:0x0000f10a");
-    let facts = Facts { flow: Some(&id), ..Facts::default() };
+    let facts = Facts {
+        flow: Some(&id),
+        ..Facts::default()
+    };
     for text in ["host in ::/0", "not host in ::/0", "port == 0", "proto == 0"] {
-        assert!(!matches(text, View::Events, &facts), "{text}: only the Flow ID is known");
+        assert!(
+            !matches(text, View::Events, &facts),
+            "{text}: only the Flow ID is known"
+        );
     }
     assert!(matches("flow-id:0x0000f10a", View::Events, &facts));
 }
@@ -136,21 +166,66 @@ fn faults_have_a_position_and_say_what_to_write() {
     let deep = "(".repeat(40);
     for (text, position, length, message) in [
         ("src", 3, 0, ""),
-        ("src and dst == 10.0.0.1", 4, 3, "after src, write an operator, such as src == …"),
+        (
+            "src and dst == 10.0.0.1",
+            4,
+            3,
+            "after src, write an operator, such as src == …",
+        ),
         ("src = 10.0.0.1", 4, 1, "in place of =, write =="),
-        ("src == 10.0.0.1 && dst == 10.0.0.2", 16, 2, "in place of &&, write and"),
+        (
+            "src == 10.0.0.1 && dst == 10.0.0.2",
+            16,
+            2,
+            "in place of &&, write and",
+        ),
         ("src == ", 7, 0, "a value is missing here"),
         ("src in (10.0.0.1, )", 18, 0, "a value is missing here"),
-        ("src in (10.0.0.1", 16, 0, "separate values by commas, and close the list with `)`"),
-        ("src in 10.0.0.1/8", 7, 10, "the address has bits set beyond /8: write 10.0.0.0/8"),
+        (
+            "src in (10.0.0.1",
+            16,
+            0,
+            "separate values by commas, and close the list with `)`",
+        ),
+        (
+            "src in 10.0.0.1/8",
+            7,
+            10,
+            "the address has bits set beyond /8: write 10.0.0.0/8",
+        ),
         ("src > 10.0.0.1", 4, 1, "src is compared by == != in"),
         ("(src == 10.0.0.1", 16, 0, "close the parenthesis with `)`"),
-        ("src == 10.0.0.1 dst == 10.0.0.2", 16, 3, "write `and` or `or` between two tests"),
-        ("src == 10.0.0.1 and", 19, 0, "write a test here, such as src in 10.0.0.0/8"),
-        ("and src == 10.0.0.1", 0, 3, "before `and`, a test is missing, such as src in 10.0.0.0/8"),
+        (
+            "src == 10.0.0.1 dst == 10.0.0.2",
+            16,
+            3,
+            "write `and` or `or` between two tests",
+        ),
+        (
+            "src == 10.0.0.1 and",
+            19,
+            0,
+            "write a test here, such as src in 10.0.0.0/8",
+        ),
+        (
+            "and src == 10.0.0.1",
+            0,
+            3,
+            "before `and`, a test is missing, such as src in 10.0.0.0/8",
+        ),
         ("kind == drop", 0, 4, "kind is a field of events, not of flows"),
-        ("sorce == 10.0.0.1", 0, 5, "flows have no field sorce; did you mean src?"),
-        ("latency > 5ms", 0, 7, "flows have no field latency; did you mean hop_latency?"),
+        (
+            "sorce == 10.0.0.1",
+            0,
+            5,
+            "flows have no field sorce; did you mean src?",
+        ),
+        (
+            "latency > 5ms",
+            0,
+            7,
+            "flows have no field latency; did you mean hop_latency?",
+        ),
         (
             "checkout and port == 80",
             0,
@@ -159,19 +234,39 @@ fn faults_have_a_position_and_say_what_to_write() {
         ),
         ("flow_latency > 5m", 15, 2, "\"5m\" is not a time, such as 5ms"),
         ("flow_latency > 1.5", 15, 3, "\"1.5\" is not a time, such as 5ms"),
-        ("link_utilization > 80", 19, 2, "\"80\" is not a share, such as 80%: write its unit"),
+        (
+            "link_utilization > 80",
+            19,
+            2,
+            "\"80\" is not a share, such as 80%: write its unit",
+        ),
         ("port == 65536", 8, 5, "65536 is more than 65535"),
         ("port in 9-8", 8, 3, "9-8 ends before it begins"),
-        ("proto == ip", 9, 2, "\"ip\" is not a protocol: tcp, udp, icmp, sctp, or a number"),
+        (
+            "proto == ip",
+            9,
+            2,
+            "\"ip\" is not a protocol: tcp, udp, icmp, sctp, or a number",
+        ),
         (
             "node == spine9",
             8,
             6,
             "no node has the name \"spine9\"; write an id such as 101, or a name of the inventory",
         ),
-        ("path ~ 101>>103", 7, 8, "write nodes, ? or * between >, such as 101>*>103"),
+        (
+            "path ~ 101>>103",
+            7,
+            8,
+            "write nodes, ? or * between >, such as 101>*>103",
+        ),
         ("flow ~ \"10.0", 7, 0, "close the quotes with another \""),
-        ("src == 10.0.0.1 and §", 20, 2, "\"§\" is no test; write a field, an operator and a value"),
+        (
+            "src == 10.0.0.1 and §",
+            20,
+            2,
+            "\"§\" is no test; write a field, an operator and a value",
+        ),
         (most.as_str(), 4096, 0, "a filter has up to 4096 bytes"),
         (deep.as_str(), 32, 0, "parentheses and `not` go up to 32 deep"),
     ] {
@@ -180,7 +275,15 @@ fn faults_have_a_position_and_say_what_to_write() {
             assert!(parsed.is_ok(), "{text}: one word is searched");
             continue;
         }
-        assert_eq!(parsed, Err(Fault { position, length, message: message.to_owned() }), "{text}");
+        assert_eq!(
+            parsed,
+            Err(Fault {
+                position,
+                length,
+                message: message.to_owned()
+            }),
+            "{text}"
+        );
     }
     let many = vec!["port == 1"; 200].join(" and ");
     let refused = Filter::parse(&many, View::Flows, &no_names).unwrap_err();
@@ -202,10 +305,22 @@ fn what_every_match_has_is_for_an_index() {
             flow: flow.parse().ok(),
         }
     );
-    for text in ["kind == drop or node == 1", "not node == 1", "node in (1, 2)", "kind != drop", ""] {
+    for text in [
+        "kind == drop or node == 1",
+        "not node == 1",
+        "node in (1, 2)",
+        "kind != drop",
+        "",
+    ] {
         assert_eq!(required(text), Required::default(), "{text}");
     }
-    assert_eq!(required("node == 7"), Required { node: Some(7), ..Required::default() });
+    assert_eq!(
+        required("node == 7"),
+        Required {
+            node: Some(7),
+            ..Required::default()
+        }
+    );
 }
 
 #[test]
@@ -227,7 +342,11 @@ fn click_house_gets_values_as_parameters() {
     );
     assert_eq!(
         values,
-        ["IPv6 ::ffff:10.0.1.0", "IPv6 ::ffff:10.0.1.255", "String >101>([0-9]+>)*[0-9]+>103>"]
+        [
+            "IPv6 ::ffff:10.0.1.0",
+            "IPv6 ::ffff:10.0.1.255",
+            "String >101>([0-9]+>)*[0-9]+>103>"
+        ]
     );
     let (text, values) = written("rule ~ \"a' OR 1 = 1\"");
     assert_eq!(text, "if(rule = '', NULL, position(rule, {p1}) > 0)");
@@ -238,9 +357,15 @@ fn click_house_gets_values_as_parameters() {
 fn completions_are_what_may_follow() {
     let texts = |text: &str| -> Vec<String> {
         let found = complete(text, View::Events, &["leaf-1", "spine 2"]);
-        found.into_iter().map(|one| format!("{}{}", &text[..one.from], one.text)).collect()
+        found
+            .into_iter()
+            .map(|one| format!("{}{}", &text[..one.from], one.text))
+            .collect()
     };
-    let fields = Field::ALL.into_iter().filter(|field| field.is_of(View::Events)).count();
+    let fields = Field::ALL
+        .into_iter()
+        .filter(|field| field.is_of(View::Events))
+        .count();
     assert_eq!(texts("").len(), fields + 1);
     assert_eq!(texts("que"), ["queue", "queue_occupancy", "queue_congestion"]);
     assert_eq!(texts("src "), ["src == ", "src != ", "src in "]);
@@ -252,7 +377,10 @@ fn completions_are_what_may_follow() {
     assert_eq!(texts("proto == t"), ["proto == tcp"]);
     assert_eq!(texts("kind == drop "), ["kind == drop and ", "kind == drop or "]);
     assert_eq!(texts("kind == drop a"), ["kind == drop and "]);
-    assert_eq!(texts("kind == drop and not (int"), ["kind == drop and not (interface"]);
+    assert_eq!(
+        texts("kind == drop and not (int"),
+        ["kind == drop and not (interface"]
+    );
     assert_eq!(texts("reports"), Vec::<String>::new(), "a field of flows");
 }
 
@@ -282,7 +410,9 @@ fn any_bytes_are_refused_or_used() {
     for _ in 0..20_000 {
         let mut text = String::new();
         for _ in 0..8 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             text.push_str(words[(state >> 33) as usize % words.len()]);
             if state >> 60 > 2 {
                 text.push(' ');
@@ -297,7 +427,13 @@ fn any_bytes_are_refused_or_used() {
 fn the_reference_page_is_up_to_date() {
     let mut page = HEAD.to_owned();
     for field in Field::ALL {
-        let of = View::ALL.map(|view| if field.is_of(view) { field.about(view) } else { "–" });
+        let of = View::ALL.map(|view| {
+            if field.is_of(view) {
+                field.about(view)
+            } else {
+                "–"
+            }
+        });
         page.push_str(&format!("| `{}` | {} | {} |\n", field.name(), of[0], of[1]));
     }
     page.push_str(TAIL);

@@ -1,6 +1,9 @@
 //! Writes `vectors/` and the inputs in `corpus/` as the seeds of a coverage-guided target:
 //! `cargo run --example corpus -- DIRECTORY [TARGET]`.
-#![allow(clippy::unwrap_used, reason = "a corpus that cannot be written is an error, with its position")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a corpus that cannot be written is an error, with its position"
+)]
 
 #[allow(dead_code, reason = "shared by tests")]
 use std::path::PathBuf;
@@ -12,12 +15,16 @@ fn main() {
     std::fs::create_dir_all(&directory).unwrap();
     let vectors = vectors::all();
     for vector in &vectors {
-        let choice =
-            Dialect::ALL.iter().position(|dialect| *dialect == vector.profile.dialect).unwrap_or_default();
+        let choice = Dialect::ALL
+            .iter()
+            .position(|dialect| *dialect == vector.profile.dialect)
+            .unwrap_or_default();
         let input = [&[choice as u8], vector.bytes.as_slice()].concat();
         std::fs::write(directory.join(&vector.name), input).unwrap();
     }
-    let kept = std::env::args().nth(2).map_or(Vec::new(), |target| testkit::texts::corpus(&target));
+    let kept = std::env::args()
+        .nth(2)
+        .map_or(Vec::new(), |target| testkit::texts::corpus(&target));
     for (number, input) in kept.iter().enumerate() {
         std::fs::write(directory.join(format!("kept-{number}")), input).unwrap();
     }

@@ -11,7 +11,12 @@ use wire::{ethernet, geneve, gre, ipv4, ipv6, mpls, tcp, udp, vxlan};
 pub fn reports(payload: &[u8], profile: &Profile) {
     let mut decoder = Decoder::new(*profile);
     let all: Vec<Result<Report<'_>, Refusal>> = decoder.reports(payload).collect();
-    assert!(all.len() <= payload.len() / 4 + 1, "{} reports in {} bytes", all.len(), payload.len());
+    assert!(
+        all.len() <= payload.len() / 4 + 1,
+        "{} reports in {} bytes",
+        all.len(),
+        payload.len()
+    );
     for report in all.iter().flatten() {
         report_holds_together(report, payload);
     }
@@ -21,7 +26,12 @@ pub fn reports(payload: &[u8], profile: &Profile) {
         let decoded = (first.version, first.node_id, first.hw_id, first.seq);
         assert_eq!((peek.version, peek.node_id, peek.hw_id, peek.seq), decoded);
         // Where the INT is refused and left out, peek gives the ports that its shim announces.
-        assert!(first.int_refused.is_some() || peek.flow == first.flow, "{:?} {:?}", peek.flow, first.flow);
+        assert!(
+            first.int_refused.is_some() || peek.flow == first.flow,
+            "{:?} {:?}",
+            peek.flow,
+            first.flow
+        );
         header_reads_back(first, payload, profile);
     }
     let _ = wire::peek(payload, profile);
@@ -33,15 +43,32 @@ pub fn reports(payload: &[u8], profile: &Profile) {
 /// An aggregate: the count in the header is the number of records, all records are consistent and in the scope of the aggregate, and
 /// writing them gives the same bytes, except for reserved bits and the tails of long records.
 pub fn aggregate(payload: &[u8], _: &Profile) {
-    let Ok(aggregate) = Aggregate::parse(payload) else { return };
+    let Ok(aggregate) = Aggregate::parse(payload) else {
+        return;
+    };
     let header = aggregate.header();
     let (postcards, summaries) = (aggregate.postcards().count(), aggregate.summaries().count());
     let (count, kind) = (usize::from(header.count), header.kind);
-    assert_eq!((postcards, summaries), if kind.is_correlated() { (0, count) } else { (count, 0) });
+    assert_eq!(
+        (postcards, summaries),
+        if kind.is_correlated() {
+            (0, count)
+        } else {
+            (count, 0)
+        }
+    );
     assert!(count > 0);
-    let record_len = if header.packet_fields { LONG_POSTCARD_LEN } else { kind.record_len() };
+    let record_len = if header.packet_fields {
+        LONG_POSTCARD_LEN
+    } else {
+        kind.record_len()
+    };
     let mut again = vec![0xa5; HEADER_LEN + count * record_len];
-    Header { record_len: record_len as u16, ..*header }.emit(&mut again);
+    Header {
+        record_len: record_len as u16,
+        ..*header
+    }
+    .emit(&mut again);
     let (_, mut rest) = again.split_at_mut(HEADER_LEN);
     for (postcard, packet) in aggregate.postcards_with_packets() {
         assert!(!kind.node_scope() || postcard.node() == header.node_scope);
@@ -56,9 +83,15 @@ pub fn aggregate(payload: &[u8], _: &Profile) {
         rest = &mut rest[SUMMARY_LEN..];
     }
     let read = Aggregate::parse(&again).expect("what is written can be read");
-    assert!(read.postcards_with_packets().eq(aggregate.postcards_with_packets()));
+    assert!(
+        read.postcards_with_packets()
+            .eq(aggregate.postcards_with_packets())
+    );
     assert!(read.summaries().eq(aggregate.summaries()));
-    let same = Header { record_len: header.record_len, ..*read.header() };
+    let same = Header {
+        record_len: header.record_len,
+        ..*read.header()
+    };
     assert_eq!(same, *header);
 }
 
@@ -66,10 +99,16 @@ pub fn aggregate(payload: &[u8], _: &Profile) {
 /// no part of that is one.
 pub fn lldp(frame: &[u8], _: &Profile) {
     for bytes in [frame, frame.get(ethernet::HEADER_LEN..).unwrap_or_default()] {
-        let Ok(lldpdu) = Lldpdu::parse(bytes) else { continue };
+        let Ok(lldpdu) = Lldpdu::parse(bytes) else {
+            continue;
+        };
         assert!(lldpdu.len() <= bytes.len());
-        let texts = [lldpdu.port_description, lldpdu.system_name].into_iter().flatten();
-        texts.chain([lldpdu.chassis.bytes, lldpdu.port.bytes]).for_each(|part| lies_in(part, bytes));
+        let texts = [lldpdu.port_description, lldpdu.system_name]
+            .into_iter()
+            .flatten();
+        texts
+            .chain([lldpdu.chassis.bytes, lldpdu.port.bytes])
+            .for_each(|part| lies_in(part, bytes));
         let mut again = vec![0xa5; lldpdu.len()];
         assert_eq!(lldpdu.emit(&mut again), Ok(again.len()));
         assert_eq!(Lldpdu::parse(&again), Ok(lldpdu));
@@ -93,8 +132,16 @@ fn contradictions_end(all: &[Result<Report<'_>, Refusal>], payload: &[u8]) {
     assert!(ends.is_none_or(|at| at + 1 == all.len()), "{all:?}");
     let start = payload.as_ptr_range();
     let mut before = start.start;
-    for inner in all.iter().flatten().map(|report| report.inner).filter(|inner| !inner.is_empty()) {
-        assert!(before <= inner.as_ptr() && inner.as_ptr_range().end <= start.end, "{all:?}");
+    for inner in all
+        .iter()
+        .flatten()
+        .map(|report| report.inner)
+        .filter(|inner| !inner.is_empty())
+    {
+        assert!(
+            before <= inner.as_ptr() && inner.as_ptr_range().end <= start.end,
+            "{all:?}"
+        );
         before = inner.as_ptr_range().end;
     }
 }
@@ -103,11 +150,18 @@ fn report_holds_together(report: &Report<'_>, payload: &[u8]) {
     let hops = report.hop_count();
     assert!(hops <= payload.len());
     assert_eq!(report.hops().count(), hops);
-    assert_eq!(report.hop(hops), wire::Hop::default(), "nothing beyond the last hop");
+    assert_eq!(
+        report.hop(hops),
+        wire::Hop::default(),
+        "nothing beyond the last hop"
+    );
     assert_eq!(report.has_metadata(), !report.metadata_hop().carried.is_empty());
     lies_in(report.inner, payload);
     lies_in(report.domain_words, payload);
-    assert!(report.flow.is_some() || report.tunnel.is_none(), "a tunnel carries a flow");
+    assert!(
+        report.flow.is_some() || report.tunnel.is_none(),
+        "a tunnel carries a flow"
+    );
     // The metadata of a report of type 1 may be of undefined bits alone.
     let says_something = report.flags != wire::Flags::default()
         || report.flow.is_some()
@@ -141,7 +195,10 @@ fn stack_holds_together(stack: &Stack<'_>) {
         stack.layout.write(&hop, &mut again);
         // All ones mean "unavailable": with queue id 255, from the occupancy word, the largest value is written one less.
         let hop = match (hop.queue_id, hop.queue_congestion) {
-            (Some(0xff), Some(0x00ff_ffff)) => Hop { queue_congestion: Some(0x00ff_fffe), ..hop },
+            (Some(0xff), Some(0x00ff_ffff)) => Hop {
+                queue_congestion: Some(0x00ff_fffe),
+                ..hop
+            },
             _ => hop,
         };
         assert_eq!(stack.layout.hop(&again), hop, "what is written reads back");
@@ -187,7 +244,9 @@ fn header_reads_back(first: &Report<'_>, payload: &[u8], profile: &Profile) {
 
 fn main_reads_back(rest: &[u8]) {
     let Ok((report, _)) = v20::split(rest) else { return };
-    let Ok((main, inner)) = v20::MainRepr::parse(report) else { return };
+    let Ok((main, inner)) = v20::MainRepr::parse(report) else {
+        return;
+    };
     if report[0] >> 4 != 1 {
         return;
     }
@@ -202,13 +261,29 @@ fn main_reads_back(rest: &[u8]) {
 fn brief_agrees(payload: &[u8], profile: &Profile, all: &[Result<Report<'_>, Refusal>]) {
     let mut decoder = Decoder::new(*profile);
     let common = decoder.brief(payload);
-    let Some(brief) = decoder.brief_any(payload) else { return assert_eq!(common, None) };
-    assert!(common.is_none_or(|common| common == brief), "{common:?} {brief:?}");
-    let [Ok(whole)] = all else { panic!("what is read briefly is there, good and alone: {all:?}") };
+    let Some(brief) = decoder.brief_any(payload) else {
+        return assert_eq!(common, None);
+    };
+    assert!(
+        common.is_none_or(|common| common == brief),
+        "{common:?} {brief:?}"
+    );
+    let [Ok(whole)] = all else {
+        panic!("what is read briefly is there, good and alone: {all:?}")
+    };
     let int = whole.int.expect("and has INT");
-    assert_eq!((whole.version, whole.node_id), (brief.version, Some(brief.node_id)));
-    assert_eq!((whole.hw_id, whole.seq, whole.ts.unwrap_or(0)), (brief.hw_id, brief.seq, brief.ts));
-    assert_eq!((whole.flags, whole.flow, whole.tunnel), (brief.flags, Some(brief.flow), None));
+    assert_eq!(
+        (whole.version, whole.node_id),
+        (brief.version, Some(brief.node_id))
+    );
+    assert_eq!(
+        (whole.hw_id, whole.seq, whole.ts.unwrap_or(0)),
+        (brief.hw_id, brief.seq, brief.ts)
+    );
+    assert_eq!(
+        (whole.flags, whole.flow, whole.tunnel),
+        (brief.flags, Some(brief.flow), None)
+    );
     assert_eq!((int.flags, int.stack.bytes), (brief.int_flags, brief.records));
     assert_eq!((int.stack.layout, int.sf), (decoder.layout(brief.shape), None));
     assert!(whole.metadata.is_none() && whole.drop_reason.is_none() && whole.ioam.is_none());
@@ -218,14 +293,37 @@ fn brief_agrees(payload: &[u8], profile: &Profile, all: &[Result<Report<'_>, Ref
 /// The same for the fast path of an SF-INT report.
 fn single_agrees(payload: &[u8], profile: &Profile, all: &[Result<Report<'_>, Refusal>]) {
     let mut decoder = Decoder::new(*profile);
-    let Some(single) = decoder.single(payload) else { return };
-    let [Ok(whole)] = all else { panic!("what is read briefly is there, good and alone: {all:?}") };
-    let (int, own) = (whole.int.expect("and has INT"), whole.metadata.expect("and the sink's record"));
-    let sf = wire::int::Sf { urgent: false, state: single.state, packet_id: single.packet_id };
-    assert_eq!((whole.version, whole.node_id), (Version::V20, Some(single.node_id)));
-    assert_eq!((whole.hw_id, whole.seq, whole.ts), (single.hw_id, single.seq, None));
-    assert_eq!((whole.flags, whole.flow, whole.tunnel), (single.flags, Some(single.flow), None));
-    assert_eq!((int.flags, int.remaining, int.sf), (single.int_flags, single.remaining, Some(sf)));
+    let Some(single) = decoder.single(payload) else {
+        return;
+    };
+    let [Ok(whole)] = all else {
+        panic!("what is read briefly is there, good and alone: {all:?}")
+    };
+    let (int, own) = (
+        whole.int.expect("and has INT"),
+        whole.metadata.expect("and the sink's record"),
+    );
+    let sf = wire::int::Sf {
+        urgent: false,
+        state: single.state,
+        packet_id: single.packet_id,
+    };
+    assert_eq!(
+        (whole.version, whole.node_id),
+        (Version::V20, Some(single.node_id))
+    );
+    assert_eq!(
+        (whole.hw_id, whole.seq, whole.ts),
+        (single.hw_id, single.seq, None)
+    );
+    assert_eq!(
+        (whole.flags, whole.flow, whole.tunnel),
+        (single.flags, Some(single.flow), None)
+    );
+    assert_eq!(
+        (int.flags, int.remaining, int.sf),
+        (single.int_flags, single.remaining, Some(sf))
+    );
     assert_eq!((own.record, int.stack.bytes), (single.metadata, single.carried));
     assert_eq!([own.layout, int.stack.layout], single.layouts());
     assert!(whole.drop_reason.is_none() && whole.ioam.is_none());
@@ -253,12 +351,18 @@ fn shortcut_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Repo
     let tagged = [&payload[..at], &[0x81, 0, 0, 0], &payload[at..]].concat();
     let mut decoder = Decoder::new(*profile);
     let slow = decoder.reports(&tagged).next().expect("one report");
-    if matches!(slow, Err(Refusal::NetflowV5 | Refusal::NetflowV9 | Refusal::Ipfix)) {
+    if matches!(
+        slow,
+        Err(Refusal::NetflowV5 | Refusal::NetflowV9 | Refusal::Ipfix)
+    ) {
         // They are recognised by the length of the datagram, which the tag has changed.
         return;
     }
     let slow = slow.expect("as good as without the tag");
-    assert_eq!((slow.flow, slow.tunnel, slow.annotations), (first.flow, first.tunnel, first.annotations));
+    assert_eq!(
+        (slow.flow, slow.tunnel, slow.annotations),
+        (first.flow, first.tunnel, first.annotations)
+    );
     assert_eq!(slow.ioam, first.ioam);
     assert_eq!(slow.int, first.int);
 }
@@ -273,9 +377,14 @@ fn is_tag(ethertype: u16) -> bool {
 pub fn packet(frame: &[u8], profile: &Profile) {
     let _ = wire::datagram(frame);
     let _ = wire::frame::ip(frame);
-    let Ok(contents) = wire::packet::contents(frame, profile) else { return };
+    let Ok(contents) = wire::packet::contents(frame, profile) else {
+        return;
+    };
     let (Some(int), Some(location)) = (&contents.int, &contents.location) else {
-        assert_eq!((contents.int.is_some(), contents.location.is_some()), (false, false));
+        assert_eq!(
+            (contents.int.is_some(), contents.location.is_some()),
+            (false, false)
+        );
         return;
     };
     stack_holds_together(&int.stack);
@@ -302,11 +411,23 @@ macro_rules! reads_back {
 
 /// Every header separately: it reads back the same after writing.
 pub fn headers(bytes: &[u8], profile: &Profile) {
-    reads_back!(bytes, |b| ethernet::Packet::new_checked(b).map(|p| ethernet::Repr::parse(&p)), |_: &_| 14);
+    reads_back!(
+        bytes,
+        |b| ethernet::Packet::new_checked(b).map(|p| ethernet::Repr::parse(&p)),
+        |_: &_| 14
+    );
     reads_back!(bytes, ethernet::Tag::parse, |_: &_| 4);
     reads_back!(bytes, mpls::Repr::parse, |_: &_| 4);
-    reads_back!(bytes, |b| ipv6::Packet::new_checked(b).map(|p| ipv6::Repr::parse(&p)), |_: &_| 40);
-    reads_back!(bytes, |b| udp::Packet::new_checked(b).map(|p| udp::Repr::parse(&p)), |_: &_| 8);
+    reads_back!(
+        bytes,
+        |b| ipv6::Packet::new_checked(b).map(|p| ipv6::Repr::parse(&p)),
+        |_: &_| 40
+    );
+    reads_back!(
+        bytes,
+        |b| udp::Packet::new_checked(b).map(|p| udp::Repr::parse(&p)),
+        |_: &_| 8
+    );
     reads_back!(bytes, vxlan::Repr::parse, |_: &_| 8);
     reads_back!(bytes, gre::Repr::parse, gre::Repr::header_len);
     reads_back!(bytes, |b| shim::Shim2::parse(shim::Kind::L4, b), |_: &_| 4);
@@ -357,10 +478,19 @@ fn with_options(bytes: &[u8]) {
 }
 
 fn ioam(data: &[u8]) {
-    let Ok(Some(ioam)) = wire::Ioam::parse(data) else { return };
-    assert_eq!(ioam.hop(ioam.hop_count()), wire::Hop::default(), "nothing beyond the last node");
+    let Ok(Some(ioam)) = wire::Ioam::parse(data) else {
+        return;
+    };
+    assert_eq!(
+        ioam.hop(ioam.hop_count()),
+        wire::Hop::default(),
+        "nothing beyond the last node"
+    );
     for i in 0..ioam.hop_count() {
-        assert!(!ioam.hop(i).carried.contains(wire::Items::INGRESS_TS), "stamps are the namespace's");
+        assert!(
+            !ioam.hop(i).carried.contains(wire::Items::INGRESS_TS),
+            "stamps are the namespace's"
+        );
     }
     let mut out = vec![0xa5; data.len() + 600];
     let len = match &ioam {
@@ -386,18 +516,27 @@ fn tunnels(bytes: &[u8]) {
 }
 
 fn layouts(bytes: &[u8], profile: &Profile) {
-    let [a, b, hop_ml, report_bits, record @ ..] = bytes else { return };
+    let [a, b, hop_ml, report_bits, record @ ..] = bytes else {
+        return;
+    };
     let (bitmap, hop_ml) = (u16::from_be_bytes([*a, *b]), hop_ml & 0x1f);
     let layouts = [
         Layout::int_2(bitmap, hop_ml, true).ok(),
-        Layout::int_2(bitmap, bitmap.count_ones() as u8 + (bitmap & 0x0e00).count_ones() as u8, false).ok(),
+        Layout::int_2(
+            bitmap,
+            bitmap.count_ones() as u8 + (bitmap & 0x0e00).count_ones() as u8,
+            false,
+        )
+        .ok(),
         Layout::int_10(bitmap, hop_ml, profile.dialect).ok(),
         Some(Layout::int_05(bitmap)),
         Some(Layout::report_20(bitmap)),
         Some(Layout::report_10(report_bits & 0x3f)),
     ];
     for layout in layouts.into_iter().flatten() {
-        let Some(record) = record.get(..layout.len()) else { continue };
+        let Some(record) = record.get(..layout.len()) else {
+            continue;
+        };
         let hop = layout.hop(record);
         let reason = layout.drop_word(record);
         let mut again = vec![0xa5; layout.len()];

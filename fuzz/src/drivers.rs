@@ -7,7 +7,9 @@ use p4runtime::map;
 
 /// Reads `bytes` as a file of rules. What is written again is read as the same, and what is no rule is kept as it is.
 pub fn rules_file(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let content = Content::read(text);
     let lines = content.lines();
     assert_eq!(Content::read(&lines), content, "{lines}");
@@ -15,7 +17,9 @@ pub fn rules_file(bytes: &[u8]) {
 
 /// Reads `bytes` as a pipeline map. What is refused has a message.
 pub fn pipeline_map(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     if let Err(error) = map::read(text, "fuzz.toml") {
         assert!(!error.to_string().is_empty());
     }
@@ -23,7 +27,9 @@ pub fn pipeline_map(bytes: &[u8]) {
 
 /// Reads `bytes` as a path map of gNMI. What is accepted makes objects of a rule or says why not, and what is refused has a message.
 pub fn path_map(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let map = match PathMap::read(text, "fuzz.toml") {
         Ok(map) => map,
         Err(error) => return assert!(!error.to_string().is_empty()),

@@ -38,11 +38,19 @@ pub fn dta(payload: &[u8], _: &Profile) {
 /// The fast path reads exactly the Appends that are neither essential nor immediate, with the same result.
 fn fast_path_agrees(payload: &[u8]) {
     let whole = match Report::parse(payload) {
-        Ok(Report { base, operation: Operation::Append { list, entry_len, entries } })
-            if !base.essential && !base.immediate =>
-        {
-            Some(PlainAppend { list, entry_len, entries })
-        }
+        Ok(Report {
+            base,
+            operation:
+                Operation::Append {
+                    list,
+                    entry_len,
+                    entries,
+                },
+        }) if !base.essential && !base.immediate => Some(PlainAppend {
+            list,
+            entry_len,
+            entries,
+        }),
         _ => None,
     };
     assert_eq!(PlainAppend::parse(payload), whole);
@@ -59,7 +67,10 @@ fn written(len: usize, emit: impl Fn(&mut [u8]) -> Result<usize, wire::EmitError
 
 fn key_holds_together(key: &[u8]) {
     let all = hash::hashes(key);
-    assert_eq!(hash::slots_n::<2>(key), ([all.slots[0], all.slots[1]], all.checksum));
+    assert_eq!(
+        hash::slots_n::<2>(key),
+        ([all.slots[0], all.slots[1]], all.checksum)
+    );
     assert_eq!(hash::collector_of(key), (all.slots[2] >> 24) as u8);
     if let Some(flow) = hash::flow_of(key) {
         let again = FlowBytes::of(&flow).expect("it has addresses");
@@ -86,7 +97,11 @@ pub fn roce(frame: &[u8], _: &Profile) {
         }
     }
     let [host, other] = [1, 2].map(|last| std::net::Ipv4Addr::new(10, 0, 0, last).into());
-    let ends = Endpoints { source: host, destination: other, source_port: 0xc000 };
+    let ends = Endpoints {
+        source: host,
+        destination: other,
+        source_port: 0xc000,
+    };
     if let Ok(packet) = Packet::parse_udp(frame, ends) {
         packet_holds_together(&packet, frame);
     }
@@ -120,7 +135,10 @@ fn packet_holds_together(packet: &Packet<'_>, frame: &[u8]) {
     assert_eq!(packet.reth.is_some(), opcode.has_reth());
     assert_eq!(packet.immediate.is_some(), opcode.has_immediate());
     assert_eq!(packet.atomic.is_some(), opcode == Opcode::FetchAdd);
-    assert_eq!(packet.aeth.is_some(), matches!(opcode, Opcode::Acknowledge | Opcode::AtomicAcknowledge));
+    assert_eq!(
+        packet.aeth.is_some(),
+        matches!(opcode, Opcode::Acknowledge | Opcode::AtomicAcknowledge)
+    );
     assert_eq!(packet.atomic_ack.is_some(), opcode == Opcode::AtomicAcknowledge);
     assert_eq!(Psn::new(packet.bth.psn.value()), packet.bth.psn);
     if packet.fault.is_none() {
@@ -142,7 +160,11 @@ pub fn memory(bytes: &[u8], _: &Profile) {
     }
     let mut block = bytes.to_vec();
     let room = bytes.len().saturating_sub(layout::BLOCK_TRAILER_LEN);
-    let trailer = BlockTrailer { sequence: 9, count: (room / 3).min(255) as u16, entry_len: 3 };
+    let trailer = BlockTrailer {
+        sequence: 9,
+        count: (room / 3).min(255) as u16,
+        entry_len: 3,
+    };
     assert_eq!(trailer.seal(&mut block), bytes.len() >= layout::BLOCK_TRAILER_LEN);
     if bytes.len() >= layout::BLOCK_TRAILER_LEN {
         assert_eq!(BlockTrailer::check(&block), Ok(trailer));
@@ -152,7 +174,10 @@ pub fn memory(bytes: &[u8], _: &Profile) {
         let data_len = data.len().min(1024);
         let len = layout::put_slot(&mut slot, checksum, &data[..data_len], data_len as u16);
         assert_eq!(len, Some(data_len + layout::CHECKSUM_LEN));
-        assert_eq!(slot[..data_len + layout::CHECKSUM_LEN], bytes[..data_len + layout::CHECKSUM_LEN]);
+        assert_eq!(
+            slot[..data_len + layout::CHECKSUM_LEN],
+            bytes[..data_len + layout::CHECKSUM_LEN]
+        );
     }
     for hop in 0..=u8::MAX {
         assert_ne!(layout::postcard(bytes, hop), Some(layout::NO_HOP));

@@ -20,7 +20,9 @@ hosts = [
 
 /// Reads `bytes` as a file of intents and as an inventory. What is accepted is valid, and what is refused has a message.
 pub fn intents(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     if let Err(error) = inventory::read(text, "fuzz.toml") {
         assert!(!error.to_string().is_empty());
     }
@@ -41,6 +43,8 @@ pub fn intents(bytes: &[u8]) {
         }
     }
     // Removing all of them leaves nothing.
-    intents.iter().for_each(|intent| _ = compiler.remove(&intent.name));
+    intents
+        .iter()
+        .for_each(|intent| _ = compiler.remove(&intent.name));
     assert_eq!(*compiler.desired(), empty);
 }

@@ -24,7 +24,9 @@ use wire::{Dialect, Profile};
 /// # Panics
 /// When `body` does.
 pub fn with_profile(input: &[u8], body: fn(&[u8], &Profile)) {
-    let Some((choice, bytes)) = input.split_first() else { return };
+    let Some((choice, bytes)) = input.split_first() else {
+        return;
+    };
     let dialect = Dialect::ALL[usize::from(*choice) % Dialect::ALL.len()];
     body(bytes, &Profile::new(dialect));
 }

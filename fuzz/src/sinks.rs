@@ -30,7 +30,12 @@ fn event(id: u64) -> Record {
         reason: None,
         basis: Basis::Measured,
     };
-    Record::Event(Box::new(EventRecord { event, rule: None, path: Vec::new(), first: None }))
+    Record::Event(Box::new(EventRecord {
+        event,
+        rule: None,
+        path: Vec::new(),
+        first: None,
+    }))
 }
 
 fn alert(id: u64) -> Record {
@@ -58,7 +63,14 @@ fn alert(id: u64) -> Record {
 fn flow() -> Record {
     let flow = wire::FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 17);
     let (flow_latency, basis) = (None, Basis::Measured);
-    let row = FlowRow { flow, flow_latency, basis, first_seen: 1, last_seen: 5, reports: 1 };
+    let row = FlowRow {
+        flow,
+        flow_latency,
+        basis,
+        first_seen: 1,
+        last_seen: 5,
+        reports: 1,
+    };
     Record::Flow(Box::new((row, vec![1])))
 }
 
@@ -66,33 +78,81 @@ fn rollup(ts: u64) -> Record {
     let (metric, interval, count) = (Metric::HopLatency, 1, 1);
     let (flow, node, interface, queue) = (None, Some(1), None, None);
     let (min, max, sum, p50, p99) = (1, 1, 1, None, None);
-    let rollup =
-        Rollup { ts, interval, metric, flow, node, interface, queue, count, min, max, sum, p50, p99 };
-    Record::Rollup(Box::new(RollupPart { rollup, part: 0, nth: 0 }))
+    let rollup = Rollup {
+        ts,
+        interval,
+        metric,
+        flow,
+        node,
+        interface,
+        queue,
+        count,
+        min,
+        max,
+        sum,
+        p50,
+        p99,
+    };
+    Record::Rollup(Box::new(RollupPart {
+        rollup,
+        part: 0,
+        nth: 0,
+    }))
 }
 
 /// An outcome names records that were sent, each once.
 fn holds(outcome: &Outcome, sent: usize) {
-    let Outcome::Settled { rejected, again, .. } = outcome else { return };
-    let mut rows: Vec<usize> = rejected.iter().map(|(row, _)| *row).chain(again.iter().copied()).collect();
+    let Outcome::Settled { rejected, again, .. } = outcome else {
+        return;
+    };
+    let mut rows: Vec<usize> = rejected
+        .iter()
+        .map(|(row, _)| *row)
+        .chain(again.iter().copied())
+        .collect();
     rows.sort_unstable();
     let named = rows.len();
     rows.dedup();
-    assert!(named == rows.len() && rows.iter().all(|row| *row < sent), "{outcome:?} of {sent}");
+    assert!(
+        named == rows.len() && rows.iter().all(|row| *row < sent),
+        "{outcome:?} of {sent}"
+    );
 }
 
 /// The first byte chooses the sink, the second one the status; the rest is the body of the answer.
 pub fn sink_http(bytes: &[u8]) {
     let [sink, status, body @ ..] = bytes else { return };
-    let Ok(sink) = sink_of(*sink) else { unreachable!("the default options are right") };
+    let Ok(sink) = sink_of(*sink) else {
+        unreachable!("the default options are right")
+    };
     let status = [200, 204, 400, 404, 409, 422, 429, 500][usize::from(*status) % 8];
-    let response = Response { status, retry_after: None, body, is_cut: false };
-    let records = [event(3), event(1), event(2), rollup(2), rollup(1), alert(1), alert(2)];
-    let streams =
-        [(Stream::Events, &records[..3]), (Stream::Rollups, &records[3..5]), (Stream::Alerts, &records[5..])];
+    let response = Response {
+        status,
+        retry_after: None,
+        body,
+        is_cut: false,
+    };
+    let records = [
+        event(3),
+        event(1),
+        event(2),
+        rollup(2),
+        rollup(1),
+        alert(1),
+        alert(2),
+    ];
+    let streams = [
+        (Stream::Events, &records[..3]),
+        (Stream::Rollups, &records[3..5]),
+        (Stream::Alerts, &records[5..]),
+    ];
     for (stream, records) in streams {
         let records: Vec<&Record> = records.iter().collect();
-        let batch = Batch { stream, records: &records, collector: "c" };
+        let batch = Batch {
+            stream,
+            records: &records,
+            collector: "c",
+        };
         if let Some(request) = sink.request(&batch) {
             holds(&sink.outcome(&batch, &request, &response), records.len());
         }
@@ -142,11 +202,21 @@ pub fn sink_redis(bytes: &[u8]) {
     let Ok(sink) = Redis::new(&redis::Options::default()) else {
         unreachable!("the default options are right")
     };
-    assert!(sink.greeted(&replies).err().is_none_or(|sentence| !sentence.is_empty()));
+    assert!(
+        sink.greeted(&replies)
+            .err()
+            .is_none_or(|sentence| !sentence.is_empty())
+    );
     let records = [event(2), flow(), event(1)];
     let records: Vec<&Record> = records.iter().collect();
-    let batch = Batch { stream: Stream::Events, records: &records, collector: "c" };
-    let Some(mut exchange) = sink.begin(&batch) else { unreachable!("there are records") };
+    let batch = Batch {
+        stream: Stream::Events,
+        records: &records,
+        collector: "c",
+    };
+    let Some(mut exchange) = sink.begin(&batch) else {
+        unreachable!("there are records")
+    };
     let mut rest = &replies[..];
     for pipelines in 0.. {
         assert!(pipelines < 3);
@@ -160,8 +230,12 @@ pub fn sink_redis(bytes: &[u8]) {
 
 /// An answer of Kafka: the first byte chooses the request, the second one the version.
 pub fn sink_kafka(bytes: &[u8]) {
-    let [request, version, frame @ ..] = bytes else { return };
-    let Ok((_, body)) = protocol::answer(frame) else { return };
+    let [request, version, frame @ ..] = bytes else {
+        return;
+    };
+    let Ok((_, body)) = protocol::answer(frame) else {
+        return;
+    };
     match request % 10 {
         0 => drop(protocol::read_api_versions(body)),
         1 => {
@@ -194,10 +268,18 @@ pub fn sink_kafka(bytes: &[u8]) {
 
 /// Records of a partition, as an outlet reads them: it goes forward, or says why not.
 fn fetched(body: &[u8], version: i16) {
-    let Ok(fetched) = protocol::fetch::read_fetch(body, version) else { return };
+    let Ok(fetched) = protocol::fetch::read_fetch(body, version) else {
+        return;
+    };
     let from = Position { file: 0, row: 3 };
     for until in [None, Some(Position { file: 0, row: 9 })] {
-        let wanted = Wanted { from, until, records: 100, bytes: 1 << 20, random: 0 };
+        let wanted = Wanted {
+            from,
+            until,
+            records: 100,
+            bytes: 1 << 20,
+            random: 0,
+        };
         let (mut reading, _) = Reading::new(Stream::Events, wanted);
         match reading.fetched(&fetched) {
             Step::Page { page, .. } => {
@@ -214,14 +296,22 @@ fn fetched(body: &[u8], version: i16) {
 
 /// What an answer says of chunks that are in flight.
 fn produced(body: &[u8], version: i16) {
-    let Ok(answer) = protocol::read_produce(body, version) else { return };
+    let Ok(answer) = protocol::read_produce(body, version) else {
+        return;
+    };
     let Ok(sink) = Kafka::new(&kafka::Options::default()) else {
         unreachable!("the default options are right")
     };
     let records = [event(3), event(1), event(2), event(4)];
     let records: Vec<&Record> = records.iter().collect();
-    let batch = Batch { stream: Stream::Events, records: &records, collector: "c" };
-    let Some(mut exchange) = sink.begin(&batch) else { unreachable!("there are records") };
+    let batch = Batch {
+        stream: Stream::Events,
+        records: &records,
+        collector: "c",
+    };
+    let Some(mut exchange) = sink.begin(&batch) else {
+        unreachable!("there are records")
+    };
     exchange.spread(2);
     let mut producer = Producer::default();
     producer.begin(protocol::ProducerId { id: 1, epoch: 0 });

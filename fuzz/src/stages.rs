@@ -22,7 +22,9 @@ fn parts(bytes: &[u8]) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     let mut rest = bytes;
     while parts.len() < MAX_DATAGRAMS {
-        let Some(at) = rest.windows(4).position(|window| window == SEPARATOR) else { break };
+        let Some(at) = rest.windows(4).position(|window| window == SEPARATOR) else {
+            break;
+        };
         parts.push(&rest[..at]);
         rest = &rest[at + 4..];
     }
@@ -49,10 +51,20 @@ fn small(default_profile: collector::Profile) -> Config {
         max_nodes: 256,
         max_sources: 64,
         push_interval: 0,
-        rollup: Rollups { sketches: 64, ..Rollups::default() },
+        rollup: Rollups {
+            sketches: 64,
+            ..Rollups::default()
+        },
         default_profile,
-        sf: JoinConfig { max_flows: 64, max_sets: 64, ..JoinConfig::default() },
-        postcards: PostcardConfig { max_pending: 256, ..PostcardConfig::default() },
+        sf: JoinConfig {
+            max_flows: 64,
+            max_sets: 64,
+            ..JoinConfig::default()
+        },
+        postcards: PostcardConfig {
+            max_pending: 256,
+            ..PostcardConfig::default()
+        },
         ..Config::default()
     }
 }
@@ -77,11 +89,23 @@ type RollupKey = (Metric, Option<u32>, Option<u32>, Option<u8>);
 /// Totals of all keys but flows, over the intervals of `seconds`. Every interval begins at a multiple of its length.
 fn totals(rollups: &[Rollup], seconds: u32) -> HashMap<RollupKey, Total> {
     let mut totals = HashMap::new();
-    for rollup in rollups.iter().filter(|rollup| rollup.interval == seconds && rollup.flow.is_none()) {
-        assert_eq!(rollup.ts % (u64::from(seconds) * 1000 * MILLISECOND), 0, "{rollup:?}");
+    for rollup in rollups
+        .iter()
+        .filter(|rollup| rollup.interval == seconds && rollup.flow.is_none())
+    {
+        assert_eq!(
+            rollup.ts % (u64::from(seconds) * 1000 * MILLISECOND),
+            0,
+            "{rollup:?}"
+        );
         assert!(rollup.count > 0 && rollup.min <= rollup.max, "{rollup:?}");
         let key = (rollup.metric, rollup.node, rollup.interface, rollup.queue);
-        let total = totals.entry(key).or_insert(Total { count: 0, sum: 0, min: u64::MAX, max: 0 });
+        let total = totals.entry(key).or_insert(Total {
+            count: 0,
+            sum: 0,
+            min: u64::MAX,
+            max: 0,
+        });
         total.count += rollup.count;
         total.sum = total.sum.wrapping_add(rollup.sum);
         total.min = total.min.min(rollup.min);
@@ -98,18 +122,30 @@ fn rolled_up(parts: &[&[u8]], profile: &Profile) -> Vec<Rollup> {
     let mut collector = Collector::new(config);
     let (mut batch, mut now) = (Batch::growing(4096), START);
     for part in parts {
-        let Some((first, payload)) = part.split_first() else { continue };
+        let Some((first, payload)) = part.split_first() else {
+            continue;
+        };
         now = now.saturating_add_signed(STEPS[usize::from(first & 15)] * MILLISECOND as i64);
         if first & 0x80 != 0 {
             collector.tick(now, &mut batch);
         }
         let source = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, first >> 4 & 1];
-        let datagram = Datagram { payload, source, src_port: 40_000, listener: 0, received: now };
+        let datagram = Datagram {
+            payload,
+            source,
+            src_port: 40_000,
+            listener: 0,
+            received: now,
+        };
         collector.handle(&[datagram], &mut batch);
     }
     collector.finish(now, &mut batch);
     let stats = collector.stats();
-    assert!(stats.decode_balance().is_balanced(), "{:?}", stats.decode_balance());
+    assert!(
+        stats.decode_balance().is_balanced(),
+        "{:?}",
+        stats.decode_balance()
+    );
     assert!(stats.state_balance().is_balanced(), "{:?}", stats.state_balance());
     batch.rollups().to_vec()
 }
@@ -142,10 +178,17 @@ fn collected(parts: &[&[u8]], profile: &Profile, burst: usize) -> Collected {
     collector.finish(START + 1000 * MILLISECOND, &mut batch);
     let stats = collector.stats();
     assert_eq!(stats.datagrams, repeated.len() as u64);
-    assert!(stats.decode_balance().is_balanced(), "{:?}", stats.decode_balance());
+    assert!(
+        stats.decode_balance().is_balanced(),
+        "{:?}",
+        stats.decode_balance()
+    );
     assert!(stats.state_balance().is_balanced(), "{:?}", stats.state_balance());
     Collected {
-        events: batch.events().map(|(event, path)| (*event, path.to_vec())).collect(),
+        events: batch
+            .events()
+            .map(|(event, path)| (*event, path.to_vec()))
+            .collect(),
         drops: batch.drops().to_vec(),
         flows: batch.flows().map(|(row, path)| (*row, path.to_vec())).collect(),
         streams: collector.streams().collect(),
@@ -166,10 +209,17 @@ pub fn collect(bytes: &[u8], profile: &Profile) {
 pub fn switch(frame: &[u8], _: &Profile) {
     let modes = [Mode::Md21, Mode::Md10, Mode::Sf, Mode::Mx21, Mode::Postcard];
     let mode = modes[frame.first().map_or(0, |byte| usize::from(*byte) % modes.len())];
-    let watch = Watch { mode, ..Watch::new(Match::default()) };
+    let watch = Watch {
+        mode,
+        ..Watch::new(Match::default())
+    };
     let config = switch::Config::default();
     // A domain that marks by DSCP has no port for INT.
-    let profile = Profile { dscp: config.mark.dscp, int_udp_port: 0, ..Profile::default() };
+    let profile = Profile {
+        dscp: config.mark.dscp,
+        int_udp_port: 0,
+        ..Profile::default()
+    };
     let plain = wire::packet::contents(frame, &profile).is_ok_and(|contents| contents.int.is_none());
     let (mut packet, mut out) = (frame.to_vec(), Outbox::default());
     for node in 1..=3 {
@@ -226,7 +276,9 @@ fn outcomes(stats: &switch::Stats) -> u64 {
 /// The text of a rule: an error has a position; of a rule without history and its negation, exactly one is true for a report in which
 /// no value is missing.
 pub fn rule(bytes: &[u8], _: &Profile) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let compiled = |text: &str| RuleSet::compile(&[("a rule".to_owned(), text.to_owned())]);
     let rules = match compiled(text) {
         Ok(rules) => rules,
@@ -236,7 +288,9 @@ pub fn rule(bytes: &[u8], _: &Profile) {
             return;
         }
     };
-    let Ok(negation) = compiled(&format!("not (\n{text}\n)")) else { return };
+    let Ok(negation) = compiled(&format!("not (\n{text}\n)")) else {
+        return;
+    };
     for scale in [0, 1, 1000, 1_000_000, u64::MAX >> 8] {
         let hops: Vec<HopValues> = (1..4)
             .map(|node| HopValues {
@@ -247,10 +301,17 @@ pub fn rule(bytes: &[u8], _: &Profile) {
                 node: node as u32,
             })
             .collect();
-        let observation = Observation { flow_latency: Some(scale), looped: scale & 1 == 1, hops: &hops };
+        let observation = Observation {
+            flow_latency: Some(scale),
+            looped: scale & 1 == 1,
+            hops: &hops,
+        };
         let (one, other) = (rules.evaluate(&observation), negation.evaluate(&observation));
         // A rule about a node or a hop that the report lacks is neither true nor false.
         let certain = !rules.is_stateful(0) && !text.contains(['@', '[']);
-        assert!(one + other == 1 || !certain, "{one} and {other} of {observation:?}");
+        assert!(
+            one + other == 1 || !certain,
+            "{one} and {other} of {observation:?}"
+        );
     }
 }

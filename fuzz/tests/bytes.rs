@@ -16,7 +16,9 @@ const STAGE_MUTATIONS: u64 = 4_000;
 
 /// Returns whether to continue: for `HOPWISE_FUZZ_SECONDS` if given, else up to `mutations`.
 fn until(mutations: u64) -> impl Fn(u64) -> bool {
-    let seconds = std::env::var("HOPWISE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    let seconds = std::env::var("HOPWISE_FUZZ_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     move |count| end.map_or(count < mutations, |end| Instant::now() < end)
 }
@@ -70,7 +72,11 @@ fn mutated(body: Body, seed: u64, vectors: Vec<Vector>, mutations: u64) {
             let mut bytes = vector.bytes.clone();
             rng.corrupt(&mut bytes);
             let dialect = Dialect::ALL[rng.below(Dialect::ALL.len())];
-            let profile = if rng.below(2) == 0 { vector.profile } else { Profile::new(dialect) };
+            let profile = if rng.below(2) == 0 {
+                vector.profile
+            } else {
+                Profile::new(dialect)
+            };
             let what = format!("mutation {count} of {} under seed {seed:#x}", vector.name);
             run(body, &bytes, &profile, &what);
             count += 1;
@@ -139,8 +145,10 @@ fn time() {
     let (mut rng, mut count, go_on) = (Rng(13), 0, until(STAGE_MUTATIONS));
     while go_on(count) {
         let profile = vectors[rng.below(vectors.len())].profile;
-        let alike: Vec<&Vector> =
-            vectors.iter().filter(|vector| vector.profile.dialect == profile.dialect).collect();
+        let alike: Vec<&Vector> = vectors
+            .iter()
+            .filter(|vector| vector.profile.dialect == profile.dialect)
+            .collect();
         let mut history = Vec::new();
         for part in 0..2 + rng.below(11) {
             if part > 0 {
@@ -175,14 +183,22 @@ fn rule() {
         "path changed or not (min(queue_congestion) <= 0x10)",
     ];
     let one = vectors::all().remove(0);
-    let rules = texts.map(|text| Vector { name: text.into(), bytes: text.into(), ..one.clone() });
+    let rules = texts.map(|text| Vector {
+        name: text.into(),
+        bytes: text.into(),
+        ..one.clone()
+    });
     mutated(fuzz::rule, 10, rules.into(), MUTATIONS);
 }
 
 /// Files of rules, as the driver `files` writes them and others edit them.
 #[test]
 fn pipeline_map() {
-    texts::fuzz(fuzz::pipeline_map, 13, &p4runtime::map::SHIPPED.map(|(_, text)| text.to_owned()));
+    texts::fuzz(
+        fuzz::pipeline_map,
+        13,
+        &p4runtime::map::SHIPPED.map(|(_, text)| text.to_owned()),
+    );
 }
 
 #[test]

@@ -15,7 +15,9 @@ fn fuzzed(body: fn(&[u8]), seed: u64, mutations: u64, answers: &[Vec<u8>]) {
             panic!("{what}\nhex: {hex}");
         }
     };
-    answers.iter().for_each(|answer| run(answer, "an answer as it is"));
+    answers
+        .iter()
+        .for_each(|answer| run(answer, "an answer as it is"));
     for count in 0..mutations {
         let mut bytes = answers[rng.below(answers.len())].clone();
         rng.corrupt(&mut bytes);
@@ -25,8 +27,15 @@ fn fuzzed(body: fn(&[u8]), seed: u64, mutations: u64, answers: &[Vec<u8>]) {
 
 /// Bytes from hexadecimal digits; spaces are ignored.
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
-    digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
+    digits
+        .chunks_exact(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
 }
 
 /// Sink and status, as the body reads them.
@@ -65,7 +74,11 @@ fn http() {
             BAD_REQUEST,
             r#"{"code":"invalid","message":"partial write of line protocol occurred","data":[{"error_message":"invalid column","line_number":2,"original_line":"x"}]}"#,
         ),
-        (INFLUXDB, NOT_FOUND, r#"{"error":"database not found: \"hopwise\""}"#),
+        (
+            INFLUXDB,
+            NOT_FOUND,
+            r#"{"error":"database not found: \"hopwise\""}"#,
+        ),
         (REMOTE_WRITE, BAD_REQUEST, "out of order sample"),
         (
             ALERTMANAGER,
@@ -92,7 +105,12 @@ fn redis() {
         "-NOAUTH Authentication required.\r\n-NOAUTH Authentication required.\r\n",
         ":1\r\n:-1\r\n$-1\r\n*-1\r\n*3\r\n:1\r\n*1\r\n+a\r\n$0\r\n\r\n",
     ];
-    fuzzed(fuzz::sink_redis, 21, MUTATIONS, &answers.map(|text| text.as_bytes().to_vec()));
+    fuzzed(
+        fuzz::sink_redis,
+        21,
+        MUTATIONS,
+        &answers.map(|text| text.as_bytes().to_vec()),
+    );
 }
 
 /// The number that an answer repeats, and its body in hexadecimal, after two bytes that choose request and version.
@@ -135,7 +153,16 @@ fn kafka() {
 
 #[test]
 fn scram() {
-    let answers =
-        ["r=abcdef,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "r=abcdef,s=W22Z,i=4095", "e=unknown-user", "v=6rri"];
-    fuzzed(fuzz::sink_scram, 23, 2_000, &answers.map(|text| text.as_bytes().to_vec()));
+    let answers = [
+        "r=abcdef,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+        "r=abcdef,s=W22Z,i=4095",
+        "e=unknown-user",
+        "v=6rri",
+    ];
+    fuzzed(
+        fuzz::sink_scram,
+        23,
+        2_000,
+        &answers.map(|text| text.as_bytes().to_vec()),
+    );
 }

@@ -35,7 +35,9 @@ pub(crate) fn program(topology: &Topology) -> Result<PathBuf, CliError> {
 }
 
 fn found(path: Option<&OsStr>) -> Option<PathBuf> {
-    std::env::split_paths(path?).map(|folder| folder.join(PROGRAM)).find(|file| file.is_file())
+    std::env::split_paths(path?)
+        .map(|folder| folder.join(PROGRAM))
+        .find(|file| file.is_file())
 }
 
 /// Whether a command line is that of such a switch.
@@ -46,13 +48,23 @@ pub(crate) fn is_run_of(command: &[String]) -> bool {
 
 /// The words behind the program's name.
 pub(crate) fn words(topology: &Topology, switch: usize) -> Vec<String> {
-    let mut words: Vec<String> =
-        ["--no-p4", "--device-id", DEVICE_ID, "--log-console", "--log-level", "warn"]
-            .map(str::to_owned)
-            .into();
+    let mut words: Vec<String> = [
+        "--no-p4",
+        "--device-id",
+        DEVICE_ID,
+        "--log-console",
+        "--log-level",
+        "warn",
+    ]
+    .map(str::to_owned)
+    .into();
     let ports = &topology.switches[switch].ports;
-    let named =
-        ports.iter().map(|port| (port.number, topology.links[port.link].interfaces[port.end].as_str()));
+    let named = ports.iter().map(|port| {
+        (
+            port.number,
+            topology.links[port.link].interfaces[port.end].as_str(),
+        )
+    });
     let reports = (report_port(topology, switch), crate::plan::MANAGEMENT);
     for (number, interface) in named.chain([reports]) {
         words.extend(["-i".to_owned(), format!("{number}@{interface}")]);
@@ -75,12 +87,17 @@ pub(crate) fn settings(topology: &Topology, switch: usize) -> Shown {
         ("mac", plain(management_mac(switch, false))),
     ]);
     let ports = &topology.switches[switch].ports;
-    let mtus = ports
-        .iter()
-        .map(|port| table([("port", plain(port.number)), ("mtu", plain(topology.links[port.link].mtu))]));
+    let mtus = ports.iter().map(|port| {
+        table([
+            ("port", plain(port.number)),
+            ("mtu", plain(topology.links[port.link].mtu)),
+        ])
+    });
     let routes = routes(topology, switch, &[]).into_iter().filter_map(|route| {
         // The program has one next hop for each destination.
-        let port = ports.iter().find(|port| Some(&port.number) == route.ports.first())?;
+        let port = ports
+            .iter()
+            .find(|port| Some(&port.number) == route.ports.first())?;
         let link = &topology.links[port.link];
         Some(table([
             ("to", plain(route.to.to_string())),
@@ -139,7 +156,10 @@ mod tests {
         assert_eq!([0, 1].map(|switch| topology.is_bmv2(switch)), [true, false]);
         let expected = "--no-p4 --device-id 1 --log-console --log-level warn -i 1@s1-h1 -i 2@s1-s2 -i 3@mgmt -- --grpc-server-addr 127.0.0.1:9559";
         assert_eq!(words(&topology, 0).join(" "), expected);
-        assert!(is_run_of(&["/usr/bin/simple_switch_grpc".to_owned(), "--no-p4".to_owned()]));
+        assert!(is_run_of(&[
+            "/usr/bin/simple_switch_grpc".to_owned(),
+            "--no-p4".to_owned()
+        ]));
         assert!(!is_run_of(&["hopwise".to_owned(), "simple_switch_grpc".to_owned()]) && !is_run_of(&[]));
     }
 

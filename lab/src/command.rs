@@ -351,13 +351,22 @@ fn delay(text: &str) -> Result<u64, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.parse::<f64>().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
-    number.map(Duration::from_secs_f64).ok_or_else(|| "write a number of seconds, such as 10".to_owned())
+    let number = text
+        .parse::<f64>()
+        .ok()
+        .filter(|seconds| (0.01..=86_400.0).contains(seconds));
+    number
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "write a number of seconds, such as 10".to_owned())
 }
 
 fn fraction(text: &str) -> Result<f64, String> {
     let number = match text.strip_suffix('%') {
-        Some(percent) => percent.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0),
+        Some(percent) => percent
+            .trim_end()
+            .parse::<f64>()
+            .ok()
+            .map(|percent| percent / 100.0),
         None => text.parse().ok(),
     };
     number
@@ -384,8 +393,10 @@ pub fn run(args: Args, program: &'static dyn Program) -> Result<ExitCode, CliErr
         }
         Command::Mode(args) => {
             let mut lab = Lab::open(args.which.lab.as_deref(), program)?;
-            let word =
-                args.mode.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+            let word = args
+                .mode
+                .to_possible_value()
+                .map_or_else(String::new, |value| value.get_name().to_owned());
             fault::set_mode(&mut lab, (word != "file").then_some(word.as_str()))?;
             show::line(&format!(
                 "The switches of {} now measure: {}.",
@@ -398,8 +409,11 @@ pub fn run(args: Args, program: &'static dyn Program) -> Result<ExitCode, CliErr
         Command::Capture(args) => {
             let lab = Lab::open(args.which.lab.as_deref(), program)?;
             let (kept, lost) = capture::capture(&lab, &args.link, &args.file, args.span, args.packets)?;
-            let more =
-                if lost > 0 { format!(" {lost} more were dropped under overload.") } else { String::new() };
+            let more = if lost > 0 {
+                format!(" {lost} more were dropped under overload.")
+            } else {
+                String::new()
+            };
             show::line(&format!("{kept} packets in {}.{more}", args.file.display()))?;
         }
     }
@@ -409,7 +423,11 @@ pub fn run(args: Args, program: &'static dyn Program) -> Result<ExitCode, CliErr
 fn make_traffic(command: TrafficCommand, program: &'static dyn Program) -> Result<ExitCode, CliError> {
     let (common, pattern) = match command {
         TrafficCommand::Flow { common, rate } => (common, Pattern::Even { rate }),
-        TrafficCommand::Burst { common, packets, every } => (common, Pattern::Burst { packets, every }),
+        TrafficCommand::Burst {
+            common,
+            packets,
+            every,
+        } => (common, Pattern::Burst { packets, every }),
     };
     let lab = Lab::open(common.which.lab.as_deref(), program)?;
     let traffic = Traffic {
@@ -426,7 +444,17 @@ fn make_traffic(command: TrafficCommand, program: &'static dyn Program) -> Resul
 fn make_fault(command: FaultCommand, program: &'static dyn Program) -> Result<(), CliError> {
     use crate::conditions::Fault;
     let (which, link, fault) = match command {
-        FaultCommand::Cut { link, keep_routes, which } => (which, link, Fault::Cut { reroute: !keep_routes }),
+        FaultCommand::Cut {
+            link,
+            keep_routes,
+            which,
+        } => (
+            which,
+            link,
+            Fault::Cut {
+                reroute: !keep_routes,
+            },
+        ),
         FaultCommand::Loss { link, share, which } => (which, link, Fault::Loss(share)),
         FaultCommand::Delay { link, time, which } => (which, link, Fault::Delay(time)),
         FaultCommand::Reorder { link, share, which } => (which, link, Fault::Reorder(share)),
@@ -444,7 +472,10 @@ fn make_fault(command: FaultCommand, program: &'static dyn Program) -> Result<()
         FaultCommand::Wipe { switch, which } => {
             let lab = Lab::open(which.lab.as_deref(), program)?;
             let wiped = fault::wipe(&lab, switch.as_deref())?;
-            return show::line(&format!("The SF-INT registers of {} are empty.", wiped.join(", ")));
+            return show::line(&format!(
+                "The SF-INT registers of {} are empty.",
+                wiped.join(", ")
+            ));
         }
         FaultCommand::Clear { which } => {
             let mut lab = Lab::open(which.lab.as_deref(), program)?;

@@ -49,13 +49,20 @@ pub(crate) enum Fault {
 impl Conditions {
     /// The faults of a link.
     pub(crate) fn of_link(&self, link: &str) -> impl Iterator<Item = Fault> {
-        self.faults.iter().filter(move |active| active.link == link).map(|active| active.fault)
+        self.faults
+            .iter()
+            .filter(move |active| active.link == link)
+            .map(|active| active.fault)
     }
 
     /// The links that routes avoid.
     pub(crate) fn closed(&self, topology: &Topology) -> Vec<usize> {
         let round = |active: &&ActiveFault| active.fault == Fault::Cut { reroute: true };
-        self.faults.iter().filter(round).filter_map(|active| topology.find_link(&active.link).ok()).collect()
+        self.faults
+            .iter()
+            .filter(round)
+            .filter_map(|active| topology.find_link(&active.link).ok())
+            .collect()
     }
 
     /// Describes the measurement mode.
@@ -66,7 +73,8 @@ impl Conditions {
     /// Adds a fault; replaces a fault of the same kind.
     pub(crate) fn add(&mut self, active: ActiveFault) {
         let kind = std::mem::discriminant(&active.fault);
-        self.faults.retain(|known| known.link != active.link || std::mem::discriminant(&known.fault) != kind);
+        self.faults
+            .retain(|known| known.link != active.link || std::mem::discriminant(&known.fault) != kind);
         self.faults.push(active);
     }
 }
@@ -111,24 +119,40 @@ mod tests {
 
     #[test]
     fn a_fault_of_a_host_link_affects_both_directions() {
-        let port = |peer| Port { number: 1, link: 0, end: 0, peer };
+        let port = |peer| Port {
+            number: 1,
+            link: 0,
+            end: 0,
+            peer,
+        };
         let keys = |fault: Fault, peer| {
             let keys = fault.keys(&port(peer)).into_iter();
-            keys.map(|(key, value)| format!("{key}={}", value.to_json())).collect::<Vec<_>>().join(" ")
+            keys.map(|(key, value)| format!("{key}={}", value.to_json()))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let (host, switch) = (Node::Host(0), Node::Switch(0));
         assert_eq!(keys(Fault::Loss(0.02), switch), "loss=0.02");
         assert_eq!(keys(Fault::Loss(0.02), host), "loss=0.02 in_loss=0.02");
         assert_eq!(keys(Fault::Cut { reroute: true }, host), "up=false");
-        assert_eq!(keys(Fault::Delay(5_000_000), host), "delay=\"5ms\" in_delay=\"5ms\"");
-        assert_eq!(keys(Fault::Slow(5_000_000), host), "rate=\"5Mbit/s\" in_rate=\"5Mbit/s\"");
+        assert_eq!(
+            keys(Fault::Delay(5_000_000), host),
+            "delay=\"5ms\" in_delay=\"5ms\""
+        );
+        assert_eq!(
+            keys(Fault::Slow(5_000_000), host),
+            "rate=\"5Mbit/s\" in_rate=\"5Mbit/s\""
+        );
         assert_eq!(keys(Fault::Reorder(0.5), switch), "reorder=0.5");
     }
 
     #[test]
     fn a_fault_replaces_one_of_the_same_kind() {
         let mut conditions = Conditions::default();
-        let active = |link: &str, fault| ActiveFault { link: link.to_owned(), fault };
+        let active = |link: &str, fault| ActiveFault {
+            link: link.to_owned(),
+            fault,
+        };
         for (link, fault) in [
             ("a-b", Fault::Loss(0.5)),
             ("a-b", Fault::Slow(5_000_000)),

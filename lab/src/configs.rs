@@ -44,14 +44,27 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
     let mut listen = vec![udp(TELEMETRY_PORT)];
     listen.extend(topology.file.aggregator.is_some().then(|| udp(AGGREGATE_PORT)));
     set_at(&mut settings, &["collector", "listen"], Shown::List(listen));
-    set_at(&mut settings, &["collector", "namespace"], plain(namespace(&topology.name, MANAGEMENT)));
+    set_at(
+        &mut settings,
+        &["collector", "namespace"],
+        plain(namespace(&topology.name, MANAGEMENT)),
+    );
     set_at(&mut settings, &["api", "listen"], plain(api.to_string()));
-    let nodes = topology.switches.iter().map(|switch| (switch.node.to_string(), plain(switch.name.as_str())));
+    let nodes = topology
+        .switches
+        .iter()
+        .map(|switch| (switch.node.to_string(), plain(switch.name.as_str())));
     set_at(&mut settings, &["nodes"], Shown::Table(nodes.collect()));
     if get_at(&settings, &["store", "dir"]).is_none() {
-        let written = get_at(&settings, &["store", "max_bytes"]).and_then(text).and_then(bytes);
+        let written = get_at(&settings, &["store", "max_bytes"])
+            .and_then(text)
+            .and_then(bytes);
         let most = written.map_or(MAX_STORE_BYTES, |most| most.min(MAX_STORE_BYTES));
-        set_at(&mut settings, &["store", "dir"], plain(dir.join("store").to_string_lossy()));
+        set_at(
+            &mut settings,
+            &["store", "dir"],
+            plain(dir.join("store").to_string_lossy()),
+        );
         set_at(&mut settings, &["store", "max_bytes"], Size(most).show());
     }
     if get_at(&settings, &["collector", "memory"]).is_some() {
@@ -65,18 +78,32 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
         }
     }
     if managed::is_managed(&topology.file) {
-        managed::add(&mut settings, topology, conditions.mode.as_deref(), &reports(topology), dir);
+        managed::add(
+            &mut settings,
+            topology,
+            conditions.mode.as_deref(),
+            &reports(topology),
+            dir,
+        );
     }
     // The initial hop count of all sources is known, so the collector need not learn it from longer paths.
     let hops = |watch: &Verbatim| get_at(&watch.0, &["hops"]).cloned();
     if let Some(first) = topology.file.watch.first().and_then(hops)
-        && topology.file.watch.iter().all(|watch| hops(watch).as_ref() == Some(&first))
+        && topology
+            .file
+            .watch
+            .iter()
+            .all(|watch| hops(watch).as_ref() == Some(&first))
         && get_at(&settings, &["collector", "sf", "hop_limit"]).is_none()
     {
         set_at(&mut settings, &["collector", "sf", "hop_limit"], first);
     }
     if get_at(&settings, &["collector", "postcards", "links"]).is_none() {
-        set_at(&mut settings, &["collector", "postcards", "links"], Shown::List(links(topology)));
+        set_at(
+            &mut settings,
+            &["collector", "postcards", "links"],
+            Shown::List(links(topology)),
+        );
     }
     // The switches of a lab share one clock.
     if get_at(&settings, &["profiles", "default"]).is_none() {
@@ -93,7 +120,11 @@ pub(crate) fn collector(topology: &Topology, api: SocketAddr, dir: &Path, condit
 
 /// Where the switches send their reports.
 fn reports(topology: &Topology) -> String {
-    let port = if topology.file.aggregator.is_some() { AGGREGATOR_PORT } else { TELEMETRY_PORT };
+    let port = if topology.file.aggregator.is_some() {
+        AGGREGATOR_PORT
+    } else {
+        TELEMETRY_PORT
+    };
     SocketAddr::from((COLLECTOR, port)).to_string()
 }
 
@@ -104,14 +135,19 @@ fn links(topology: &Topology) -> Vec<Shown> {
             let port = |port: &&Port| port.link == at && matches!(port.peer, Node::Switch(_));
             let near = switch.ports.iter().find(port)?;
             let far = topology.switches.iter().find_map(|other| {
-                let far = other.ports.iter().find(|port| port.link == at && port.end != near.end)?;
+                let far = other
+                    .ports
+                    .iter()
+                    .find(|port| port.link == at && port.end != near.end)?;
                 Some(format!("{}:{}", other.node, far.number))
             })?;
             Some((format!("{}:{}", switch.node, near.number), far))
         })
     };
     let pairs = (0..topology.links.len()).filter_map(ends);
-    pairs.flat_map(|(a, b)| [plain(format!("{a}-{b}")), plain(format!("{b}-{a}"))]).collect()
+    pairs
+        .flat_map(|(a, b)| [plain(format!("{a}-{b}")), plain(format!("{b}-{a}"))])
+        .collect()
 }
 
 /// Address of the collector's API in the file, if any.
@@ -126,7 +162,10 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     let file = &topology.file;
     let written = &file.switches[index];
     let managed = managed::is_managed(file);
-    let mut entries = vec![entry("node", plain(switch.node)), entry("name", plain(switch.name.as_str()))];
+    let mut entries = vec![
+        entry("node", plain(switch.node)),
+        entry("name", plain(switch.name.as_str())),
+    ];
     if !managed {
         entries.push(entry("reports", plain(reports(topology))));
     }
@@ -144,15 +183,22 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
     }
     entries.push(entry(
         "ports",
-        Shown::List(switch.ports.iter().map(|port| self::port(topology, port, conditions)).collect()),
+        Shown::List(
+            switch
+                .ports
+                .iter()
+                .map(|port| self::port(topology, port, conditions))
+                .collect(),
+        ),
     ));
-    let routes = routes(topology, index, &conditions.closed(topology)).into_iter().flat_map(|route| {
-        let to = route.to.to_string();
-        route
-            .ports
-            .into_iter()
-            .map(move |port| Shown::Table(vec![entry("to", plain(to.as_str())), entry("port", plain(port))]))
-    });
+    let routes = routes(topology, index, &conditions.closed(topology))
+        .into_iter()
+        .flat_map(|route| {
+            let to = route.to.to_string();
+            route.ports.into_iter().map(move |port| {
+                Shown::Table(vec![entry("to", plain(to.as_str())), entry("port", plain(port))])
+            })
+        });
     entries.push(entry("routes", Shown::List(routes.collect())));
     if managed {
         // Without a state file: a restarted switch waits for its manager.
@@ -170,27 +216,53 @@ pub(crate) fn switch(topology: &Topology, index: usize, conditions: &Conditions)
 
 /// The configuration of the aggregator, as TOML; `None` without aggregator.
 pub(crate) fn aggregator(topology: &Topology) -> Option<String> {
-    let Some(Verbatim(Shown::Table(written))) = &topology.file.aggregator else { return None };
+    let Some(Verbatim(Shown::Table(written))) = &topology.file.aggregator else {
+        return None;
+    };
     let mut entries = written.clone();
-    let interop = written.iter().any(|(key, value)| key == "interop" && *value == plain(true));
+    let interop = written
+        .iter()
+        .any(|(key, value)| key == "interop" && *value == plain(true));
     let to = if interop { TELEMETRY_PORT } else { AGGREGATE_PORT };
     let forward = plain(SocketAddr::from((COLLECTOR, to)).to_string());
-    set(&mut entries, "listen", plain(format!("udp://{COLLECTOR}:{AGGREGATOR_PORT}")));
+    set(
+        &mut entries,
+        "listen",
+        plain(format!("udp://{COLLECTOR}:{AGGREGATOR_PORT}")),
+    );
     set(&mut entries, "forward", Shown::List(vec![forward]));
     let api = Shown::Table(vec![entry("listen", plain(SWITCH_API))]);
-    Some(Shown::Table(vec![entry("aggregator", Shown::Table(entries)), entry("api", api)]).to_toml())
+    Some(
+        Shown::Table(vec![
+            entry("aggregator", Shown::Table(entries)),
+            entry("api", api),
+        ])
+        .to_toml(),
+    )
 }
 
 /// The configuration of the translator, as TOML; `None` without translator.
 pub(crate) fn translator(topology: &Topology) -> Option<String> {
-    let Some(Verbatim(Shown::Table(written))) = &topology.file.translator else { return None };
+    let Some(Verbatim(Shown::Table(written))) = &topology.file.translator else {
+        return None;
+    };
     let mut entries = written.clone();
     let [_, exchange] = MEMORY_PORTS.map(|port| plain(SocketAddr::from((COLLECTOR, port)).to_string()));
-    set(&mut entries, "listen", plain(SocketAddr::from((COLLECTOR, DTA_PORT)).to_string()));
+    set(
+        &mut entries,
+        "listen",
+        plain(SocketAddr::from((COLLECTOR, DTA_PORT)).to_string()),
+    );
     let memory = Shown::Table(vec![entry("exchange", exchange)]);
     set(&mut entries, "collectors", Shown::List(vec![memory]));
     let api = Shown::Table(vec![entry("listen", plain(TRANSLATOR_API))]);
-    Some(Shown::Table(vec![entry("translator", Shown::Table(entries)), entry("api", api)]).to_toml())
+    Some(
+        Shown::Table(vec![
+            entry("translator", Shown::Table(entries)),
+            entry("api", api),
+        ])
+        .to_toml(),
+    )
 }
 
 /// The watch list of a switch.
@@ -228,7 +300,11 @@ fn port(topology: &Topology, port: &Port, conditions: &Conditions) -> Shown {
         entry("edge", plain(matches!(port.peer, Node::Host(_)))),
         entry("mtu", plain(link.mtu)),
     ];
-    entries.extend(impairments(topology, port).into_iter().filter(|(_, value)| *value != Shown::Nothing));
+    entries.extend(
+        impairments(topology, port)
+            .into_iter()
+            .filter(|(_, value)| *value != Shown::Nothing),
+    );
     for fault in conditions.of_link(&link.interfaces[0]) {
         for (key, value) in fault.keys(port) {
             set(&mut entries, key, value);
@@ -345,10 +421,16 @@ port = 2
         let made = switch(&topology(), 0, &default);
         let (before, _) = made.split_once("[[switch.watch]]").unwrap();
         assert_eq!(before, expected);
-        assert!(made.ends_with("\n[[switch.watch]]\n\n[api]\nlisten = \"127.0.0.1:8080\"\n"), "{made}");
+        assert!(
+            made.ends_with("\n[[switch.watch]]\n\n[api]\nlisten = \"127.0.0.1:8080\"\n"),
+            "{made}"
+        );
         let other = switch(&topology(), 1, &default);
         assert!(other.contains("node = 2\n"), "{other}");
-        assert!(other.contains("[[switch.watch]]\ndst = \"10.0.2.0/24\"\nmode = \"postcard\"\n"), "{other}");
+        assert!(
+            other.contains("[[switch.watch]]\ndst = \"10.0.2.0/24\"\nmode = \"postcard\"\n"),
+            "{other}"
+        );
     }
 
     #[test]
@@ -359,9 +441,17 @@ port = 2
             ("s1-s2", Fault::Loss(0.5)),
             ("s1-s2", Fault::Cut { reroute: true }),
         ];
-        let faults = faults.map(|(link, fault)| ActiveFault { link: link.to_owned(), fault }).to_vec();
+        let faults = faults
+            .map(|(link, fault)| ActiveFault {
+                link: link.to_owned(),
+                fault,
+            })
+            .to_vec();
         let made = |mode: &str| {
-            let conditions = Conditions { mode: Some(mode.to_owned()), faults: faults.clone() };
+            let conditions = Conditions {
+                mode: Some(mode.to_owned()),
+                faults: faults.clone(),
+            };
             switch(&topology(), 0, &conditions)
         };
         let text = made("postcard");
@@ -378,9 +468,10 @@ port = 2
 
     #[test]
     fn a_translator_gets_its_addresses_and_so_do_switches_and_memory() {
-        let file = FILE
-            .replace("seed = 7", "seed = 7\n[switch.dta]\nlongest = 1000\n[translator]\nacknowledge = true")
-            + "\n[collector.collector.memory]\npolicy = \"first\"";
+        let file = FILE.replace(
+            "seed = 7",
+            "seed = 7\n[switch.dta]\nlongest = 1000\n[translator]\nacknowledge = true",
+        ) + "\n[collector.collector.memory]\npolicy = \"first\"";
         let topology = crate::load::parse(&file, "t.toml", &crate::program::Lenient)
             .map_err(|error| error.to_string())
             .unwrap();
@@ -389,14 +480,21 @@ port = 2
             text.starts_with("[translator]\nacknowledge = true\nlisten = \"172.31.255.1:40040\"\n"),
             "{text}"
         );
-        assert!(text.contains("[[translator.collectors]]\nexchange = \"172.31.255.1:18515\"\n"), "{text}");
+        assert!(
+            text.contains("[[translator.collectors]]\nexchange = \"172.31.255.1:18515\"\n"),
+            "{text}"
+        );
         let text = switch(&topology, 0, &Conditions::default());
         assert!(
             text.contains("[switch.dta]\nlongest = 1000\ncollectors = [\"172.31.255.1:40040\"]\n"),
             "{text}"
         );
-        let text =
-            collector(&topology, "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"), &Conditions::default());
+        let text = collector(
+            &topology,
+            "127.0.0.1:0".parse().unwrap(),
+            Path::new("/run/x"),
+            &Conditions::default(),
+        );
         let memory = "[collector.memory]\npolicy = \"first\"\nlisten = \"172.31.255.1:4791\"\n\
                       exchange = \"172.31.255.1:18515\"\ndirectory = \"/run/x/memory\"\n";
         assert!(text.contains(memory), "{text}");

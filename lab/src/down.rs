@@ -86,7 +86,9 @@ pub(crate) fn processes(directory: &Directory) -> Result<Vec<Process>, CliError>
 
 /// Whether this is `ip … NAMESPACE …` with a namespace of this prefix.
 fn is_ip_for(command: &[String], prefix: &str) -> bool {
-    let Some((program, words)) = command.split_first() else { return false };
+    let Some((program, words)) = command.split_first() else {
+        return false;
+    };
     Path::new(program).file_name().is_some_and(|name| name == "ip")
         && words.iter().any(|word| word.starts_with(prefix))
 }
@@ -112,7 +114,10 @@ fn end(processes: &[Process]) -> Result<usize, CliError> {
             })?;
         }
         let start = Instant::now();
-        if processes.iter().all(|process| process.wait(TIMEOUT.saturating_sub(start.elapsed()))) {
+        if processes
+            .iter()
+            .all(|process| process.wait(TIMEOUT.saturating_sub(start.elapsed())))
+        {
             break;
         }
     }
@@ -125,13 +130,21 @@ fn end(processes: &[Process]) -> Result<usize, CliError> {
 /// `ip` failed; the message has its output.
 pub(crate) fn ip(words: &[&str]) -> Result<(), CliError> {
     let output = Command::new("ip").args(words).output().map_err(|error| {
-        CliError::io("cannot run `ip`", error, "install iproute2 (apt-get install iproute2)")
+        CliError::io(
+            "cannot run `ip`",
+            error,
+            "install iproute2 (apt-get install iproute2)",
+        )
     })?;
     if output.status.success() {
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    Err(CliError::new(format!("`ip {}` failed: {}", words.join(" "), stderr.trim())))
+    Err(CliError::new(format!(
+        "`ip {}` failed: {}",
+        words.join(" "),
+        stderr.trim()
+    )))
 }
 
 #[cfg(test)]
@@ -142,16 +155,32 @@ mod tests {
     fn a_process_of_a_lab_is_identified_by_its_configuration_file() {
         let directory = Path::new("/run/hopwise/lab-a");
         let run = |words: &[&str]| {
-            is_run_of(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), directory)
+            is_run_of(
+                &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(),
+                directory,
+            )
         };
-        assert!(run(&["/usr/bin/hopwise", "run", "-c", "/run/hopwise/lab-a/collector.toml"]));
-        assert!(!run(&["/usr/bin/hopwise", "run", "-c", "/run/hopwise/lab-ab/collector.toml"]));
+        assert!(run(&[
+            "/usr/bin/hopwise",
+            "run",
+            "-c",
+            "/run/hopwise/lab-a/collector.toml"
+        ]));
+        assert!(!run(&[
+            "/usr/bin/hopwise",
+            "run",
+            "-c",
+            "/run/hopwise/lab-ab/collector.toml"
+        ]));
         assert!(!run(&["/usr/bin/hopwise", "run", "-c", "/etc/hopwise.toml"]));
         assert!(!run(&["vi", "/run/hopwise/lab-a/collector.toml"]));
         assert!(!run(&["hopwise", "run"]));
         assert!(!run(&[]));
         let ip = |words: &[&str]| {
-            is_ip_for(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), "hw-a-")
+            is_ip_for(
+                &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(),
+                "hw-a-",
+            )
         };
         assert!(ip(&["ip", "netns", "add", "hw-a-h1"]));
         assert!(ip(&["/sbin/ip", "-n", "hw-a-h1", "link"]));

@@ -10,7 +10,11 @@ use terminal::CliError;
 /// Replaces this process by the program, in the namespace of a host or a switch. Returns only on failure.
 pub(crate) fn exec(lab: &Lab, node: &str, command: &[OsString]) -> CliError {
     if lab.topology.find(node).is_none() {
-        let names: Vec<&str> = lab.topology.nodes().map(|node| lab.topology.name_of(node)).collect();
+        let names: Vec<&str> = lab
+            .topology
+            .nodes()
+            .map(|node| lab.topology.name_of(node))
+            .collect();
         return CliError::new(format!(
             "there is no host `{node}` in the lab {}; there are {}",
             lab.topology.name,

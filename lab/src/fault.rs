@@ -17,11 +17,17 @@ const CONVERGENCE: Duration = Duration::from_millis(200);
 /// # Errors
 /// There is no such link; a switch does not answer or refuses.
 pub(crate) fn inject(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, CliError> {
-    let active = ActiveFault { link: canonical(lab, link)?, fault };
+    let active = ActiveFault {
+        link: canonical(lab, link)?,
+        fault,
+    };
     possible(lab, &active)?;
     let described = active.describe();
     if fault == (Fault::Cut { reroute: true }) {
-        let first = ActiveFault { fault: Fault::Cut { reroute: false }, ..active.clone() };
+        let first = ActiveFault {
+            fault: Fault::Cut { reroute: false },
+            ..active.clone()
+        };
         change(lab, |conditions| conditions.add(first))?;
         std::thread::sleep(CONVERGENCE);
     }
@@ -31,7 +37,10 @@ pub(crate) fn inject(lab: &mut Lab, link: &str, fault: Fault) -> Result<String, 
 
 /// A switch of kind `bmv2` sends packets as they come, by routes that do not change.
 fn possible(lab: &Lab, active: &ActiveFault) -> Result<(), CliError> {
-    let ends = lab.topology.find_link(&active.link).map(|index| lab.topology.links[index].ends)?;
+    let ends = lab
+        .topology
+        .find_link(&active.link)
+        .map(|index| lab.topology.links[index].ends)?;
     let is_bmv2 = |end: &Node| matches!(end, Node::Switch(index) if lab.topology.is_bmv2(*index));
     if let Some(end) = ends.iter().find(|end| is_bmv2(end)) {
         return Err(CliError::new(format!(
@@ -70,7 +79,9 @@ fn change(lab: &mut Lab, change: impl FnOnce(&mut Conditions)) -> Result<(), Cli
 }
 
 fn canonical(lab: &Lab, link: &str) -> Result<String, CliError> {
-    lab.topology.find_link(link).map(|index| lab.topology.links[index].interfaces[0].clone())
+    lab.topology
+        .find_link(link)
+        .map(|index| lab.topology.links[index].interfaces[0].clone())
 }
 
 /// Removes all faults.
@@ -108,7 +119,12 @@ pub(crate) fn wipe(lab: &Lab, switch: Option<&str>) -> Result<Vec<String>, CliEr
         }
     }
     if wiped.is_empty() {
-        let all = lab.topology.switches.iter().enumerate().filter(|(index, _)| !lab.topology.is_bmv2(*index));
+        let all = lab
+            .topology
+            .switches
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !lab.topology.is_bmv2(*index));
         let all: Vec<&str> = all.map(|(_, switch)| switch.name.as_str()).collect();
         let message = format!(
             "there is no switch `{}` with such registers; there are {}",

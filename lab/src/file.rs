@@ -143,11 +143,14 @@ impl Setting for Address {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         let parse = |text: &str| {
-            let (ip, bits) = text.split_once('/').map_or((text, None), |(ip, bits)| (ip, Some(bits)));
+            let (ip, bits) = text
+                .split_once('/')
+                .map_or((text, None), |(ip, bits)| (ip, Some(bits)));
             let ip: IpAddr = ip.parse().ok()?;
             let most = if ip.is_ipv4() { 32 } else { 128 };
-            let bits =
-                bits.map_or(Some(most), |bits| bits.parse().ok().filter(|bits| (1..=most).contains(bits)))?;
+            let bits = bits.map_or(Some(most), |bits| {
+                bits.parse().ok().filter(|bits| (1..=most).contains(bits))
+            })?;
             Some(Self { ip, bits })
         };
         let read = node.get_ref().as_str().and_then(parse);
@@ -192,17 +195,29 @@ pub(crate) fn shown(node: &Node<'_>) -> Shown {
         DeValue::String(text) => Shown::Plain(text.as_ref().into()),
         DeValue::Integer(number) => {
             let digits = number.as_str().replace('_', "");
-            plain(i64::from_str_radix(&digits, number.radix()).ok().map(Into::into), number.as_str())
+            plain(
+                i64::from_str_radix(&digits, number.radix()).ok().map(Into::into),
+                number.as_str(),
+            )
         }
-        DeValue::Float(number) => {
-            plain(number.as_str().replace('_', "").parse::<f64>().ok().map(Into::into), number.as_str())
-        }
+        DeValue::Float(number) => plain(
+            number
+                .as_str()
+                .replace('_', "")
+                .parse::<f64>()
+                .ok()
+                .map(Into::into),
+            number.as_str(),
+        ),
         DeValue::Boolean(value) => Shown::Plain((*value).into()),
         DeValue::Datetime(date) => Shown::Plain(date.to_string().into()),
         DeValue::Array(list) => Shown::List(list.iter().map(shown).collect()),
-        DeValue::Table(table) => {
-            Shown::Table(table.iter().map(|(key, value)| (key.get_ref().to_string(), shown(value))).collect())
-        }
+        DeValue::Table(table) => Shown::Table(
+            table
+                .iter()
+                .map(|(key, value)| (key.get_ref().to_string(), shown(value)))
+                .collect(),
+        ),
     }
 }
 

@@ -56,7 +56,13 @@ pub(crate) fn parse(text: &str, file: &str, program: &dyn Program) -> Result<Top
     if let Some(root) = reader.parse(names::<LabFile>)
         && let Some(read) = LabFile::read(&root, &mut reader)
     {
-        topology = Builder { program, root: &root, reader: &mut reader, text }.make(read);
+        topology = Builder {
+            program,
+            root: &root,
+            reader: &mut reader,
+            text,
+        }
+        .make(read);
     }
     reader.finish(file)?;
     // Without a problem there is always a network.
@@ -104,13 +110,29 @@ impl Builder<'_, '_> {
         self.collector(&file);
         let hosts = file.hosts.iter().zip(addresses).zip(of_hosts);
         let hosts: Option<Vec<Host>> = hosts
-            .map(|((host, addresses), link)| Some(Host { name: host.name.clone(), addresses, link: link? }))
+            .map(|((host, addresses), link)| {
+                Some(Host {
+                    name: host.name.clone(),
+                    addresses,
+                    link: link?,
+                })
+            })
             .collect();
         let switches = file.switches.iter().zip(nodes).zip(ports);
         let switches = switches
-            .map(|((switch, node), ports)| Switch { name: switch.name.clone(), node, ports })
+            .map(|((switch, node), ports)| Switch {
+                name: switch.name.clone(),
+                node,
+                ports,
+            })
             .collect();
-        let topology = Topology { name: file.name.clone(), hosts: hosts?, switches, links, file };
+        let topology = Topology {
+            name: file.name.clone(),
+            hosts: hosts?,
+            switches,
+            links,
+            file,
+        };
         self.connected(&topology);
         self.bmv2(&topology);
         self.switches(&topology);
@@ -126,7 +148,10 @@ impl Builder<'_, '_> {
 
     fn lab_name(&mut self, file: &LabFile) {
         if !is_written(self.root, &["name"]) {
-            self.refuse(&[], "the lab has no name; write one at the top, such as name = \"three\"");
+            self.refuse(
+                &[],
+                "the lab has no name; write one at the top, such as name = \"three\"",
+            );
         } else if !is_word(&file.name) || file.name.len() > MAX_LAB_NAME {
             let message = format!(
                 "`{}` cannot be the name of a lab; write 1 to {MAX_LAB_NAME} letters, digits or `_`",
@@ -138,9 +163,27 @@ impl Builder<'_, '_> {
 
     fn sizes(&mut self, file: &LabFile) {
         for (key, there, least, most, why) in [
-            ("hosts", file.hosts.len(), 2, MAX_HOSTS, "packets go from one host to another"),
-            ("switches", file.switches.len(), 1, MAX_SWITCHES, "each is a process"),
-            ("links", file.links.len(), 1, MAX_LINKS, "each is a pair of interfaces"),
+            (
+                "hosts",
+                file.hosts.len(),
+                2,
+                MAX_HOSTS,
+                "packets go from one host to another",
+            ),
+            (
+                "switches",
+                file.switches.len(),
+                1,
+                MAX_SWITCHES,
+                "each is a process",
+            ),
+            (
+                "links",
+                file.links.len(),
+                1,
+                MAX_LINKS,
+                "each is a pair of interfaces",
+            ),
         ] {
             if !(least..=most).contains(&there) {
                 let message = format!(
@@ -191,7 +234,10 @@ impl Builder<'_, '_> {
             if id == 0 || id == u32::MAX {
                 self.refuse(
                     &path,
-                    format!("{id} means \"unknown\" in reports; write a number from 1 to {}", u32::MAX - 1),
+                    format!(
+                        "{id} means \"unknown\" in reports; write a number from 1 to {}",
+                        u32::MAX - 1
+                    ),
                 );
             } else if let Some(other) = seen.insert(id, &switch.name) {
                 let message = format!("the node id {id} is used by `{other}`; write another `node`");
@@ -209,20 +255,28 @@ impl Builder<'_, '_> {
         for (index, host) in file.hosts.iter().enumerate() {
             let place = index.to_string();
             let mut own = Vec::new();
-            for (key, ipv6, written) in [("address", false, host.address), ("address6", true, host.address6)]
-            {
+            for (key, ipv6, written) in [
+                ("address", false, host.address),
+                ("address6", true, host.address6),
+            ] {
                 let path = ["hosts", &place, key];
                 let Some(address) = written else { continue };
                 if let Err(message) = usable(address, ipv6) {
                     self.refuse(&path, message);
                 } else if let Some(other) = seen.insert(address.ip, &host.name) {
-                    self.refuse(&path, format!("{} is the address of `{other}`; write another", address.ip));
+                    self.refuse(
+                        &path,
+                        format!("{} is the address of `{other}`; write another", address.ip),
+                    );
                 }
                 own.push(address);
             }
             if own.is_empty() {
-                let message =
-                    format!("`{}` has no address; write address = \"10.0.{}.1\"", host.name, index + 1);
+                let message = format!(
+                    "`{}` has no address; write address = \"10.0.{}.1\"",
+                    host.name,
+                    index + 1
+                );
                 self.refuse(&["hosts", &place], message);
             }
             all.push(own);
@@ -237,15 +291,21 @@ impl Builder<'_, '_> {
         for (index, link) in file.links.iter().enumerate() {
             let place = index.to_string();
             self.link_values(&place, link);
-            let Some(ends) = self.ends(&place, link, names) else { continue };
+            let Some(ends) = self.ends(&place, link, names) else {
+                continue;
+            };
             let interfaces =
                 [(0, 1), (1, 0)].map(|(a, b)| format!("{}-{}", link.between[a], link.between[b]));
             // Further links between the same two are numbered.
             let copies = (1..).map(|copy| {
-                interfaces.clone().map(|name| if copy == 1 { name } else { format!("{name}.{copy}") })
+                interfaces
+                    .clone()
+                    .map(|name| if copy == 1 { name } else { format!("{name}.{copy}") })
             });
-            let interfaces =
-                copies.take(MAX_LINKS + 1).find(|names| !taken.contains(&names[0])).unwrap_or(interfaces);
+            let interfaces = copies
+                .take(MAX_LINKS + 1)
+                .find(|names| !taken.contains(&names[0]))
+                .unwrap_or(interfaces);
             taken.extend(interfaces.iter().cloned());
             if interfaces[0].len() > MAX_INTERFACE_NAME {
                 let message = format!(
@@ -255,7 +315,12 @@ impl Builder<'_, '_> {
                 );
                 self.refuse(&["links", &place, "between"], message);
             }
-            links.push(Link { ends, interfaces, mtu: HOST_MTU, settings: link.clone() });
+            links.push(Link {
+                ends,
+                interfaces,
+                mtu: HOST_MTU,
+                settings: link.clone(),
+            });
         }
         let whole = links.len() == file.links.len();
         with_mtus(&mut links);
@@ -265,7 +330,10 @@ impl Builder<'_, '_> {
     fn ends(&mut self, place: &str, link: &LinkSettings, names: &Names<'_>) -> Option<[Node; 2]> {
         let path = ["links", place, "between"];
         let [from, to] = link.between.as_slice() else {
-            self.refuse(&path, "a link is between two nodes; write between = [\"h1\", \"s1\"]");
+            self.refuse(
+                &path,
+                "a link is between two nodes; write between = [\"h1\", \"s1\"]",
+            );
             return None;
         };
         let mut ends = Vec::new();
@@ -290,7 +358,10 @@ impl Builder<'_, '_> {
                 None
             }
             [Node::Host(_), Node::Host(_)] => {
-                self.refuse(&path, format!("`{from}` and `{to}` are both hosts; put a switch between them"));
+                self.refuse(
+                    &path,
+                    format!("`{from}` and `{to}` are both hosts; put a switch between them"),
+                );
                 None
             }
             [a, b] => Some([a, b]),
@@ -304,8 +375,11 @@ impl Builder<'_, '_> {
             self.refuse(&path("delay"), "the delay is too long; write less than \"10s\"");
         }
         if let Some(mtu) = link.mtu.filter(|mtu| !MTUS.contains(mtu)) {
-            let message =
-                format!("{mtu} is out of range; write a number from {} to {}", MTUS.start(), MTUS.end());
+            let message = format!(
+                "{mtu} is out of range; write a number from {} to {}",
+                MTUS.start(),
+                MTUS.end()
+            );
             self.refuse(&path("mtu"), message);
         }
         if let Some(depth) = link.depth {
@@ -327,8 +401,9 @@ impl Builder<'_, '_> {
     fn host_links(&mut self, file: &LabFile, links: &[Link]) -> Vec<Option<usize>> {
         let mut found = Vec::new();
         for (index, HostSettings { name, .. }) in file.hosts.iter().enumerate() {
-            let own: Vec<usize> =
-                (0..links.len()).filter(|link| links[*link].ends.contains(&Node::Host(index))).collect();
+            let own: Vec<usize> = (0..links.len())
+                .filter(|link| links[*link].ends.contains(&Node::Host(index)))
+                .collect();
             match own[..] {
                 [] => {
                     let message = format!("`{name}` has no link; write [[links]] between = [\"{name}\", …]");
@@ -350,7 +425,11 @@ impl Builder<'_, '_> {
     /// Checks that packets of maximum size fit through every link between switches.
     fn mtus(&mut self, file: &LabFile, links: &[Link]) {
         let longest = longest_of_hosts(links);
-        for (index, link) in links.iter().enumerate().filter(|(_, link)| is_between_switches(link)) {
+        for (index, link) in links
+            .iter()
+            .enumerate()
+            .filter(|(_, link)| is_between_switches(link))
+        {
             if file.links[index].mtu.is_some() && link.mtu < longest {
                 let message = format!(
                     "hosts send packets of up to {longest} bytes; write at least {} (with room for INT), or a smaller mtu at the hosts",
@@ -370,15 +449,36 @@ impl Builder<'_, '_> {
             self.program.check_collector(self.text, node, self.reader);
         }
         for (path, why) in [
-            (&["collector", "collector", "listen"][..], "the lab sets where its collector listens"),
-            (&["collector", "collector", "namespace"], "the lab sets where its collector listens"),
+            (
+                &["collector", "collector", "listen"][..],
+                "the lab sets where its collector listens",
+            ),
+            (
+                &["collector", "collector", "namespace"],
+                "the lab sets where its collector listens",
+            ),
             (&["collector", "api", "token"], "the API of a lab is local"),
-            (&["collector", "nodes"], "the names of the nodes are those of the switches"),
+            (
+                &["collector", "nodes"],
+                "the names of the nodes are those of the switches",
+            ),
             (&["collector", "switch"], "switches have processes of their own"),
-            (&["collector", "inventory"], "the inventory is made from this file"),
-            (&["collector", "intents"], "the intents of a lab are written at the top, as [[intents]]"),
-            (&["collector", "manager", "collectors"], "the lab sets where its switches report"),
-            (&["collector", "manager", "namespace"], "the lab sets where its switches are"),
+            (
+                &["collector", "inventory"],
+                "the inventory is made from this file",
+            ),
+            (
+                &["collector", "intents"],
+                "the intents of a lab are written at the top, as [[intents]]",
+            ),
+            (
+                &["collector", "manager", "collectors"],
+                "the lab sets where its switches report",
+            ),
+            (
+                &["collector", "manager", "namespace"],
+                "the lab sets where its switches are",
+            ),
         ] {
             if is_written(self.root, path) {
                 self.refuse(path, format!("{why}; remove this"));
@@ -402,14 +502,23 @@ impl Builder<'_, '_> {
     }
 
     fn watched(&mut self, list: &TomlNode<'_>) -> Vec<Verbatim> {
-        let DeValue::Array(list) = list.get_ref() else { return Vec::new() };
-        list.iter().filter_map(|node| self.program.read_watch(node, self.reader).map(Verbatim)).collect()
+        let DeValue::Array(list) = list.get_ref() else {
+            return Vec::new();
+        };
+        list.iter()
+            .filter_map(|node| self.program.read_watch(node, self.reader).map(Verbatim))
+            .collect()
     }
 
     fn intents(&mut self, file: &LabFile) {
         self.program.check_intents(self.root, self.reader);
-        let Some(key) = managed::unmanaged_by(file) else { return };
-        for (path, what) in [(&["intents"][..], "[[intents]]"), (&["collector", "manager"], "a manager")] {
+        let Some(key) = managed::unmanaged_by(file) else {
+            return;
+        };
+        for (path, what) in [
+            (&["intents"][..], "[[intents]]"),
+            (&["collector", "manager"], "a manager"),
+        ] {
             if is_written(self.root, path) {
                 let message = format!(
                     "with {what}, the manager decides what each switch does, and so does `{key}`; remove one of them"
@@ -455,12 +564,18 @@ impl Builder<'_, '_> {
                 }
                 _ => continue,
             };
-            let key = if switch.program.is_some() { "program" } else { "kind" };
+            let key = if switch.program.is_some() {
+                "program"
+            } else {
+                "kind"
+            };
             self.refuse(&["switches", &index.to_string(), key], message);
         }
         let is_bmv2 = |end: &Node| matches!(end, Node::Switch(index) if topology.is_bmv2(*index));
         for (index, link) in topology.links.iter().enumerate() {
-            let Some(end) = link.ends.iter().find(|end| is_bmv2(end)) else { continue };
+            let Some(end) = link.ends.iter().find(|end| is_bmv2(end)) else {
+                continue;
+            };
             for key in ["rate", "depth", "delay", "loss"] {
                 let (index, path) = (index.to_string(), ["links", "", key]);
                 let path = [path[0], &index, path[2]];
@@ -482,19 +597,28 @@ impl Builder<'_, '_> {
         if !self.reader.has_no_problems() {
             return;
         }
-        for (index, switch) in
-            topology.switches.iter().enumerate().filter(|(index, _)| !topology.is_bmv2(*index))
+        for (index, switch) in topology
+            .switches
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !topology.is_bmv2(*index))
         {
             let file = format!("{}.toml", switch.name);
             let config = configs::switch(topology, index, &Conditions::default());
-            let Err(error) = self.program.check(&config, &file) else { continue };
-            let passed_on =
-                ["switch", "filter", "watch"].into_iter().find(|key| is_written(self.root, &[key]));
+            let Err(error) = self.program.check(&config, &file) else {
+                continue;
+            };
+            let passed_on = ["switch", "filter", "watch"]
+                .into_iter()
+                .find(|key| is_written(self.root, &[key]));
             let index = index.to_string();
             let path = passed_on.map_or(vec!["switches", index.as_str()], |key| vec![key]);
             self.refuse(
                 &path,
-                format!("switch `{}` rejects the configuration that results:\n{error}", switch.name),
+                format!(
+                    "switch `{}` rejects the configuration that results:\n{error}",
+                    switch.name
+                ),
             );
             break;
         }
@@ -522,7 +646,10 @@ impl Builder<'_, '_> {
 
     fn translator(&mut self, topology: &Topology) {
         let refused = [
-            (&["translator", "listen"][..], "the lab decides where its translator listens; remove this"),
+            (
+                &["translator", "listen"][..],
+                "the lab decides where its translator listens; remove this",
+            ),
             (
                 &["translator", "collectors"],
                 "the translator of a lab writes to the lab's collector; remove this",
@@ -537,13 +664,12 @@ impl Builder<'_, '_> {
             ),
         ];
         let by_translator = &["switch", "dta", "collectors"][..];
-        let refused = refused.into_iter().chain(
-            topology
-                .file
-                .translator
-                .is_some()
-                .then_some((by_translator, "switches report to the lab's translator; remove this")),
-        );
+        let refused = refused
+            .into_iter()
+            .chain(topology.file.translator.is_some().then_some((
+                by_translator,
+                "switches report to the lab's translator; remove this",
+            )));
         for (path, why) in refused {
             if is_written(self.root, path) {
                 self.refuse(path, why);
@@ -588,11 +714,23 @@ impl Builder<'_, '_> {
 }
 
 /// Reserved names: `lo` is an interface of every namespace, the others are namespaces and files of a lab.
-const RESERVED: [&str; 9] =
-    ["lo", "mgmt", "collector", "translator", "aggregator", "state", "topology", "store", "all"];
+const RESERVED: [&str; 9] = [
+    "lo",
+    "mgmt",
+    "collector",
+    "translator",
+    "aggregator",
+    "state",
+    "topology",
+    "store",
+    "all",
+];
 
 fn is_word(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 fn child<'a>(node: &'a TomlNode<'a>, key: &str) -> Option<&'a TomlNode<'a>> {
@@ -628,7 +766,12 @@ fn is_between_switches(link: &Link) -> bool {
 }
 
 fn longest_of_hosts(links: &[Link]) -> u32 {
-    links.iter().filter(|link| !is_between_switches(link)).map(|link| link.mtu).max().unwrap_or(HOST_MTU)
+    links
+        .iter()
+        .filter(|link| !is_between_switches(link))
+        .map(|link| link.mtu)
+        .max()
+        .unwrap_or(HOST_MTU)
 }
 
 /// Sets the MTU of each link.
@@ -649,7 +792,12 @@ fn ports(links: &[Link], switches: usize) -> Vec<Vec<Port>> {
         for end in 0..2 {
             if let Node::Switch(index) = ends[end] {
                 let number = ports[index].len() as u16 + 1;
-                ports[index].push(Port { number, link, end, peer: ends[1 - end] });
+                ports[index].push(Port {
+                    number,
+                    link,
+                    end,
+                    peer: ends[1 - end],
+                });
             }
         }
     }

@@ -12,14 +12,26 @@ use crate::topology::{Node, Port, Topology, program_of};
 
 /// The key of the file by which the switches are configured one by one, without a manager.
 pub(crate) fn unmanaged_by(file: &LabFile) -> Option<&'static str> {
-    let role = file.switch.as_ref().is_some_and(|Verbatim(keys)| get_at(keys, &["role"]).is_some());
+    let role = file
+        .switch
+        .as_ref()
+        .is_some_and(|Verbatim(keys)| get_at(keys, &["role"]).is_some());
     let of_a_switch = |has: fn(&crate::file::SwitchSettings) -> bool| file.switches.iter().any(has);
     let keys = [
         ("watch", !file.watch.is_empty()),
         ("filter", !file.filter.is_empty()),
-        ("watch of [[switches]]", of_a_switch(|switch| switch.watch.is_some())),
-        ("filter of [[switches]]", of_a_switch(|switch| switch.filter.is_some())),
-        ("l4_checksum of [[switches]]", of_a_switch(|switch| switch.l4_checksum.is_some())),
+        (
+            "watch of [[switches]]",
+            of_a_switch(|switch| switch.watch.is_some()),
+        ),
+        (
+            "filter of [[switches]]",
+            of_a_switch(|switch| switch.filter.is_some()),
+        ),
+        (
+            "l4_checksum of [[switches]]",
+            of_a_switch(|switch| switch.l4_checksum.is_some()),
+        ),
         ("role of [switch]", role),
     ];
     keys.into_iter().find_map(|(key, written)| written.then_some(key))
@@ -32,7 +44,10 @@ pub(crate) fn is_managed(file: &LabFile) -> bool {
 
 /// The intents in a measurement mode; `None`: as in the file.
 fn intents(file: &LabFile, mode: Option<&str>) -> Vec<Shown> {
-    let written = file.intents.as_ref().map(|written| written.iter().map(|Verbatim(intent)| intent.clone()));
+    let written = file
+        .intents
+        .as_ref()
+        .map(|written| written.iter().map(|Verbatim(intent)| intent.clone()));
     let intents: Vec<Shown> = written.map_or_else(|| vec![everything(program_of(file))], Iterator::collect);
     match mode {
         None => intents,
@@ -48,7 +63,10 @@ fn everything(program: P4Program) -> Shown {
     let all = table([
         ("name", plain("all")),
         ("match", table([("proto", list(&["udp", "tcp"]))])),
-        ("watch", list(&["flow_path", "flow_latency", "hop_latency", "queue_occupancy"])),
+        (
+            "watch",
+            list(&["flow_path", "flow_latency", "hop_latency", "queue_occupancy"]),
+        ),
         ("mode", plain("md")),
     ]);
     match program {
@@ -60,7 +78,10 @@ fn everything(program: P4Program) -> Shown {
 /// The name and the mode of each intent, as far as they are written.
 pub(crate) fn wanted(file: &LabFile, mode: Option<&str>) -> Vec<[Option<String>; 2]> {
     let key = |intent: &Shown, key: &str| get_at(intent, &[key]).and_then(text).map(str::to_owned);
-    intents(file, mode).iter().map(|intent| ["name", "mode"].map(|name| key(intent, name))).collect()
+    intents(file, mode)
+        .iter()
+        .map(|intent| ["name", "mode"].map(|name| key(intent, name)))
+        .collect()
 }
 
 /// The intent in another mode. SF-INT does not give the latency of a flow.
@@ -81,20 +102,36 @@ fn in_mode(mut intent: Shown, mode: &str) -> Shown {
 pub(crate) fn add(settings: &mut Shown, topology: &Topology, mode: Option<&str>, reports: &str, dir: &Path) {
     let collector = table([("address", plain(reports))]);
     set_at(settings, &["manager", "collectors"], Shown::List(vec![collector]));
-    set_at(settings, &["manager", "namespace"], plain(namespace(&topology.name, "{device}")));
+    set_at(
+        settings,
+        &["manager", "namespace"],
+        plain(namespace(&topology.name, "{device}")),
+    );
     if !topology.has_bmv2() {
         default_at(settings, &["manager", "clocks"], plain("synchronised"));
     }
-    for (index, switch) in topology.switches.iter().enumerate().filter(|(index, _)| topology.is_bmv2(*index))
+    for (index, switch) in topology
+        .switches
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| topology.is_bmv2(*index))
     {
-        set_at(settings, &["manager", "p4runtime", &switch.name], bmv2::settings(topology, index));
+        set_at(
+            settings,
+            &["manager", "p4runtime", &switch.name],
+            bmv2::settings(topology, index),
+        );
     }
     default_at(settings, &["manager", "calm"], plain("100ms"));
     let state = dir.join("manager.sqlite");
     default_at(settings, &["manager", "state"], plain(state.to_string_lossy()));
     // The encoding is one of the whole domain.
     for (key, path) in [("l4_checksum", &["l4_checksum"][..]), ("dscp", &["mark", "dscp"])] {
-        let written = topology.file.switch.as_ref().and_then(|Verbatim(keys)| get_at(keys, path));
+        let written = topology
+            .file
+            .switch
+            .as_ref()
+            .and_then(|Verbatim(keys)| get_at(keys, path));
         if let Some(value) = written {
             default_at(settings, &["manager", key], value.clone());
         }
@@ -107,10 +144,16 @@ pub(crate) fn add(settings: &mut Shown, topology: &Topology, mode: Option<&str>,
 fn inventory(topology: &Topology) -> Shown {
     let devices = topology.switches.iter().enumerate().map(|(index, switch)| {
         let is_bmv2 = topology.is_bmv2(index);
-        let mut keys = vec![entry("name", plain(switch.name.as_str())), entry("node", plain(switch.node))];
+        let mut keys = vec![
+            entry("name", plain(switch.name.as_str())),
+            entry("node", plain(switch.node)),
+        ];
         keys.extend(is_bmv2.then(|| entry("driver", plain("p4runtime"))));
         let address = if is_bmv2 { bmv2::P4RUNTIME } else { SWITCH_API };
-        keys.extend([entry("address", plain(address)), entry("ports", plain(switch.ports.len()))]);
+        keys.extend([
+            entry("address", plain(address)),
+            entry("ports", plain(switch.ports.len())),
+        ]);
         Shown::Table(keys)
     });
     let ports = || {
@@ -178,8 +221,16 @@ mod tests {
     }
 
     fn collector(topology: &Topology, mode: Option<&str>) -> String {
-        let conditions = Conditions { mode: mode.map(str::to_owned), ..Conditions::default() };
-        configs::collector(topology, "127.0.0.1:0".parse().unwrap(), Path::new("/run/x"), &conditions)
+        let conditions = Conditions {
+            mode: mode.map(str::to_owned),
+            ..Conditions::default()
+        };
+        configs::collector(
+            topology,
+            "127.0.0.1:0".parse().unwrap(),
+            Path::new("/run/x"),
+            &conditions,
+        )
     }
 
     #[test]
@@ -212,7 +263,10 @@ address = \"172.31.255.1:32766\"
         }
         let switch = configs::switch(&topology, 0, &Conditions::default());
         assert!(switch.contains("[switch.managed]\n"), "{switch}");
-        assert!(!switch.contains("reports") && !switch.contains("watch"), "{switch}");
+        assert!(
+            !switch.contains("reports") && !switch.contains("watch"),
+            "{switch}"
+        );
     }
 
     #[test]
@@ -240,9 +294,10 @@ address = \"172.31.255.1:32766\"
     fn a_watchlist_in_the_file_leaves_the_manager_out() {
         let topology = topology("").file;
         assert_eq!(unmanaged_by(&topology), None);
-        for (more, key) in
-            [("[[watch]]\nmode = \"md10\"", "watch"), ("[[filter]]\nalgorithm = \"noop\"", "filter")]
-        {
+        for (more, key) in [
+            ("[[watch]]\nmode = \"md10\"", "watch"),
+            ("[[filter]]\nalgorithm = \"noop\"", "filter"),
+        ] {
             let text = FILE.replace("[collector.manager]\n        drain = \"1s\"", "[collector]");
             let topology = crate::load::parse(&format!("{text}\n{more}"), "t.toml", &Lenient)
                 .map_err(|error| error.to_string())

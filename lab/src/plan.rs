@@ -69,7 +69,11 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
         steps.push(Step::Namespace(name.clone()));
         // No duplicate address detection: addresses are unique, and it would delay IPv6 by a second.
         steps.push(Step::Setting(name.clone(), "ipv6/conf/default/accept_dad", "0"));
-        steps.push(Step::Setting(name.clone(), "ipv6/conf/default/router_solicitations", "0"));
+        steps.push(Step::Setting(
+            name.clone(),
+            "ipv6/conf/default/router_solicitations",
+            "0",
+        ));
         steps.push(ip(&name, &["link", "set", "lo", "up"]));
     }
     for node in topology.nodes().filter(|node| matches!(node, Node::Switch(_))) {
@@ -92,12 +96,18 @@ pub(crate) fn steps(topology: &Topology) -> Vec<Step> {
 }
 
 fn link_steps(topology: &Topology, link: &Link, steps: &mut Vec<Step>) {
-    let [near, far] = link.ends.map(|node| namespace(&topology.name, topology.name_of(node)));
+    let [near, far] = link
+        .ends
+        .map(|node| namespace(&topology.name, topology.name_of(node)));
     let [at_near, at_far] = &link.interfaces;
     let macs = [0, 1].map(|end| mac(topology, link, end));
     let mtu = link.mtu.to_string();
-    let near_end = ["link", "add", at_near, "netns", &near, "mtu", &mtu, "address", &macs[0]];
-    let far_end = ["type", "veth", "peer", "name", at_far, "netns", &far, "mtu", &mtu, "address", &macs[1]];
+    let near_end = [
+        "link", "add", at_near, "netns", &near, "mtu", &mtu, "address", &macs[0],
+    ];
+    let far_end = [
+        "type", "veth", "peer", "name", at_far, "netns", &far, "mtu", &mtu, "address", &macs[1],
+    ];
     let words = [&near_end[..], &far_end[..]].concat();
     steps.push(Step::Ip(None, words.into_iter().map(str::to_owned).collect()));
     for (end, namespace) in [near, far].into_iter().enumerate() {
@@ -106,8 +116,12 @@ fn link_steps(topology: &Topology, link: &Link, steps: &mut Vec<Step>) {
         steps.extend(offloads);
         // The kernel must not answer ARP requests at a switch.
         let arp = matches!(link.ends[end], Node::Switch(_)).then_some(["arp", "off"]);
-        let words =
-            [&["link", "set", interface][..], arp.as_ref().map_or(&[], |arp| &arp[..]), &["up"]].concat();
+        let words = [
+            &["link", "set", interface][..],
+            arp.as_ref().map_or(&[], |arp| &arp[..]),
+            &["up"],
+        ]
+        .concat();
         steps.push(ip(&namespace, &words));
     }
 }
@@ -123,15 +137,37 @@ fn host_steps(topology: &Topology, host: usize, steps: &mut Vec<Step>) {
             steps.push(ip(&name, &["address", "add", &written, "dev", interface]));
             steps.push(ip(
                 &name,
-                &["route", "add", "default", "via", GATEWAYS[0], "dev", interface, "onlink"],
+                &[
+                    "route",
+                    "add",
+                    "default",
+                    "via",
+                    GATEWAYS[0],
+                    "dev",
+                    interface,
+                    "onlink",
+                ],
             ));
             steps.extend(neighbour(topology, link, GATEWAYS[0]).map(|words| ip(&name, &words)));
             continue;
         };
-        steps.push(ip(&name, &["address", "add", &written, "dev", interface, "nodad"]));
         steps.push(ip(
             &name,
-            &["-6", "route", "add", "default", "via", GATEWAYS[1], "dev", interface, "onlink"],
+            &["address", "add", &written, "dev", interface, "nodad"],
+        ));
+        steps.push(ip(
+            &name,
+            &[
+                "-6",
+                "route",
+                "add",
+                "default",
+                "via",
+                GATEWAYS[1],
+                "dev",
+                interface,
+                "onlink",
+            ],
         ));
         steps.extend(neighbour(topology, link, GATEWAYS[1]).map(|words| ip(&name, &words)));
     }
@@ -146,13 +182,28 @@ fn neighbour<'a>(topology: &Topology, link: &'a Link, gateway: &'a str) -> Optio
     let end = link.ends.iter().position(|end| is_bmv2(topology, *end))?;
     let (address, interface) = (mac(topology, link, end), link.interfaces[1 - end].as_str());
     let family = if gateway.contains(':') { "-6" } else { "-4" };
-    let words = [family, "neigh", "add", gateway, "lladdr", &address, "nud", "permanent", "dev", interface];
+    let words = [
+        family,
+        "neigh",
+        "add",
+        gateway,
+        "lladdr",
+        &address,
+        "nud",
+        "permanent",
+        "dev",
+        interface,
+    ];
     Some(words.map(str::to_owned).into())
 }
 
 /// The MAC address of an end of a management link to a switch of kind `bmv2`, whose program writes it into reports.
 pub(crate) fn management_mac(switch: usize, at_switch: bool) -> String {
-    format!("02:6d:00:00:{:02x}:{:02x}", if at_switch { 1 } else { 2 }, switch + 1)
+    format!(
+        "02:6d:00:00:{:02x}:{:02x}",
+        if at_switch { 1 } else { 2 },
+        switch + 1
+    )
 }
 
 /// A dedicated link from a switch to the collector.
@@ -187,13 +238,19 @@ fn management_steps(topology: &Topology, switch: usize, steps: &mut Vec<Step>) {
     }
     steps.push(Step::Ip(None, words));
     for (namespace, interface, address) in ends {
-        steps.push(ip(namespace, &[&["address", "add"][..], &address, &["dev", interface]].concat()));
+        steps.push(ip(
+            namespace,
+            &[&["address", "add"][..], &address, &["dev", interface]].concat(),
+        ));
         steps.push(ip(namespace, &["link", "set", interface, "up"]));
     }
 }
 
 fn ip(namespace: &str, words: &[impl AsRef<str>]) -> Step {
-    Step::Ip(Some(namespace.to_owned()), words.iter().map(|word| word.as_ref().to_owned()).collect())
+    Step::Ip(
+        Some(namespace.to_owned()),
+        words.iter().map(|word| word.as_ref().to_owned()).collect(),
+    )
 }
 
 /// A MAC address that identifies the node: `02:68:…` (h) for a host, `02:73:…` (s) for a switch; the last two bytes are the
@@ -210,7 +267,12 @@ pub(crate) fn mac(topology: &Topology, link: &Link, end: usize) -> String {
         }
     };
     // At most 64 nodes of a kind; at most 256 ports, numbered from 1: the carry goes into the byte before.
-    format!("02:{kind:02x}:00:{:02x}:{:02x}:{:02x}", port >> 8, index + 1, port & 0xff)
+    format!(
+        "02:{kind:02x}:00:{:02x}:{:02x}:{:02x}",
+        port >> 8,
+        index + 1,
+        port & 0xff
+    )
 }
 
 #[cfg(test)]

@@ -41,7 +41,12 @@ impl Lab {
         topology: Topology,
         state: State,
     ) -> Self {
-        Self { directory, topology, state, program }
+        Self {
+            directory,
+            topology,
+            state,
+            program,
+        }
     }
 
     /// The named lab; without a name, the only lab.
@@ -82,11 +87,15 @@ impl Lab {
             // It says nothing of itself to others than the manager.
             let connect = || {
                 let failed = |error| CliError::new(format!("{}: {error}", bmv2::P4RUNTIME));
-                TcpStream::connect(bmv2::P4RUNTIME).map(|_| json!({ "kind": "bmv2" })).map_err(failed)
+                TcpStream::connect(bmv2::P4RUNTIME)
+                    .map(|_| json!({ "kind": "bmv2" }))
+                    .map_err(failed)
             };
             return self.ask(&self.topology.switches[index].name, connect);
         }
-        self.ask(&self.topology.switches[index].name, || self.program.get(SWITCH_API, "/switch"))
+        self.ask(&self.topology.switches[index].name, || {
+            self.program.get(SWITCH_API, "/switch")
+        })
     }
 
     /// The rules of a switch with a manager.
@@ -94,7 +103,9 @@ impl Lab {
     /// # Errors
     /// It does not answer.
     pub(crate) fn rules(&self, index: usize) -> Result<Value, CliError> {
-        self.ask(&self.topology.switches[index].name, || self.program.get(SWITCH_API, "/switch/rules"))
+        self.ask(&self.topology.switches[index].name, || {
+            self.program.get(SWITCH_API, "/switch/rules")
+        })
     }
 
     /// What the manager says of each intent, and of each switch that is not as it should be; nothing in a lab without a manager.
@@ -109,7 +120,10 @@ impl Lab {
         let (intents, devices) = (list("intents"), list("devices"));
         let text = |view: &Value, key: &str| view[key].as_str().unwrap_or_default().to_owned();
         let intent = |intent: &Value| format!("intent {}: {}", text(intent, "name"), text(intent, "state"));
-        let others = devices.iter().filter(|device| device["state"] != "in_sync").map(says);
+        let others = devices
+            .iter()
+            .filter(|device| device["state"] != "in_sync")
+            .map(says);
         intents.iter().map(intent).chain(others).collect()
     }
 
@@ -118,7 +132,9 @@ impl Lab {
     /// # Errors
     /// It does not answer, or refuses.
     pub(crate) fn post(&self, index: usize, path: &str) -> Result<Value, CliError> {
-        self.ask(&self.topology.switches[index].name, || self.program.post(SWITCH_API, path))
+        self.ask(&self.topology.switches[index].name, || {
+            self.program.post(SWITCH_API, path)
+        })
     }
 
     /// Applies the conditions: writes the files of all switches and reloads them.
@@ -169,7 +185,9 @@ impl Lab {
                 let view = self.collector(&format!("/{list}"))?;
                 Ok::<_, CliError>(view[list].as_array().cloned().unwrap_or_default())
             });
-            let Some(reason) = awaited(&wanted, &intents?, &devices?)? else { return Ok(()) };
+            let Some(reason) = awaited(&wanted, &intents?, &devices?)? else {
+                return Ok(());
+            };
             if start.elapsed() > TIMEOUT {
                 return Err(CliError::new(format!("the manager has not finished: {reason}")));
             }
@@ -221,7 +239,9 @@ impl Lab {
     ) -> Result<Value, CliError> {
         let response = nic::netns::within(&self.namespace(name), question);
         let failed = |error: String| CliError::new(format!("{name}: {error}"));
-        response.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+        response
+            .map_err(|error| failed(error.to_string()))?
+            .map_err(|error| failed(error.to_string()))
     }
 }
 
@@ -240,16 +260,24 @@ fn awaited(
     intents: &[Value],
     devices: &[Value],
 ) -> Result<Option<String>, CliError> {
-    let in_file: Vec<&Value> = intents.iter().filter(|intent| intent["origin"] == "file").collect();
+    let in_file: Vec<&Value> = intents
+        .iter()
+        .filter(|intent| intent["origin"] == "file")
+        .collect();
     let is_taken = |[name, mode]: &[Option<String>; 2]| {
-        let of_name = in_file.iter().find(|intent| intent["name"].as_str() == name.as_deref());
+        let of_name = in_file
+            .iter()
+            .find(|intent| intent["name"].as_str() == name.as_deref());
         of_name.is_some_and(|intent| mode.is_none() || intent["intent"]["mode"].as_str() == mode.as_deref())
     };
     if in_file.len() != wanted.len() || !wanted.iter().all(is_taken) {
         return Ok(Some("it has not read its intents yet".to_owned()));
     }
     if let Some(refused) = intents.iter().find(|intent| intent["state"] == "refused") {
-        return Err(CliError::new(format!("the manager refuses the intent {}", says(refused))));
+        return Err(CliError::new(format!(
+            "the manager refuses the intent {}",
+            says(refused)
+        )));
     }
     let device = devices.iter().find(|device| device["state"] != "in_sync");
     let intent = intents.iter().find(|intent| intent["state"] == "pending");
@@ -261,7 +289,9 @@ const ENTRIES: usize = 50;
 
 fn is_filled_since(history: &[Value], since: u64) -> bool {
     let is_later = |entry: &Value| entry["time"].as_u64().is_some_and(|time| time >= since);
-    history.iter().any(|entry| entry["action"] == "in_sync" && is_later(entry))
+    history
+        .iter()
+        .any(|entry| entry["action"] == "in_sync" && is_later(entry))
 }
 
 #[cfg(test)]
@@ -275,7 +305,11 @@ mod tests {
         assert!(!filled(&[]));
         assert!(!filled(&[entry(99, "in_sync")]));
         assert!(!filled(&[entry(120, "unreachable"), entry(99, "in_sync")]));
-        assert!(filled(&[entry(140, "in_sync"), entry(120, "unreachable"), entry(99, "in_sync")]));
+        assert!(filled(&[
+            entry(140, "in_sync"),
+            entry(120, "unreachable"),
+            entry(99, "in_sync")
+        ]));
     }
 
     #[test]
@@ -285,8 +319,14 @@ mod tests {
             awaited(&[], intents, devices).map_err(|error| error.to_string())
         };
         let there = [view("s1", "in_sync")];
-        assert_eq!(text(&[view("a", "complete"), view("b", "stopped")], &there), Ok(None));
-        assert_eq!(text(&[view("a", "pending")], &there), Ok(Some("a: why".to_owned())));
+        assert_eq!(
+            text(&[view("a", "complete"), view("b", "stopped")], &there),
+            Ok(None)
+        );
+        assert_eq!(
+            text(&[view("a", "pending")], &there),
+            Ok(Some("a: why".to_owned()))
+        );
         assert_eq!(text(&[], &[view("s1", "drift")]), Ok(Some("s1: why".to_owned())));
         let refused = text(&[view("a", "refused")], &[view("s1", "drift")]);
         assert_eq!(refused, Err("the manager refuses the intent a: why".to_owned()));
@@ -300,6 +340,9 @@ mod tests {
         };
         assert_eq!([text("md"), text("sf")], [not_read.clone(), Ok(None)]);
         let old = [json!({"name": "a", "origin": "file", "state": "complete"})];
-        assert_eq!(awaited(&[], &old, &there).map_err(|error| error.to_string()), not_read);
+        assert_eq!(
+            awaited(&[], &old, &there).map_err(|error| error.to_string()),
+            not_read
+        );
     }
 }

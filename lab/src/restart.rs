@@ -30,16 +30,33 @@ pub(crate) struct Restarted {
 /// # Errors
 /// There is no such switch, or it does not start.
 pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restarted, CliError> {
-    let index = lab.topology.switches.iter().position(|known| known.name == switch).ok_or_else(|| {
-        let all: Vec<&str> = lab.topology.switches.iter().map(|switch| switch.name.as_str()).collect();
-        CliError::new(format!("there is no switch `{switch}`; there are {}", all.join(", ")))
-    })?;
+    let index = lab
+        .topology
+        .switches
+        .iter()
+        .position(|known| known.name == switch)
+        .ok_or_else(|| {
+            let all: Vec<&str> = lab
+                .topology
+                .switches
+                .iter()
+                .map(|switch| switch.name.as_str())
+                .collect();
+            CliError::new(format!(
+                "there is no switch `{switch}`; there are {}",
+                all.join(", ")
+            ))
+        })?;
     let is_bmv2 = lab.topology.is_bmv2(index);
     if is_bmv2 {
         // A switch that cannot be started again is not ended.
         bmv2::program(&lab.topology)?;
     }
-    let file = lab.directory.file(&format!("{switch}.toml")).to_string_lossy().into_owned();
+    let file = lab
+        .directory
+        .file(&format!("{switch}.toml"))
+        .to_string_lossy()
+        .into_owned();
     let namespace = lab.namespace(switch);
     let killed = nic::time::now();
     let is_switch = |process: &Process| match is_bmv2 {
@@ -50,7 +67,10 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         let failed = |error| CliError::new(format!("cannot end process {}: {error}; use sudo", process.id()));
         process.signal(Signal::Kill).map_err(failed)?;
         if !process.wait(TIMEOUT) {
-            return Err(CliError::new(format!("process {} does not end; try again", process.id())));
+            return Err(CliError::new(format!(
+                "process {} does not end; try again",
+                process.id()
+            )));
         }
     }
     std::thread::sleep(pause);
@@ -85,5 +105,8 @@ pub(crate) fn restart(lab: &Lab, switch: &str, pause: Duration) -> Result<Restar
         lab.wait_until_filled(switch, killed)?;
     }
     lab.wait_for_manager()?;
-    Ok(Restarted { start, filled: Some(begun.elapsed().saturating_sub(start)) })
+    Ok(Restarted {
+        start,
+        filled: Some(begun.elapsed().saturating_sub(start)),
+    })
 }

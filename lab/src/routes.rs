@@ -18,9 +18,13 @@ pub(crate) struct Route {
 /// Distance in links from each switch to the switch of a host, avoiding `closed`; `None` if there is no path.
 pub(crate) fn distances(topology: &Topology, host: usize, closed: &[usize]) -> Vec<Option<usize>> {
     let mut distances = vec![None; topology.switches.len()];
-    let Some(host) = topology.hosts.get(host) else { return distances };
+    let Some(host) = topology.hosts.get(host) else {
+        return distances;
+    };
     let first = entry(topology, host);
-    let Some(distance) = distances.get_mut(first) else { return distances };
+    let Some(distance) = distances.get_mut(first) else {
+        return distances;
+    };
     *distance = Some(0);
     let mut waiting = VecDeque::from([(first, 0)]);
     while let Some((at, distance)) = waiting.pop_front() {
@@ -56,9 +60,16 @@ pub(crate) fn routes(topology: &Topology, switch: usize, closed: &[usize]) -> Ve
                     && distances[peer].is_some_and(|next| Some(next + 1) == distances[switch])
             }
         };
-        let ports: Vec<u16> =
-            topology.switches[switch].ports.iter().filter(nearer).map(|port| port.number).collect();
-        routes.extend(host.addresses.iter().map(|address| Route { to: address.ip, ports: ports.clone() }));
+        let ports: Vec<u16> = topology.switches[switch]
+            .ports
+            .iter()
+            .filter(nearer)
+            .map(|port| port.number)
+            .collect();
+        routes.extend(host.addresses.iter().map(|address| Route {
+            to: address.ip,
+            ports: ports.clone(),
+        }));
     }
     routes
 }
@@ -74,7 +85,10 @@ mod tests {
             text += &format!("[[switches]]\nname = \"s{switch}\"\n");
         }
         for (host, switch) in hosts.iter().enumerate() {
-            text += &format!("[[hosts]]\nname = \"h{host}\"\naddress = \"10.0.0.{}\"\n", host + 1);
+            text += &format!(
+                "[[hosts]]\nname = \"h{host}\"\naddress = \"10.0.0.{}\"\n",
+                host + 1
+            );
             text += &format!("[[links]]\nbetween = [\"h{host}\", \"s{switch}\"]\n");
         }
         for (a, b) in links {
@@ -96,8 +110,14 @@ mod tests {
         let (mut found, mut lost) = (Vec::new(), 0);
         let mut waiting = vec![(entry(topology, &topology.hosts[from]), 1)];
         while let Some((at, passed)) = waiting.pop() {
-            assert!(passed <= topology.switches.len(), "a packet passes a switch twice");
-            let route = routes(topology, at, cut).into_iter().find(|route| route.to == target).unwrap();
+            assert!(
+                passed <= topology.switches.len(),
+                "a packet passes a switch twice"
+            );
+            let route = routes(topology, at, cut)
+                .into_iter()
+                .find(|route| route.to == target)
+                .unwrap();
             assert!(!route.ports.is_empty(), "a packet gets stuck");
             for port in route.ports {
                 let port = topology.switches[at].ports[usize::from(port) - 1];
@@ -151,7 +171,10 @@ mod tests {
             let network = network(5, &[0, 4], &links);
             let (there, back) = (lengths(&network, 0, 1), lengths(&network, 1, 0));
             let shortest = distances(&network, 1, &[])[0].unwrap() + 1;
-            assert!(there.iter().chain(&back).all(|length| *length == shortest), "{links:?}");
+            assert!(
+                there.iter().chain(&back).all(|length| *length == shortest),
+                "{links:?}"
+            );
             assert_eq!(there.len(), back.len(), "{links:?}");
             // With one link cut, all packets avoid it, or are lost there if there is no other path.
             for cut in (0..network.links.len()).filter(|link| link_is_inner(&network, *link)) {
@@ -164,15 +187,19 @@ mod tests {
     }
 
     fn link_is_inner(network: &Topology, link: usize) -> bool {
-        network.links[link].ends.iter().all(|end| matches!(end, Node::Switch(_)))
+        network.links[link]
+            .ends
+            .iter()
+            .all(|end| matches!(end, Node::Switch(_)))
     }
 
     fn reaches_all(nodes: usize, links: &[(usize, usize)]) -> bool {
         let mut seen = vec![0];
         let mut at = 0;
         while let Some(node) = seen.get(at).copied() {
-            let next =
-                links.iter().filter_map(|(a, b)| (*a == node).then_some(*b).or((*b == node).then_some(*a)));
+            let next = links
+                .iter()
+                .filter_map(|(a, b)| (*a == node).then_some(*b).or((*b == node).then_some(*a)));
             let next: Vec<usize> = next.filter(|next| !seen.contains(next)).collect();
             for next in next {
                 if !seen.contains(&next) {

@@ -44,7 +44,10 @@ pub(crate) struct Directory {
 impl Directory {
     /// The directory of the lab with this name.
     pub(crate) fn of(lab: &str) -> Self {
-        Self { name: lab.to_owned(), path: Path::new(LABS).join(format!("lab-{lab}")) }
+        Self {
+            name: lab.to_owned(),
+            path: Path::new(LABS).join(format!("lab-{lab}")),
+        }
     }
 
     /// The lab's name.
@@ -106,8 +109,10 @@ impl Directory {
                 Ok(()) => return Ok(Some(file)),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
                 Err(TryLockError::WouldBlock) if start.elapsed() > LOCK_TIMEOUT => {
-                    let message =
-                        format!("another hopwise process uses the lab {}; wait for it, or end it", self.name);
+                    let message = format!(
+                        "another hopwise process uses the lab {}; wait for it, or end it",
+                        self.name
+                    );
                     return Err(CliError::new(message));
                 }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
@@ -123,7 +128,11 @@ impl Directory {
         let (path, new) = (self.file(name), self.file(&format!("{name}.new")));
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
         written.map_err(|error| {
-            CliError::io(format!("cannot write {}", path.display()), error, "free space in /run")
+            CliError::io(
+                format!("cannot write {}", path.display()),
+                error,
+                "free space in /run",
+            )
         })
     }
 
@@ -132,7 +141,10 @@ impl Directory {
     /// # Errors
     /// It cannot be written.
     pub(crate) fn save(&self, state: &State) -> Result<(), CliError> {
-        self.write(STATE, serde_json::to_string_pretty(state).unwrap_or_default().as_bytes())
+        self.write(
+            STATE,
+            serde_json::to_string_pretty(state).unwrap_or_default().as_bytes(),
+        )
     }
 
     /// The state; `None` if the lab does not exist or is incomplete.
@@ -160,20 +172,27 @@ pub(crate) fn exists(lab: &str) -> CliError {
 /// The namespaces of a lab.
 pub(crate) fn namespaces(lab: &str) -> Vec<String> {
     let prefix = super::plan::prefix(lab);
-    let mut found: Vec<String> =
-        names_in(NAMESPACES).into_iter().filter(|name| name.starts_with(&prefix)).collect();
+    let mut found: Vec<String> = names_in(NAMESPACES)
+        .into_iter()
+        .filter(|name| name.starts_with(&prefix))
+        .collect();
     found.sort();
     found
 }
 
 /// The names of all labs that have a directory or a namespace.
 pub(crate) fn labs() -> Vec<String> {
-    let directories =
-        names_in(LABS).into_iter().filter_map(|name| Some(name.strip_prefix("lab-")?.to_owned()));
+    let directories = names_in(LABS)
+        .into_iter()
+        .filter_map(|name| Some(name.strip_prefix("lab-")?.to_owned()));
     let namespaces = names_in(NAMESPACES)
         .into_iter()
         .filter_map(|name| Some(name.strip_prefix("hw-")?.split_once('-')?.0.to_owned()));
-    directories.chain(namespaces).collect::<BTreeSet<String>>().into_iter().collect()
+    directories
+        .chain(namespaces)
+        .collect::<BTreeSet<String>>()
+        .into_iter()
+        .collect()
 }
 
 /// The named lab; without a name, the only lab.
@@ -187,17 +206,25 @@ pub(crate) fn chosen(named: Option<&str>) -> Result<Directory, CliError> {
         (Some(name), []) => Err(CliError::new(format!(
             "there is no lab {name}, and no other; make one with `hopwise lab up FILE`"
         ))),
-        (Some(name), _) => {
-            Err(CliError::new(format!("there is no lab {name}; there is {}", labs.join(", "))))
-        }
+        (Some(name), _) => Err(CliError::new(format!(
+            "there is no lab {name}; there is {}",
+            labs.join(", ")
+        ))),
         (None, [only]) => Ok(Directory::of(only)),
-        (None, []) => Err(CliError::new("there is no lab; make one with `hopwise lab up FILE`")),
-        (None, _) => Err(CliError::new(format!("there are several labs, {}; say which", labs.join(", ")))),
+        (None, []) => Err(CliError::new(
+            "there is no lab; make one with `hopwise lab up FILE`",
+        )),
+        (None, _) => Err(CliError::new(format!(
+            "there are several labs, {}; say which",
+            labs.join(", ")
+        ))),
     }
 }
 
 fn names_in(directory: &str) -> Vec<String> {
     // A missing directory gives no names.
     let entries = fs::read_dir(directory).into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect()
 }

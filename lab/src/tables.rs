@@ -14,7 +14,12 @@ pub(crate) fn plain(value: impl Into<serde_json::Value>) -> Shown {
 
 /// A table.
 pub(crate) fn table<const N: usize>(entries: [(&str, Shown); N]) -> Shown {
-    Shown::Table(entries.into_iter().map(|(key, value)| entry(key, value)).collect())
+    Shown::Table(
+        entries
+            .into_iter()
+            .map(|(key, value)| entry(key, value))
+            .collect(),
+    )
 }
 
 /// A text.
@@ -36,14 +41,19 @@ pub(crate) fn set(entries: &mut Vec<(String, Shown)>, key: &str, value: Shown) {
 /// The value under `path` of nested tables.
 pub(crate) fn get_at<'a>(table: &'a Shown, path: &[&str]) -> Option<&'a Shown> {
     path.iter().try_fold(table, |table, key| match table {
-        Shown::Table(entries) => entries.iter().find(|(known, _)| known == key).map(|(_, value)| value),
+        Shown::Table(entries) => entries
+            .iter()
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value),
         _ => None,
     })
 }
 
 /// Sets the value under `path` of nested tables; creates missing tables.
 pub(crate) fn set_at(table: &mut Shown, path: &[&str], value: Shown) {
-    let (Shown::Table(entries), [key, below @ ..]) = (table, path) else { return };
+    let (Shown::Table(entries), [key, below @ ..]) = (table, path) else {
+        return;
+    };
     if below.is_empty() {
         return set(entries, key, value);
     }

@@ -81,14 +81,20 @@ pub(crate) struct Link {
 impl Host {
     /// Its address of a family.
     pub(crate) fn address(&self, ipv6: bool) -> Option<IpAddr> {
-        self.addresses.iter().map(|address| address.ip).find(|ip| ip.is_ipv6() == ipv6)
+        self.addresses
+            .iter()
+            .map(|address| address.ip)
+            .find(|ip| ip.is_ipv6() == ipv6)
     }
 }
 
 impl Topology {
     /// Whether a switch is of kind `bmv2`.
     pub(crate) fn is_bmv2(&self, switch: usize) -> bool {
-        self.file.switches.get(switch).is_some_and(|switch| switch.kind == SwitchKind::Bmv2)
+        self.file
+            .switches
+            .get(switch)
+            .is_some_and(|switch| switch.kind == SwitchKind::Bmv2)
     }
 
     /// Whether one is.
@@ -111,13 +117,24 @@ impl Topology {
 
     /// The node of this name.
     pub(crate) fn find(&self, name: &str) -> Option<Node> {
-        let host = self.hosts.iter().position(|host| host.name == name).map(Node::Host);
-        host.or_else(|| self.switches.iter().position(|switch| switch.name == name).map(Node::Switch))
+        let host = self
+            .hosts
+            .iter()
+            .position(|host| host.name == name)
+            .map(Node::Host);
+        host.or_else(|| {
+            self.switches
+                .iter()
+                .position(|switch| switch.name == name)
+                .map(Node::Switch)
+        })
     }
 
     /// All nodes, hosts first.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = Node> {
-        (0..self.hosts.len()).map(Node::Host).chain((0..self.switches.len()).map(Node::Switch))
+        (0..self.hosts.len())
+            .map(Node::Host)
+            .chain((0..self.switches.len()).map(Node::Switch))
     }
 
     /// The link with this name, which may be the name of either interface.
@@ -125,10 +142,16 @@ impl Topology {
     /// # Errors
     /// There is no such link; the message lists all links.
     pub(crate) fn find_link(&self, name: &str) -> Result<usize, CliError> {
-        let found =
-            self.links.iter().position(|link| link.interfaces.iter().any(|interface| interface == name));
+        let found = self
+            .links
+            .iter()
+            .position(|link| link.interfaces.iter().any(|interface| interface == name));
         found.ok_or_else(|| {
-            let all: Vec<&str> = self.links.iter().map(|link| link.interfaces[0].as_str()).collect();
+            let all: Vec<&str> = self
+                .links
+                .iter()
+                .map(|link| link.interfaces[0].as_str())
+                .collect();
             CliError::new(format!(
                 "there is no link `{name}` in the lab {}; there are {}",
                 self.name,
@@ -140,11 +163,22 @@ impl Topology {
 
 /// The P4 program of the switches of kind `bmv2`.
 pub(crate) fn program_of(file: &LabFile) -> P4Program {
-    file.switches.iter().find_map(|switch| switch.program).unwrap_or(P4Program::Int)
+    file.switches
+        .iter()
+        .find_map(|switch| switch.program)
+        .unwrap_or(P4Program::Int)
 }
 
 /// The switch that a host is linked to.
 pub(crate) fn entry(topology: &Topology, host: &Host) -> usize {
     let ends = topology.links[host.link].ends;
-    ends.iter().find_map(|end| if let Node::Switch(index) = end { Some(*index) } else { None }).unwrap_or(0)
+    ends.iter()
+        .find_map(|end| {
+            if let Node::Switch(index) = end {
+                Some(*index)
+            } else {
+                None
+            }
+        })
+        .unwrap_or(0)
 }

@@ -68,11 +68,17 @@ impl Ends {
         let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
         let pairs: Vec<_> = pairs.filter(|(from, to)| from != to).collect();
         if pairs.is_empty() {
-            return Err(CliError::new("a host does not send to itself; name another receiver"));
+            return Err(CliError::new(
+                "a host does not send to itself; name another receiver",
+            ));
         }
         let lacks = |index: &usize| topology.hosts[*index].address(ipv6).is_none();
         if let Some(index) = from.iter().chain(&to).copied().find(|index| lacks(index)) {
-            let (family, other) = if ipv6 { ("IPv6", "leave -6 out") } else { ("IPv4", "add -6") };
+            let (family, other) = if ipv6 {
+                ("IPv6", "leave -6 out")
+            } else {
+                ("IPv4", "add -6")
+            };
             return Err(CliError::new(format!(
                 "{} has no {family} address; {other}",
                 topology.hosts[index].name
@@ -87,14 +93,18 @@ fn hosts(topology: &Topology, named: &str) -> Result<Vec<usize>, CliError> {
         return Ok((0..topology.hosts.len()).collect());
     }
     let find = |name: &str| {
-        topology.hosts.iter().position(|host| host.name == name).ok_or_else(|| {
-            let all: Vec<&str> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
-            CliError::new(format!(
-                "there is no host `{name}` in the lab {}; there are {}",
-                topology.name,
-                all.join(", ")
-            ))
-        })
+        topology
+            .hosts
+            .iter()
+            .position(|host| host.name == name)
+            .ok_or_else(|| {
+                let all: Vec<&str> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
+                CliError::new(format!(
+                    "there is no host `{name}` in the lab {}; there are {}",
+                    topology.name,
+                    all.join(", ")
+                ))
+            })
     };
     let mut found = named.split(',').map(find).collect::<Result<Vec<_>, _>>()?;
     found.sort_unstable();
@@ -130,7 +140,11 @@ impl Figures {
     }
 
     fn arrived(&mut self, late: bool, delay: u64) {
-        self.min = if self.received == 0 { delay } else { self.min.min(delay) };
+        self.min = if self.received == 0 {
+            delay
+        } else {
+            self.min.min(delay)
+        };
         self.max = self.max.max(delay);
         self.sum += u128::from(delay);
         self.received += 1;
@@ -154,7 +168,11 @@ fn read(payload: &[u8]) -> Option<(u32, u64, u64)> {
     let rest = payload.get(..HEADER)?.strip_prefix(&MAGIC)?;
     let (flow, rest) = rest.split_first_chunk()?;
     let (number, rest) = rest.split_first_chunk()?;
-    Some((u32::from_be_bytes(*flow), u64::from_be_bytes(*number), u64::from_be_bytes(*rest.first_chunk()?)))
+    Some((
+        u32::from_be_bytes(*flow),
+        u64::from_be_bytes(*number),
+        u64::from_be_bytes(*rest.first_chunk()?),
+    ))
 }
 
 /// A flow, at the sender.
@@ -202,7 +220,10 @@ pub(crate) fn run(lab: &Lab, traffic: &Traffic) -> Result<Vec<Figures>, CliError
     let name = |index: usize| topology.hosts[index].name.clone();
     let mut figures: Vec<Figures> = pairs
         .iter()
-        .map(|(from, to)| Figures { between: [name(*from), name(*to)], ..Figures::default() })
+        .map(|(from, to)| Figures {
+            between: [name(*from), name(*to)],
+            ..Figures::default()
+        })
         .collect();
     let sent_all = AtomicBool::new(false);
     let is_lab_removed = || !lab.directory.path().exists();
@@ -253,21 +274,30 @@ fn merge(whole: &mut Figures, part: &Figures) {
 
 fn address(lab: &Lab, host: usize, ipv6: bool) -> IpAddr {
     // `Ends::find` has checked that each host has an address.
-    lab.topology.hosts[host].address(ipv6).unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
+    lab.topology.hosts[host]
+        .address(ipv6)
+        .unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
 }
 
 fn receiver(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Receiver, CliError> {
     let at = SocketAddr::new(address(lab, host, traffic.ends.ipv6), traffic.port);
-    let options = Options { recv_buffer: 16 << 20, ..Options::default() };
+    let options = Options {
+        recv_buffer: 16 << 20,
+        ..Options::default()
+    };
     let name = &lab.topology.hosts[host].name;
     let failed = |error: nic::Error| CliError::new(cannot_receive(name, traffic.port, &error));
     let inside = lab.namespace(name);
-    nic::netns::within(&inside, || Receiver::bind(at, &options)).map_err(failed)?.map_err(failed)
+    nic::netns::within(&inside, || Receiver::bind(at, &options))
+        .map_err(failed)?
+        .map_err(failed)
 }
 
 /// Why a host cannot receive.
 fn cannot_receive(name: &str, port: u16, error: &nic::Error) -> String {
-    let kind = error.errno().map(|errno| std::io::Error::from_raw_os_error(errno).kind());
+    let kind = error
+        .errno()
+        .map(|errno| std::io::Error::from_raw_os_error(errno).kind());
     if kind == Some(ErrorKind::AddrInUse) {
         return format!(
             "host {name}: something receives on UDP port {port} there, perhaps another `lab traffic`; give --port, or see what: hopwise lab exec {name} -- ss -ulpn 'sport = :{port}'"
@@ -281,22 +311,40 @@ fn open_flows(lab: &Lab, host: usize, traffic: &Traffic) -> Result<Vec<Flow>, Cl
     let from = SocketAddr::new(address(lab, host, ipv6), 0);
     let name = &lab.topology.hosts[host].name;
     let failed = |error| {
-        CliError::io(format!("host {name} cannot send"), error, "raise the limit on open files (ulimit -n)")
+        CliError::io(
+            format!("host {name} cannot send"),
+            error,
+            "raise the limit on open files (ulimit -n)",
+        )
     };
     let open = || {
         let mut flows = Vec::new();
-        for (pair, (_, to)) in traffic.ends.pairs.iter().enumerate().filter(|(_, (from, _))| *from == host) {
+        for (pair, (_, to)) in traffic
+            .ends
+            .pairs
+            .iter()
+            .enumerate()
+            .filter(|(_, (from, _))| *from == host)
+        {
             for copy in 0..traffic.flows {
                 let socket = UdpSocket::bind(from)?;
                 socket.connect(SocketAddr::new(address(lab, *to, ipv6), traffic.port))?;
                 let id = pair as u32 * traffic.flows + copy;
-                flows.push(Flow { id, pair, socket, number: 0, due: Duration::ZERO });
+                flows.push(Flow {
+                    id,
+                    pair,
+                    socket,
+                    number: 0,
+                    due: Duration::ZERO,
+                });
             }
         }
         Ok(flows)
     };
     let inside = lab.namespace(name);
-    nic::netns::within(&inside, open).map_err(|error| CliError::new(error.to_string()))?.map_err(failed)
+    nic::netns::within(&inside, open)
+        .map_err(|error| CliError::new(error.to_string()))?
+        .map_err(failed)
 }
 
 /// Sends the flows of one host.
@@ -313,7 +361,10 @@ fn send(
     let mut figures = vec![Figures::default(); pairs];
     let mut buffer = vec![0; (traffic.size as usize).saturating_sub(headers(ipv6)).max(HEADER)];
     let (gap, at_once) = match traffic.pattern {
-        Pattern::Even { rate } => (Duration::from_secs_f64(f64::from(traffic.size) * 8.0 / rate.0 as f64), 1),
+        Pattern::Even { rate } => (
+            Duration::from_secs_f64(f64::from(traffic.size) * 8.0 / rate.0 as f64),
+            1,
+        ),
         Pattern::Burst { packets, every } => (every.max(Duration::from_micros(1)), packets),
     };
     // Evenly spaced flows start at different times.
@@ -327,7 +378,10 @@ fn send(
     let mut last_check = start;
     while start.elapsed() < traffic.span {
         let now = start.elapsed();
-        for flow in flows.iter_mut().filter(|flow| flow.due <= now && flow.due < traffic.span) {
+        for flow in flows
+            .iter_mut()
+            .filter(|flow| flow.due <= now && flow.due < traffic.span)
+        {
             flow.due += gap;
             for _ in 0..at_once {
                 payload(&mut buffer, flow.id, flow.number, nic::time::monotonic());
@@ -338,7 +392,12 @@ fn send(
                 }
             }
         }
-        let next = flows.iter().map(|flow| flow.due).min().unwrap_or(traffic.span).min(traffic.span);
+        let next = flows
+            .iter()
+            .map(|flow| flow.due)
+            .min()
+            .unwrap_or(traffic.span)
+            .min(traffic.span);
         let sleep = next.saturating_sub(start.elapsed()).min(MAX_SLEEP);
         thread::sleep(sleep.max(MIN_SLEEP));
         // Checks periodically whether the lab was removed, which ends the traffic.
@@ -373,8 +432,12 @@ fn receive(
         }
         let now = nic::time::monotonic();
         for packet in burst.iter().take(filled) {
-            let Some((flow, number, sent)) = read(packet.data) else { continue };
-            let Some(latest) = latest.get_mut(flow as usize) else { continue };
+            let Some((flow, number, sent)) = read(packet.data) else {
+                continue;
+            };
+            let Some(latest) = latest.get_mut(flow as usize) else {
+                continue;
+            };
             let late = latest.is_some_and(|latest| number < latest);
             *latest = Some(latest.map_or(number, |latest| latest.max(number)));
             figures[(flow / flows_per_pair) as usize].arrived(late, now.saturating_sub(sent));
@@ -406,14 +469,19 @@ mod tests {
         let at = first.local_addr();
         let error = Receiver::bind(at, &options).map(|_| ()).unwrap_err();
         let text = cannot_receive("h3", at.port(), &error);
-        assert!(text.contains("hopwise lab exec h3 -- ss -ulpn") && text.contains("give --port"), "{text}");
+        assert!(
+            text.contains("hopwise lab exec h3 -- ss -ulpn") && text.contains("give --port"),
+            "{text}"
+        );
     }
 
     #[test]
     fn hosts_are_named_or_all() {
         let topology = topology();
         let pairs = |from: &str, to: &str| {
-            Ends::find(&topology, from, to, true).map(|ends| ends.pairs).map_err(|error| error.to_string())
+            Ends::find(&topology, from, to, true)
+                .map(|ends| ends.pairs)
+                .map_err(|error| error.to_string())
         };
         assert_eq!(pairs("h1,h2,h1", "h3"), Ok(vec![(0, 2), (1, 2)]));
         assert_eq!(pairs("all", "all").map(|pairs| pairs.len()), Ok(6));
@@ -442,9 +510,18 @@ mod tests {
         [(false, 5), (false, 9), (true, 1)]
             .into_iter()
             .for_each(|(late, delay)| receiver.arrived(late, delay));
-        let mut whole = Figures { sent: 4, ..Figures::default() };
+        let mut whole = Figures {
+            sent: 4,
+            ..Figures::default()
+        };
         merge(&mut whole, &receiver);
-        merge(&mut whole, &Figures { refused: 2, ..Figures::default() });
+        merge(
+            &mut whole,
+            &Figures {
+                refused: 2,
+                ..Figures::default()
+            },
+        );
         let found = (
             whole.sent,
             whole.refused,

@@ -86,7 +86,11 @@ fn make(
         .map_err(|error| CliError::io(format!("cannot read {}", file.display()), error, "try again"))?;
     directory.write(TOPOLOGY, &text)?;
     directory.write(COLLECTOR_FILE, settings.as_bytes())?;
-    for (index, switch) in topology.switches.iter().enumerate().filter(|(index, _)| !topology.is_bmv2(*index))
+    for (index, switch) in topology
+        .switches
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !topology.is_bmv2(*index))
     {
         directory.write(
             &format!("{}.toml", switch.name),
@@ -115,7 +119,12 @@ fn make(
         children.push(StartedProcess::new(directory, "translator", Some(&inside))?);
     }
     let api = children[0].address()?;
-    let state = State { api, listen, file: file.display().to_string(), conditions: Conditions::default() };
+    let state = State {
+        api,
+        listen,
+        file: file.display().to_string(),
+        conditions: Conditions::default(),
+    };
     let lab = Lab::new(program, directory.clone(), topology.clone(), state.clone());
     wait(&lab, &mut children)?;
     if managed::is_managed(&topology.file) {
@@ -201,11 +210,23 @@ impl StartedProcess {
     /// Starts `hopwise run -c NAME.toml`, in a namespace or in the current one; its output goes to NAME.log.
     pub(crate) fn new(directory: &Directory, name: &str, inside: Option<&str>) -> Result<Self, CliError> {
         let failed = |error| {
-            CliError::io(format!("cannot start {name}"), error, "check that this program's file still exists")
+            CliError::io(
+                format!("cannot start {name}"),
+                error,
+                "check that this program's file still exists",
+            )
         };
         let program = std::env::current_exe().map_err(failed)?;
-        let file = directory.file(&format!("{name}.toml")).to_string_lossy().into_owned();
-        Self::run((&program, &["run".to_owned(), "-c".to_owned(), file]), directory, name, inside)
+        let file = directory
+            .file(&format!("{name}.toml"))
+            .to_string_lossy()
+            .into_owned();
+        Self::run(
+            (&program, &["run".to_owned(), "-c".to_owned(), file]),
+            directory,
+            name,
+            inside,
+        )
     }
 
     /// Starts a switch in its namespace.
@@ -216,7 +237,12 @@ impl StartedProcess {
             return Self::new(directory, name, Some(&inside));
         }
         let program = bmv2::program(topology)?;
-        Self::run((&program, &bmv2::words(topology, index)), directory, name, Some(&inside))
+        Self::run(
+            (&program, &bmv2::words(topology, index)),
+            directory,
+            name,
+            Some(&inside),
+        )
     }
 
     /// Starts a program with its arguments.
@@ -227,21 +253,38 @@ impl StartedProcess {
         inside: Option<&str>,
     ) -> Result<Self, CliError> {
         let failed = |error| {
-            CliError::io(format!("cannot start {name}"), error, "check that this program's file still exists")
+            CliError::io(
+                format!("cannot start {name}"),
+                error,
+                "check that this program's file still exists",
+            )
         };
         let log = directory.file(&format!("{name}.log"));
-        let output = fs::File::options().create(true).append(true).open(&log).map_err(failed)?;
+        let output = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(failed)?;
         let errors = output.try_clone().map_err(failed)?;
         let mut command = Command::new(program);
         command.args(words);
         // A separate process group: Ctrl-C in the terminal does not end it.
-        command.stdin(Stdio::null()).stdout(output).stderr(errors).current_dir("/").process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .current_dir("/")
+            .process_group(0);
         let child = match inside {
             None => command.spawn(),
             Some(namespace) => nic::netns::within(namespace, || command.spawn())
                 .map_err(|error| CliError::new(error.to_string()))?,
         };
-        Ok(Self { name: name.to_owned(), child: child.map_err(failed)?, log })
+        Ok(Self {
+            name: name.to_owned(),
+            child: child.map_err(failed)?,
+            log,
+        })
     }
 
     /// # Errors
@@ -257,7 +300,10 @@ impl StartedProcess {
     fn log(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(LOG_LINES)..].iter().map(|line| format!("  {line}\n")).collect()
+        lines[lines.len().saturating_sub(LOG_LINES)..]
+            .iter()
+            .map(|line| format!("  {line}\n"))
+            .collect()
     }
 
     /// Reads the address of its API from its log.
@@ -274,7 +320,11 @@ impl StartedProcess {
             }
             self.is_running()?;
             if start.elapsed() > TIMEOUT {
-                return Err(CliError::new(format!("{} does not start:\n{}", self.name, self.log())));
+                return Err(CliError::new(format!(
+                    "{} does not start:\n{}",
+                    self.name,
+                    self.log()
+                )));
             }
             std::thread::sleep(POLL_INTERVAL);
         }

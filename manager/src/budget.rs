@@ -31,16 +31,27 @@ impl Budget {
 
     /// The rates with their limits. `collector`: of which they are.
     pub fn loads(&self, rates: Rates, collector: Option<SocketAddr>) -> impl Iterator<Item = Load> {
-        let all = [(Unit::Reports, rates.reports, self.reports), (Unit::Events, rates.events, self.events)];
-        all.into_iter()
-            .filter_map(move |(unit, rate, budget)| Some(Load { rate, budget: budget?, unit, collector }))
+        let all = [
+            (Unit::Reports, rates.reports, self.reports),
+            (Unit::Events, rates.events, self.events),
+        ];
+        all.into_iter().filter_map(move |(unit, rate, budget)| {
+            Some(Load {
+                rate,
+                budget: budget?,
+                unit,
+                collector,
+            })
+        })
     }
 }
 
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let both = [(self.reports, Unit::Reports), (self.events, Unit::Events)];
-        let given = both.iter().filter_map(|(most, unit)| Some(format!("{} {}", (*most)?, unit.word())));
+        let given = both
+            .iter()
+            .filter_map(|(most, unit)| Some(format!("{} {}", (*most)?, unit.word())));
         f.write_str(&given.collect::<Vec<_>>().join(", "))
     }
 }
@@ -129,7 +140,8 @@ impl Load {
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.0} {}", self.rate, self.unit.word())?;
-        self.collector.map_or(Ok(()), |collector| write!(f, " at the collector {collector}"))
+        self.collector
+            .map_or(Ok(()), |collector| write!(f, " at the collector {collector}"))
     }
 }
 
@@ -145,7 +157,10 @@ pub struct Detail {
 impl fmt::Display for Detail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self { threshold, sample: 0 | 1 } => write!(f, "threshold {threshold}"),
+            Self {
+                threshold,
+                sample: 0 | 1,
+            } => write!(f, "threshold {threshold}"),
             Self { threshold: 0, sample } => write!(f, "1 in {sample} packets"),
             Self { threshold, sample } => write!(f, "threshold {threshold}, 1 in {sample} packets"),
         }
@@ -244,7 +259,13 @@ pub struct Controller {
 impl Controller {
     /// A controller at the finest detail.
     pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, detail: bounds.finest, last: None, load: None, at_bound: false }
+        Self {
+            bounds,
+            detail: bounds.finest,
+            last: None,
+            load: None,
+            at_bound: false,
+        }
     }
 
     /// The detail in force.
@@ -272,7 +293,13 @@ impl Controller {
         let (from, to) = (self.detail, self.bounds.finest);
         let load = self.load.filter(|_| from != to)?;
         (self.detail, self.at_bound) = (to, false);
-        Some(Move { at: now, reason: Reason::NoBudget, load, from, to })
+        Some(Move {
+            at: now,
+            reason: Reason::NoBudget,
+            load,
+            from,
+            to,
+        })
     }
 
     /// Takes the current rates with their budgets; returns a change to make.
@@ -283,7 +310,9 @@ impl Controller {
         let loads: Vec<Load> = loads.into_iter().collect();
         let greatest = |applies: &dyn Fn(&Load) -> bool| {
             let loads = loads.iter().filter(|load| applies(load));
-            loads.max_by(|one, other| one.excess().total_cmp(&other.excess())).copied()
+            loads
+                .max_by(|one, other| one.excess().total_cmp(&other.excess()))
+                .copied()
         };
         let load = greatest(&|_| true)?;
         (self.last, self.load) = (Some(now), Some(load));
@@ -307,7 +336,13 @@ impl Controller {
             }
         };
         self.detail = to;
-        (!is_told).then_some(Move { at: now, reason, load: cause, from, to })
+        (!is_told).then_some(Move {
+            at: now,
+            reason,
+            load: cause,
+            from,
+            to,
+        })
     }
 
     /// Whether the next finer detail may raise a rate: the threshold of the collector does not concern reports.
@@ -323,9 +358,15 @@ impl Controller {
         if helps && threshold < most.threshold {
             let times = load.excess().ceil().clamp(2.0, GREATEST_STEP) as u64;
             let raised = threshold.saturating_mul(times).max(threshold.saturating_add(1));
-            Detail { threshold: raised.min(most.threshold), sample }
+            Detail {
+                threshold: raised.min(most.threshold),
+                sample,
+            }
         } else {
-            Detail { threshold, sample: sample.saturating_mul(2).min(most.sample).max(sample) }
+            Detail {
+                threshold,
+                sample: sample.saturating_mul(2).min(most.sample).max(sample),
+            }
         }
     }
 
@@ -338,11 +379,17 @@ impl Controller {
             let finer = (finer as u32).clamp(least.sample, sample - 1);
             // Reports and events are in proportion to this share, and from 1 in 2 to every packet it is twofold.
             let fits = (f64::from(sample) * load.excess() * 100.0 / FILL as f64).ceil() as u32;
-            Detail { threshold, sample: finer.max(fits).min(sample) }
+            Detail {
+                threshold,
+                sample: finer.max(fits).min(sample),
+            }
         } else {
             let most = self.bounds.coarsest.threshold.saturating_sub(least.threshold) / 16;
             let step = most.min(threshold / 8).max(1);
-            Detail { threshold: threshold.saturating_sub(step).max(least.threshold), sample }
+            Detail {
+                threshold: threshold.saturating_sub(step).max(least.threshold),
+                sample,
+            }
         }
     }
 }
@@ -378,7 +425,10 @@ impl Budgets {
 
     /// As [`Budgets::detail`], if it is coarser than what was asked for.
     pub fn coarser(&self, name: &str) -> Option<Detail> {
-        self.controllers.get(name).filter(|controller| !controller.is_finest()).map(Controller::detail)
+        self.controllers
+            .get(name)
+            .filter(|controller| !controller.is_finest())
+            .map(Controller::detail)
     }
 
     /// Forgets an intent.
@@ -408,8 +458,15 @@ impl Budgets {
     ) -> (Vec<(String, Move)>, Vec<Load>) {
         let mut moves = Vec::new();
         for kept in intents {
-            let own = kept.rates.into_iter().flat_map(|rates| kept.budget.loads(rates, None));
-            let at = || kept.collectors.iter().filter_map(|at| Some((at, collectors.get(at)?)));
+            let own = kept
+                .rates
+                .into_iter()
+                .flat_map(|rates| kept.budget.loads(rates, None));
+            let at = || {
+                kept.collectors
+                    .iter()
+                    .filter_map(|at| Some((at, collectors.get(at)?)))
+            };
             let controller = self.controllers.get(kept.name);
             let is_new = |since| controller.is_none_or(|controller| controller.shows(since));
             if at().any(|(_, share)| !share.since.is_some_and(is_new)) {
@@ -423,7 +480,9 @@ impl Budgets {
                 controller.observe(loads, now)
             } else if kept.budget.is_empty() {
                 // Its devices report elsewhere now.
-                self.controllers.get_mut(kept.name).and_then(|controller| controller.release(now))
+                self.controllers
+                    .get_mut(kept.name)
+                    .and_then(|controller| controller.release(now))
             } else {
                 None
             };
@@ -434,8 +493,11 @@ impl Budgets {
 
     fn stuck(&mut self, intents: &[Kept<'_>], collectors: &BTreeMap<SocketAddr, Share>) -> Vec<Load> {
         let can = |kept: &&Kept<'_>| self.detail(kept.name) != Some(kept.bounds.coarsest);
-        let able: BTreeSet<SocketAddr> =
-            intents.iter().filter(can).flat_map(|kept| kept.collectors.iter().copied()).collect();
+        let able: BTreeSet<SocketAddr> = intents
+            .iter()
+            .filter(can)
+            .flat_map(|kept| kept.collectors.iter().copied())
+            .collect();
         let mut stuck = Vec::new();
         for (at, Share { budget, rates, .. }) in collectors.iter().filter(|(_, share)| share.since.is_some())
         {
@@ -459,13 +521,24 @@ mod tests {
     use testkit::rng::Rng;
 
     const BOUNDS: Bounds = Bounds {
-        finest: Detail { threshold: 1_000, sample: 1 },
-        coarsest: Detail { threshold: 64_000, sample: 8 },
+        finest: Detail {
+            threshold: 1_000,
+            sample: 1,
+        },
+        coarsest: Detail {
+            threshold: 64_000,
+            sample: 8,
+        },
         filters: true,
     };
 
     fn reports(rate: f64) -> [Load; 1] {
-        [Load { rate, budget: 1000, unit: Unit::Reports, collector: None }]
+        [Load {
+            rate,
+            budget: 1000,
+            unit: Unit::Reports,
+            collector: None,
+        }]
     }
 
     #[test]
@@ -473,7 +546,10 @@ mod tests {
         let mut controller = Controller::new(BOUNDS);
         let text = |change: Option<Move>| change.map(|change| change.to_string());
         let first = "5000 reports/s exceed the budget of 1000: threshold 1000 → 5000: suppressed values differ by at most this";
-        assert_eq!(text(controller.observe(reports(5000.0), 0)).as_deref(), Some(first));
+        assert_eq!(
+            text(controller.observe(reports(5000.0), 0)).as_deref(),
+            Some(first)
+        );
         assert_eq!(controller.observe(reports(5000.0), INTERVAL / 2), None);
         let mut details = Vec::new();
         for second in 1..10 {
@@ -500,7 +576,13 @@ mod tests {
         assert_eq!(details, expected);
         assert_eq!(controller.observe(reports(800.0), 20 * INTERVAL), None);
         controller.observe(reports(100.0), 30 * INTERVAL);
-        assert_eq!(controller.detail(), Detail { threshold: 64_000, sample: 5 });
+        assert_eq!(
+            controller.detail(),
+            Detail {
+                threshold: 64_000,
+                sample: 5
+            }
+        );
     }
 
     /// Values whose changes are exponential: reports/s fall with the threshold. The rate stays at the budget.
@@ -518,7 +600,10 @@ mod tests {
                 above += u32::from(second > 20 && rate > 1000.0);
                 controller.observe(reports(rate), second * INTERVAL);
             }
-            assert!(above < 60, "seed {seed}: above the budget in {above} of 280 seconds");
+            assert!(
+                above < 60,
+                "seed {seed}: above the budget in {above} of 280 seconds"
+            );
         }
     }
 
@@ -549,8 +634,14 @@ mod tests {
     }
 
     const SAMPLED: Bounds = Bounds {
-        finest: Detail { threshold: 0, sample: 1 },
-        coarsest: Detail { threshold: 0, sample: 64 },
+        finest: Detail {
+            threshold: 0,
+            sample: 1,
+        },
+        coarsest: Detail {
+            threshold: 0,
+            sample: 64,
+        },
         filters: false,
     };
 
@@ -562,9 +653,16 @@ mod tests {
             let mut controller = Controller::new(SAMPLED);
             let load = f64::from(load);
             let (changes, least, most) = sampled(&mut controller, load, 0, varying);
-            let used = if load > 900.0 { 420.0 } else { load * (1.0 - varying) };
+            let used = if load > 900.0 {
+                420.0
+            } else {
+                load * (1.0 - varying)
+            };
             let context = format!("{load} reports/s: {changes} changes, {least} to {most} reports/s");
-            assert!(changes <= u32::from(varying > 0.0) && most <= 1_000.0 && least >= used, "{context}");
+            assert!(
+                changes <= u32::from(varying > 0.0) && most <= 1_000.0 && least >= used,
+                "{context}"
+            );
         }
     }
 
@@ -573,9 +671,15 @@ mod tests {
     fn a_share_of_packets_follows_the_load() {
         let mut controller = Controller::new(SAMPLED);
         let mut samples = Vec::new();
-        for (index, load) in [800.0, 1_300.0, 40_000.0, 1_300.0, 6_000.0, 880.0].into_iter().enumerate() {
+        for (index, load) in [800.0, 1_300.0, 40_000.0, 1_300.0, 6_000.0, 880.0]
+            .into_iter()
+            .enumerate()
+        {
             let (changes, least, most) = sampled(&mut controller, load, 1_000 * index as u64, 0.0);
-            assert!(changes == 0 && (600.0..=1_000.0).contains(&least) && most == least, "{load}: {least}");
+            assert!(
+                changes == 0 && (600.0..=1_000.0).contains(&least) && most == least,
+                "{load}: {least}"
+            );
             samples.push(controller.detail().sample);
         }
         assert_eq!(samples, [1, 2, 45, 2, 8, 1]);
@@ -585,8 +689,14 @@ mod tests {
     #[test]
     fn an_intent_is_fine_again_when_its_devices_report_elsewhere() {
         let share = Share {
-            budget: Budget { reports: Some(100), events: None },
-            rates: Rates { reports: 900.0, events: 0.0 },
+            budget: Budget {
+                reports: Some(100),
+                events: None,
+            },
+            rates: Rates {
+                reports: 900.0,
+                events: 0.0,
+            },
             since: Some(0),
         };
         let collectors = BTreeMap::from([(at(1), share)]);
@@ -601,7 +711,10 @@ mod tests {
         let mut observe = |last, second| {
             let (moves, stuck) = budgets.observe(&[kept(last)], &collectors, second * INTERVAL);
             assert_eq!(stuck.len(), usize::from(last == 2 && second == 1));
-            moves.iter().map(|(name, step)| format!("{name}: {step}")).collect::<Vec<_>>()
+            moves
+                .iter()
+                .map(|(name, step)| format!("{name}: {step}"))
+                .collect::<Vec<_>>()
         };
         assert_eq!(observe(1, 0).len(), 1);
         let text =
@@ -618,12 +731,22 @@ mod tests {
             name: "a",
             bounds: BOUNDS,
             // It alone would leave room.
-            budget: Budget { reports: Some(1_000), events: None },
+            budget: Budget {
+                reports: Some(1_000),
+                events: None,
+            },
             rates: Some(Rates::default()),
             collectors: vec![at(1), at(2)],
         }];
-        let budget = Budget { reports: Some(100), events: None };
-        let share = |reports, since| Share { budget, rates: Rates { reports, events: 0.0 }, since };
+        let budget = Budget {
+            reports: Some(100),
+            events: None,
+        };
+        let share = |reports, since| Share {
+            budget,
+            rates: Rates { reports, events: 0.0 },
+            since,
+        };
         let mut budgets = Budgets::default();
         let mut observe = |one, other, second| {
             let collectors = BTreeMap::from([(at(1), share(10.0, one)), (at(2), share(200.0, other))]);
@@ -642,14 +765,29 @@ mod tests {
     #[test]
     fn a_budget_is_written_as_rates() {
         let budget = |text: &str| text.parse::<Budget>();
-        let both = Budget { reports: Some(2000), events: Some(50) };
+        let both = Budget {
+            reports: Some(2000),
+            events: Some(50),
+        };
         assert_eq!(budget("2000 reports/s, 50 events/s"), Ok(both));
         assert_eq!(budget("50 events/s,2000  reports/s"), Ok(both));
         assert_eq!(both.to_string(), "2000 reports/s, 50 events/s");
-        assert_eq!(budget("7 events/s"), Ok(Budget { events: Some(7), ..Budget::default() }));
-        for wrong in
-            ["", "2000", "0 events/s", "5 reports", "1 events/s, 2 events/s", "1 events/s,", "-1 events/s"]
-        {
+        assert_eq!(
+            budget("7 events/s"),
+            Ok(Budget {
+                events: Some(7),
+                ..Budget::default()
+            })
+        );
+        for wrong in [
+            "",
+            "2000",
+            "0 events/s",
+            "5 reports",
+            "1 events/s, 2 events/s",
+            "1 events/s,",
+            "-1 events/s",
+        ] {
             assert_eq!(budget(wrong), Err(()), "{wrong}");
         }
     }
@@ -657,34 +795,91 @@ mod tests {
     /// A threshold of the collector does not reduce reports, and a filter's reduces both.
     #[test]
     fn events_raise_the_threshold_and_reports_lower_the_share() {
-        let load = |unit, rate| Load { rate, budget: 10, unit, collector: None };
+        let load = |unit, rate| Load {
+            rate,
+            budget: 10,
+            unit,
+            collector: None,
+        };
         for (filters, unit, expected) in [
-            (false, Unit::Reports, Detail { threshold: 1_000, sample: 2 }),
-            (false, Unit::Events, Detail { threshold: 2_000, sample: 1 }),
-            (true, Unit::Reports, Detail { threshold: 2_000, sample: 1 }),
+            (
+                false,
+                Unit::Reports,
+                Detail {
+                    threshold: 1_000,
+                    sample: 2,
+                },
+            ),
+            (
+                false,
+                Unit::Events,
+                Detail {
+                    threshold: 2_000,
+                    sample: 1,
+                },
+            ),
+            (
+                true,
+                Unit::Reports,
+                Detail {
+                    threshold: 2_000,
+                    sample: 1,
+                },
+            ),
         ] {
             let mut controller = Controller::new(Bounds { filters, ..BOUNDS });
-            let other = if unit == Unit::Events { Unit::Reports } else { Unit::Events };
-            let step = controller.observe([load(other, 5.0), load(unit, 15.0)], 0).unwrap();
-            assert_eq!((step.to, controller.detail(), step.load.unit), (expected, expected, unit));
+            let other = if unit == Unit::Events {
+                Unit::Reports
+            } else {
+                Unit::Events
+            };
+            let step = controller
+                .observe([load(other, 5.0), load(unit, 15.0)], 0)
+                .unwrap();
+            assert_eq!(
+                (step.to, controller.detail(), step.load.unit),
+                (expected, expected, unit)
+            );
             // Room is only where both have room, but reports do not become more by a threshold of the collector.
             let step = controller.observe([load(other, 8.0), load(unit, 1.0)], INTERVAL);
-            let lower = Detail { threshold: 1_750, sample: 1 };
+            let lower = Detail {
+                threshold: 1_750,
+                sample: 1,
+            };
             let lower = (!filters && unit == Unit::Events).then_some(lower);
             assert_eq!(step.map(|step| step.to), lower);
-            assert!(controller.observe([load(other, 1.0), load(unit, 1.0)], 2 * INTERVAL).is_some());
+            assert!(
+                controller
+                    .observe([load(other, 1.0), load(unit, 1.0)], 2 * INTERVAL)
+                    .is_some()
+            );
         }
     }
 
     /// What nothing can relieve does not keep the rest from being kept, and is reported once.
     #[test]
     fn a_budget_that_cannot_be_kept_leaves_the_others_alone() {
-        let coarsest = Detail { threshold: 64_000, sample: 1 };
-        let mut controller = Controller::new(Bounds { filters: false, coarsest, ..BOUNDS });
-        let load = |unit, rate| Load { rate, budget: 10, unit, collector: None };
+        let coarsest = Detail {
+            threshold: 64_000,
+            sample: 1,
+        };
+        let mut controller = Controller::new(Bounds {
+            filters: false,
+            coarsest,
+            ..BOUNDS
+        });
+        let load = |unit, rate| Load {
+            rate,
+            budget: 10,
+            unit,
+            collector: None,
+        };
         let mut observe = |second, events| {
             let loads = [load(Unit::Reports, 900.0), load(Unit::Events, events)];
-            controller.observe(loads, second * INTERVAL).map(|step| step.to_string()).unwrap_or_default()
+            controller
+                .observe(loads, second * INTERVAL)
+                .map(|step| step.to_string())
+                .unwrap_or_default()
         };
         let hidden = "suppressed values differ by at most this";
         assert_eq!(
@@ -709,7 +904,10 @@ mod tests {
         let Detail { threshold, sample } = detail.unwrap_or(bounds.finest);
         let measured = load / f64::from(sample);
         let changes = measured * (-(threshold as f64) / 15_000.0).exp();
-        Rates { reports: if bounds.filters { changes } else { measured }, events: changes / 4.0 }
+        Rates {
+            reports: if bounds.filters { changes } else { measured },
+            events: changes / 4.0,
+        }
     }
 
     /// Intents of random loads share two collectors. Each collector stays at its budget in the long run, so does each intent; what reports to a
@@ -718,10 +916,19 @@ mod tests {
     fn collectors_and_intents_are_kept_at_their_budgets() {
         for seed in 0..40 {
             let mut rng = Rng(seed);
-            let both = Budget { reports: Some(3_000), events: Some(500) };
+            let both = Budget {
+                reports: Some(3_000),
+                events: Some(500),
+            };
             let of = |index: usize, rng: &mut Rng| {
-                let budget = Budget { reports: (index == 0).then_some(400), events: None };
-                let bounds = Bounds { filters: index != 1, ..BOUNDS };
+                let budget = Budget {
+                    reports: (index == 0).then_some(400),
+                    events: None,
+                };
+                let bounds = Bounds {
+                    filters: index != 1,
+                    ..BOUNDS
+                };
                 (
                     format!("i{index}"),
                     bounds,
@@ -734,15 +941,34 @@ mod tests {
             let (mut budgets, mut above, mut own) = (Budgets::default(), 0, 0);
             for second in 0..500_u64 {
                 let rates = |(name, bounds, _, _, load): &(String, Bounds, Budget, SocketAddr, f64)| {
-                    simulated(if second < 300 { *load } else { 0.0 }, *bounds, budgets.detail(name))
+                    simulated(
+                        if second < 300 { *load } else { 0.0 },
+                        *bounds,
+                        budgets.detail(name),
+                    )
                 };
                 let since = Some(second.saturating_sub(1) * INTERVAL);
-                let share = Share { since, ..Share::default() };
-                let mut sums = BTreeMap::from([(at(1), Share { budget: both, ..share }), (at(2), share)]);
+                let share = Share {
+                    since,
+                    ..Share::default()
+                };
+                let mut sums = BTreeMap::from([
+                    (
+                        at(1),
+                        Share {
+                            budget: both,
+                            ..share
+                        },
+                    ),
+                    (at(2), share),
+                ]);
                 for intent in &intents {
                     let sum = &mut sums.get_mut(&intent.3).unwrap().rates;
                     let more = rates(intent);
-                    *sum = Rates { reports: sum.reports + more.reports, events: sum.events + more.events };
+                    *sum = Rates {
+                        reports: sum.reports + more.reports,
+                        events: sum.events + more.events,
+                    };
                 }
                 let kept: Vec<Kept<'_>> = (intents.iter())
                     .map(|intent| Kept {
@@ -766,20 +992,33 @@ mod tests {
                     assert!((1_000..=64_000).contains(&threshold) && (1..=8).contains(&sample));
                 }
             }
-            assert!(above < 60 && own < 60, "seed {seed}: {above} and {own} of 270 seconds above the budget");
-            assert!(intents.iter().all(|(name, ..)| budgets.coarser(name).is_none()), "seed {seed}");
+            assert!(
+                above < 60 && own < 60,
+                "seed {seed}: {above} and {own} of 270 seconds above the budget"
+            );
+            assert!(
+                intents.iter().all(|(name, ..)| budgets.coarser(name).is_none()),
+                "seed {seed}"
+            );
         }
     }
 
     /// It is said once that nothing can be done, and again after there was room.
     #[test]
     fn a_collector_that_nothing_can_relieve_is_told_once() {
-        let budget = Budget { reports: Some(100), events: None };
+        let budget = Budget {
+            reports: Some(100),
+            events: None,
+        };
         let mut budgets = Budgets::default();
         let mut second = 0;
         let mut observe = |reports| {
             second += 1;
-            let share = Share { budget, rates: Rates { reports, events: 0.0 }, since: Some(0) };
+            let share = Share {
+                budget,
+                rates: Rates { reports, events: 0.0 },
+                since: Some(0),
+            };
             let collectors = BTreeMap::from([(at(1), share)]);
             budgets
                 .observe(&[], &collectors, second * INTERVAL)
@@ -789,7 +1028,9 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(observe(500.0), ["500 reports/s at the collector 192.0.2.1:9555"]);
-        let told: Vec<usize> = [500.0, 90.0, 500.0, 50.0, 500.0].map(|rate| observe(rate).len()).into();
+        let told: Vec<usize> = [500.0, 90.0, 500.0, 50.0, 500.0]
+            .map(|rate| observe(rate).len())
+            .into();
         assert_eq!(told, [0, 0, 0, 0, 1]);
     }
 }

@@ -113,7 +113,10 @@ pub struct Encoding {
 
 impl Default for Encoding {
     fn default() -> Self {
-        Self { dscp: 0x17, l4_checksum: L4Checksum::default() }
+        Self {
+            dscp: 0x17,
+            l4_checksum: L4Checksum::default(),
+        }
     }
 }
 
@@ -241,7 +244,11 @@ impl Rule {
 
     /// The most bytes of INT that packets may carry because of this rule.
     pub fn int_bytes(&self) -> u32 {
-        if let Self::Watch(watch) = self { watch.int_bytes() } else { 0 }
+        if let Self::Watch(watch) = self {
+            watch.int_bytes()
+        } else {
+            0
+        }
     }
 
     /// Whether `other` occupies the same entry of a device's table: the two cannot exist together.
@@ -260,7 +267,12 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Encoding(encoding) => {
-                write!(f, "INT marked by DSCP {}, L4 checksum {}", encoding.dscp, encoding.l4_checksum.word())
+                write!(
+                    f,
+                    "INT marked by DSCP {}, L4 checksum {}",
+                    encoding.dscp,
+                    encoding.l4_checksum.word()
+                )
             }
             Self::Session(collector) => write!(f, "reports to {collector}"),
             Self::DtaMap(map) => write!(f, "reports by DTA to {}", map.collectors.join(", ")),
@@ -271,7 +283,12 @@ impl fmt::Display for Rule {
                 write!(f, "report every packet: {}", filter.key)
             }
             Self::Filter(filter) if filter.rule.is_some() => {
-                write!(f, "report if {}: {}", filter.rule.as_deref().unwrap_or_default(), filter.key)
+                write!(
+                    f,
+                    "report if {}: {}",
+                    filter.rule.as_deref().unwrap_or_default(),
+                    filter.key
+                )
             }
             Self::Filter(filter) => write!(
                 f,
@@ -290,7 +307,11 @@ impl fmt::Display for Rule {
                     watch.mode.word(),
                     instruction::names(watch.bits)
                 )?;
-                if watch.sample > 1 { write!(f, ", 1 in {}", watch.sample) } else { Ok(()) }
+                if watch.sample > 1 {
+                    write!(f, ", 1 in {}", watch.sample)
+                } else {
+                    Ok(())
+                }
             }
         }
     }

@@ -23,7 +23,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { at_once: 16, per_minute: 30, longest: 600_000_000_000, flows: 64 }
+        Self {
+            at_once: 16,
+            per_minute: 30,
+            longest: 600_000_000_000,
+            flows: 64,
+        }
     }
 }
 
@@ -105,7 +110,10 @@ const MINUTE: u64 = 60_000_000_000;
 impl DrillDown {
     /// No drill-down yet.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+        Self {
+            limits,
+            ..Self::default()
+        }
     }
 
     /// Whether a rule of `intent` that became true leads to a drill-down. [`Firing::through`] need not be known yet.
@@ -156,7 +164,14 @@ impl DrillDown {
         };
         self.starts.push_back(now);
         let (end, parent) = (self.limits.end(then, now), intent.name.clone());
-        self.active.insert(name.clone(), Active { end, parent, cause: cause(then.scope, firing) });
+        self.active.insert(
+            name.clone(),
+            Active {
+                end,
+                parent,
+                cause: cause(then.scope, firing),
+            },
+        );
         Ok(Intent {
             name,
             flows,
@@ -164,7 +179,10 @@ impl DrillDown {
             watch: then.watch.clone(),
             mode: intent.mode,
             sample: 1,
-            at: At { edges: at, between: None },
+            at: At {
+                edges: at,
+                between: None,
+            },
             tell: Tell::default(),
             budget: crate::budget::Budget::default(),
             until: None,
@@ -174,7 +192,11 @@ impl DrillDown {
 
     /// The names of the drill-downs that have ended: remove these intents.
     pub fn expire(&mut self, now: u64) -> Vec<String> {
-        let ended = self.active.iter().filter(|(_, active)| active.end <= now).map(|(name, _)| name.clone());
+        let ended = self
+            .active
+            .iter()
+            .filter(|(_, active)| active.end <= now)
+            .map(|(name, _)| name.clone());
         let ended: Vec<String> = ended.collect();
         ended.iter().for_each(|name| self.remove(name));
         ended
@@ -187,7 +209,9 @@ impl DrillDown {
 
     /// The active drill-downs, each with the intent that led to it.
     pub fn active(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.active.iter().map(|(name, active)| (name.as_str(), active.parent.as_str()))
+        self.active
+            .iter()
+            .map(|(name, active)| (name.as_str(), active.parent.as_str()))
     }
 
     /// When one ends, ns; `None`: there is none of this name.
@@ -206,12 +230,26 @@ impl DrillDown {
             Scope::Path => (only(&firing.flow, false), true),
             Scope::Queue => {
                 // An intent is a product of lists: the destinations of the flows through the queue.
-                let mut dst: Vec<_> =
-                    firing.through.iter().take(self.limits.flows).filter_map(|key| key.dst).collect();
+                let mut dst: Vec<_> = firing
+                    .through
+                    .iter()
+                    .take(self.limits.flows)
+                    .filter_map(|key| key.dst)
+                    .collect();
                 dst.sort_unstable();
                 dst.dedup();
-                let whole = Flows { dst, ..Flows::default() };
-                (if whole.dst.is_empty() { only(&firing.flow, false) } else { whole }, false)
+                let whole = Flows {
+                    dst,
+                    ..Flows::default()
+                };
+                (
+                    if whole.dst.is_empty() {
+                        only(&firing.flow, false)
+                    } else {
+                        whole
+                    },
+                    false,
+                )
             }
         }
     }
@@ -253,9 +291,22 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn intent(scope: Scope) -> Intent {
-        let then = Then { watch: [Metric::QueueOccupancy].into(), scope, length: 30 * S };
-        let tell = Tell { rule: Some("hops > 1".to_owned()), then: Some(then), ..Tell::default() };
-        Intent { name: "slow".to_owned(), watch: [Metric::HopLatency].into(), tell, ..Intent::default() }
+        let then = Then {
+            watch: [Metric::QueueOccupancy].into(),
+            scope,
+            length: 30 * S,
+        };
+        let tell = Tell {
+            rule: Some("hops > 1".to_owned()),
+            then: Some(then),
+            ..Tell::default()
+        };
+        Intent {
+            name: "slow".to_owned(),
+            watch: [Metric::HopLatency].into(),
+            tell,
+            ..Intent::default()
+        }
     }
 
     fn firing(host: u8) -> Firing {
@@ -267,7 +318,11 @@ mod tests {
             proto: Some(6),
             ..FlowKey::default()
         };
-        Firing { flow, through: vec![flow], ..Firing::default() }
+        Firing {
+            flow,
+            through: vec![flow],
+            ..Firing::default()
+        }
     }
 
     fn fire(
@@ -283,8 +338,14 @@ mod tests {
     fn a_rule_that_fires_installs_detail_for_a_while() {
         let mut drill_down = DrillDown::new(Limits::default());
         let made = fire(&mut drill_down, &intent(Scope::Flow), &firing(1), S).unwrap();
-        assert_eq!((made.name.as_str(), drill_down.end("slow.drill-1")), ("slow.drill-1", Some(31 * S)));
-        assert_eq!(drill_down.active().collect::<Vec<_>>(), [("slow.drill-1", "slow")]);
+        assert_eq!(
+            (made.name.as_str(), drill_down.end("slow.drill-1")),
+            ("slow.drill-1", Some(31 * S))
+        );
+        assert_eq!(
+            drill_down.active().collect::<Vec<_>>(),
+            [("slow.drill-1", "slow")]
+        );
         assert_eq!(made.entries().unwrap(), [firing(1).flow]);
         assert_eq!(made.check(S), Ok(()));
         // The same again prolongs it.
@@ -300,31 +361,53 @@ mod tests {
         let mut drill_down = DrillDown::new(Limits::default());
         let path = fire(&mut drill_down, &intent(Scope::Path), &firing(1), S).unwrap();
         assert_eq!((path.entries().unwrap().len(), path.flows.dport), (2, vec![]));
-        let full = Firing { queue: Some((7, 1, None)), ..firing(1) };
+        let full = Firing {
+            queue: Some((7, 1, None)),
+            ..firing(1)
+        };
         let queue = fire(&mut drill_down, &intent(Scope::Queue), &full, S).unwrap();
         assert_eq!((queue.flows.src, queue.flows.dst.len()), (vec![], 1));
         // Another flow through the same queue is the same reason.
-        let other = Firing { queue: Some((7, 1, None)), ..firing(2) };
+        let other = Firing {
+            queue: Some((7, 1, None)),
+            ..firing(2)
+        };
         let again = fire(&mut drill_down, &intent(Scope::Queue), &other, S);
         assert_eq!(again, Err(Denied::Prolonged("slow.drill-2".to_owned())));
     }
 
     #[test]
     fn there_are_limits() {
-        let limits = Limits { at_once: 2, per_minute: 3, ..Limits::default() };
-        let mut drill_down = DrillDown { count: 7, ..DrillDown::new(limits) };
+        let limits = Limits {
+            at_once: 2,
+            per_minute: 3,
+            ..Limits::default()
+        };
+        let mut drill_down = DrillDown {
+            count: 7,
+            ..DrillDown::new(limits)
+        };
         let name = |drill_down: &mut DrillDown, host, now| {
             fire(drill_down, &intent(Scope::Flow), &firing(host), now).map(|made| made.name)
         };
         let named = |number| Ok(format!("slow.drill-{number}"));
         // An intent of somebody else has the second name.
-        assert_eq!([name(&mut drill_down, 1, 0), name(&mut drill_down, 2, 0)], [named(8), named(10)]);
+        assert_eq!(
+            [name(&mut drill_down, 1, 0), name(&mut drill_down, 2, 0)],
+            [named(8), named(10)]
+        );
         assert_eq!(name(&mut drill_down, 3, 0), Err(Denied::TooMany));
         drill_down.expire(30 * S);
         assert_eq!(name(&mut drill_down, 3, 30 * S), named(11));
         assert_eq!(name(&mut drill_down, 4, 31 * S), Err(Denied::TooOften));
         assert_eq!(name(&mut drill_down, 4, 61 * S), named(12));
-        let plain = Intent { tell: Tell::default(), ..intent(Scope::Flow) };
-        assert_eq!(fire(&mut drill_down, &plain, &firing(1), 61 * S), Err(Denied::NotAsked));
+        let plain = Intent {
+            tell: Tell::default(),
+            ..intent(Scope::Flow)
+        };
+        assert_eq!(
+            fire(&mut drill_down, &plain, &firing(1), 61 * S),
+            Err(Denied::NotAsked)
+        );
     }
 }

@@ -52,7 +52,14 @@ pub struct FlowKey {
 impl Default for FlowKey {
     /// Every flow.
     fn default() -> Self {
-        Self { src: None, dst: None, sport: ANY_PORT, dport: ANY_PORT, proto: None, dscp: None }
+        Self {
+            src: None,
+            dst: None,
+            sport: ANY_PORT,
+            dport: ANY_PORT,
+            proto: None,
+            dscp: None,
+        }
     }
 }
 
@@ -60,7 +67,13 @@ impl FlowKey {
     /// The same flows in the opposite direction.
     #[must_use]
     pub fn reversed(&self) -> Self {
-        Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, ..*self }
+        Self {
+            src: self.dst,
+            dst: self.src,
+            sport: self.dport,
+            dport: self.sport,
+            ..*self
+        }
     }
 
     /// The flows that both match; `None` if there are none.
@@ -130,7 +143,11 @@ impl fmt::Display for FlowKey {
         words.extend(ports("source port", self.sport));
         words.extend(ports("port", self.dport));
         words.extend(self.dscp.map(|dscp| format!("DSCP {dscp}")));
-        if words.is_empty() { f.write_str("all flows") } else { f.write_str(&words.join(", ")) }
+        if words.is_empty() {
+            f.write_str("all flows")
+        } else {
+            f.write_str(&words.join(", "))
+        }
     }
 }
 
@@ -172,7 +189,11 @@ impl fmt::Display for FlowsError {
 impl std::error::Error for FlowsError {}
 
 fn options<T: Copy>(list: &[T]) -> Vec<Option<T>> {
-    if list.is_empty() { vec![None] } else { list.iter().copied().map(Some).collect() }
+    if list.is_empty() {
+        vec![None]
+    } else {
+        list.iter().copied().map(Some).collect()
+    }
 }
 
 impl Flows {
@@ -183,8 +204,15 @@ impl Flows {
     pub fn entries(&self, both_directions: bool) -> Result<Vec<FlowKey>, FlowsError> {
         let len = |n: usize| n.max(1);
         let addresses = len(self.src.len()).saturating_mul(len(self.dst.len()));
-        let others = [self.sport.len(), self.dport.len(), self.proto.len(), self.dscp.len()];
-        let count = others.iter().fold(addresses, |product, n| product.saturating_mul(len(*n)));
+        let others = [
+            self.sport.len(),
+            self.dport.len(),
+            self.proto.len(),
+            self.dscp.len(),
+        ];
+        let count = others
+            .iter()
+            .fold(addresses, |product, n| product.saturating_mul(len(*n)));
         let count = count.saturating_mul(1 + usize::from(both_directions));
         if count > MAX_ENTRIES {
             return Err(FlowsError::TooMany(count));
@@ -200,13 +228,23 @@ impl Flows {
             };
             entries = std::mem::take(&mut entries).into_iter().flat_map(each).collect();
         };
-        let (src, dst, proto, dscp) =
-            (options(&self.src), options(&self.dst), options(&self.proto), options(&self.dscp));
+        let (src, dst, proto, dscp) = (
+            options(&self.src),
+            options(&self.dst),
+            options(&self.proto),
+            options(&self.dscp),
+        );
         let (sport, dport) = (options(&self.sport), options(&self.dport));
         multiply(&|entry, i| entry.src = src[i], src.len());
         multiply(&|entry, i| entry.dst = dst[i], dst.len());
-        multiply(&|entry, i| entry.sport = sport[i].unwrap_or(ANY_PORT), sport.len());
-        multiply(&|entry, i| entry.dport = dport[i].unwrap_or(ANY_PORT), dport.len());
+        multiply(
+            &|entry, i| entry.sport = sport[i].unwrap_or(ANY_PORT),
+            sport.len(),
+        );
+        multiply(
+            &|entry, i| entry.dport = dport[i].unwrap_or(ANY_PORT),
+            dport.len(),
+        );
         multiply(&|entry, i| entry.proto = proto[i], proto.len());
         multiply(&|entry, i| entry.dscp = dscp[i], dscp.len());
         entries.retain(|entry| !entry.mixes_families());
@@ -216,7 +254,11 @@ impl Flows {
         }
         entries.sort_unstable();
         entries.dedup();
-        if entries.is_empty() { Err(FlowsError::NoPacket) } else { Ok(entries) }
+        if entries.is_empty() {
+            Err(FlowsError::NoPacket)
+        } else {
+            Ok(entries)
+        }
     }
 }
 
@@ -240,14 +282,22 @@ mod tests {
         assert_eq!(entries.len(), 4);
         assert!(entries.iter().all(|entry| !entry.mixes_families()));
         assert_eq!(flows.entries(true).unwrap().len(), 8);
-        let none = Flows { src: vec![prefix("10.0.0.0/8")], dst: vec![prefix("fd01::/16")], ..flows };
+        let none = Flows {
+            src: vec![prefix("10.0.0.0/8")],
+            dst: vec![prefix("fd01::/16")],
+            ..flows
+        };
         assert_eq!(none.entries(true), Err(FlowsError::NoPacket));
     }
 
     #[test]
     fn long_lists_are_refused_before_they_are_built() {
         let ports: Vec<Ports> = (0..60_000).map(|port| (port, port)).collect();
-        let flows = Flows { sport: ports.clone(), dport: ports, ..Flows::default() };
+        let flows = Flows {
+            sport: ports.clone(),
+            dport: ports,
+            ..Flows::default()
+        };
         assert_eq!(flows.entries(true), Err(FlowsError::TooMany(7_200_000_000)));
     }
 

@@ -79,7 +79,10 @@ mod tests {
     #[test]
     fn metrics_have_bits_and_records_have_sizes() {
         let of = |metric| of_metric(metric, true);
-        assert_eq!(Metric::ALL.map(of), [0x8000, 0xac00, 0xa000, 0x9000, 0x8080, 0xc100]);
+        assert_eq!(
+            Metric::ALL.map(of),
+            [0x8000, 0xac00, 0xa000, 0x9000, 0x8080, 0xc100]
+        );
         assert_eq!(of_metric(Metric::FlowLatency, false), 0xa000);
         assert_eq!([0x8000, 0xac00, 0xfd00, 0].map(record_bytes), [4, 24, 36, 0]);
         assert_eq!(names(0xa000), "node_id, hop_latency");

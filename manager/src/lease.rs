@@ -37,12 +37,24 @@ struct Seen {
 impl Lease {
     /// Of a manager that has heard from no device yet. `lease`: the time of a lease, ns.
     pub fn new(lease: u64) -> Self {
-        Self { lease, seen: BTreeMap::new(), highest: Election::default(), again: (0, 0) }
+        Self {
+            lease,
+            seen: BTreeMap::new(),
+            highest: Election::default(),
+            again: (0, 0),
+        }
     }
 
     /// A device tells: it was claimed with `election`, and the lease was renewed `silence` ns ago.
     pub fn observe(&mut self, node: NodeId, election: Election, silence: u64, now: u64) {
-        self.seen.insert(node, Seen { election, silence, at: now });
+        self.seen.insert(
+            node,
+            Seen {
+                election,
+                silence,
+                at: now,
+            },
+        );
         self.highest = self.highest.max(election);
     }
 
@@ -65,7 +77,11 @@ impl Lease {
     pub fn term(&self, devices: usize, now: u64) -> Option<u64> {
         let (mut silent, mut held) = (0, 0);
         for seen in self.seen.values().filter(|seen| self.is_recent(seen, now)) {
-            if seen.silence >= self.lease { silent += 1 } else { held += 1 }
+            if seen.silence >= self.lease {
+                silent += 1
+            } else {
+                held += 1
+            }
         }
         (silent > 0 && silent * 2 >= devices && silent > held).then(|| self.highest.term.saturating_add(1))
     }
@@ -79,12 +95,19 @@ impl Lease {
         }
         let above = self.left(own, now)?;
         let (times, _) = self.again;
-        self.again = (times.saturating_add(1), now.saturating_add(self.lease << (times + 1).min(8)));
+        self.again = (
+            times.saturating_add(1),
+            now.saturating_add(self.lease << (times + 1).min(8)),
+        );
         Some(above)
     }
 
     fn left(&self, own: u64, now: u64) -> Option<u64> {
-        let mut newer = self.seen.values().filter(|seen| seen.election.term > own).peekable();
+        let mut newer = self
+            .seen
+            .values()
+            .filter(|seen| seen.election.term > own)
+            .peekable();
         newer.peek()?;
         let is_left = |seen: &Seen| self.is_recent(seen, now) && seen.silence >= self.lease;
         newer.all(is_left).then(|| self.highest.term.saturating_add(1))
@@ -150,7 +173,10 @@ mod tests {
             lease.reclaim(5, 1000)
         };
         // Only this manager has claimed them.
-        assert_eq!([decided(&[]), decided(&[(5, 0, 1000), (4, 500, 1000)])], [None, None]);
+        assert_eq!(
+            [decided(&[]), decided(&[(5, 0, 1000), (4, 500, 1000)])],
+            [None, None]
+        );
         assert_eq!(decided(&[(5, 0, 1000), (7, 100, 1000)]), Some(8));
         // The newer one acts, at least on one.
         assert_eq!(decided(&[(7, 99, 1000)]), None);

@@ -198,7 +198,11 @@ impl Manager {
     /// # Errors
     /// It does not.
     pub fn admit(&mut self, parent: &str, firing: &Firing, now: u64) -> Result<(), Denied> {
-        let (intent, _) = self.intents.get(parent).filter(|_| self.is_acting()).ok_or(Denied::NotAsked)?;
+        let (intent, _) = self
+            .intents
+            .get(parent)
+            .filter(|_| self.is_acting())
+            .ok_or(Denied::NotAsked)?;
         self.drill_down.admit(intent, firing, now)
     }
 
@@ -207,11 +211,24 @@ impl Manager {
     /// # Errors
     /// None is installed. Each case but the first two of [`Denied`] is to be shown.
     pub fn fire(&mut self, parent: &str, firing: &Firing, now: u64) -> Result<Intent, Denied> {
-        let (intent, _) = self.intents.get(parent).filter(|_| self.is_acting()).ok_or(Denied::NotAsked)?;
+        let (intent, _) = self
+            .intents
+            .get(parent)
+            .filter(|_| self.is_acting())
+            .ok_or(Denied::NotAsked)?;
         let is_edge = |node: &&NodeId| {
-            self.compiler.topology().devices.get(node).is_some_and(|ports| !ports.edge.is_empty())
+            self.compiler
+                .topology()
+                .devices
+                .get(node)
+                .is_some_and(|ports| !ports.edge.is_empty())
         };
-        let at = firing.at.iter().filter(is_edge).map(|node| self.inventory.name(*node)).collect();
+        let at = firing
+            .at
+            .iter()
+            .filter(is_edge)
+            .map(|node| self.inventory.name(*node))
+            .collect();
         let is_free = |name: &str| !self.intents.contains_key(name);
         let child = self.drill_down.fire(intent, (firing, at), is_free, now)?;
         match self.put_intent(child.clone(), now) {
@@ -229,7 +246,11 @@ impl Manager {
     }
 
     fn end_drill_downs(&mut self, parent: &str, now: u64) {
-        let of = self.drill_down.active().filter(|(_, of)| *of == parent).map(|(name, _)| name.to_owned());
+        let of = self
+            .drill_down
+            .active()
+            .filter(|(_, of)| *of == parent)
+            .map(|(name, _)| name.to_owned());
         for name in of.collect::<Vec<_>>() {
             self.remove_intent(&name, now);
         }
@@ -283,7 +304,10 @@ impl Manager {
     /// Whether one of these devices has changes that wait for a person.
     pub fn needs_approval(&self, nodes: &BTreeSet<NodeId>) -> bool {
         let desired = self.compiler.desired();
-        self.is_manual() && nodes.iter().any(|node| desired.get(node) != self.approved.get(node))
+        self.is_manual()
+            && nodes
+                .iter()
+                .any(|node| desired.get(node) != self.approved.get(node))
     }
 
     /// Approves the plan.
@@ -320,13 +344,18 @@ impl Manager {
 
     /// Advances to `now`, and appends the requests to hand to drivers.
     pub fn poll(&mut self, now: u64, out: &mut Vec<Command>) {
-        let ended = self.intents.iter().filter(|(_, (_, end))| end.is_some_and(|end| end <= now));
+        let ended = self
+            .intents
+            .iter()
+            .filter(|(_, (_, end))| end.is_some_and(|end| end <= now));
         let mut ended: Vec<String> = ended.map(|(name, _)| name.clone()).collect();
         ended.extend(self.drill_down.expire(now));
         for name in ended {
             self.remove_intent(&name, now);
         }
-        let calm = self.changed.is_some_and(|changed| now >= changed.saturating_add(self.settings.calm));
+        let calm = self
+            .changed
+            .is_some_and(|changed| now >= changed.saturating_add(self.settings.calm));
         if calm && self.settings.apply == ApplyMode::Auto {
             self.apply(now);
         }
@@ -337,8 +366,14 @@ impl Manager {
     pub fn next_timeout(&self) -> Option<u64> {
         let ends = self.intents.values().filter_map(|(_, end)| *end);
         let auto = self.settings.apply == ApplyMode::Auto;
-        let calm = self.changed.filter(|_| auto).map(|changed| changed.saturating_add(self.settings.calm));
-        ends.chain(calm).chain(self.drill_down.next_timeout()).chain(self.reconciler.next_timeout()).min()
+        let calm = self
+            .changed
+            .filter(|_| auto)
+            .map(|changed| changed.saturating_add(self.settings.calm));
+        ends.chain(calm)
+            .chain(self.drill_down.next_timeout())
+            .chain(self.reconciler.next_timeout())
+            .min()
     }
 
     /// Takes what happened since the last call.
@@ -385,8 +420,15 @@ impl Manager {
             (refused, _) => Err(refused.cloned().unwrap_or(Refusal::NoEdge)),
         };
         let has = |node: &NodeId| self.lacking(*node).is_some_and(|lacking| !lacking.contains(name));
-        let installed = outcome.as_ref().is_ok_and(|outcome| outcome.nodes.iter().all(has));
-        Some(IntentStatus { intent, end, outcome, installed })
+        let installed = outcome
+            .as_ref()
+            .is_ok_and(|outcome| outcome.nodes.iter().all(has));
+        Some(IntentStatus {
+            intent,
+            end,
+            outcome,
+            installed,
+        })
     }
 
     /// The intents of which a device lacks an entry; `None`: what it has is not known.
@@ -417,7 +459,9 @@ impl Manager {
     /// Compiles everything for a new network.
     fn recompile(&mut self, now: u64) {
         self.compiler = Compiler::new(&self.inventory, &self.capabilities, self.settings.domain.clone());
-        let refused = self.compiler.add_all(self.intents.values().map(|(intent, _)| intent));
+        let refused = self
+            .compiler
+            .add_all(self.intents.values().map(|(intent, _)| intent));
         self.refused = refused.into_iter().collect();
         if self.compiler.desired() == &self.approved {
             self.changed = None;
@@ -485,7 +529,10 @@ impl Manager {
             if wanted && !rules.iter().any(|rule| matches!(rule, Rule::Encoding(_))) {
                 Arc::make_mut(&mut rules).insert(Rule::Encoding(self.settings.domain.encoding));
             }
-            let restart = self.compiler.capabilities(*node).map_or(Restart::Forwards, |can| can.restart);
+            let restart = self
+                .compiler
+                .capabilities(*node)
+                .map_or(Restart::Forwards, |can| can.restart);
             // It forwards whether anything is approved or not.
             if restart == Restart::Waits && !rules.contains(&Rule::Forwarding) {
                 Arc::make_mut(&mut rules).insert(Rule::Forwarding);
@@ -493,14 +540,34 @@ impl Manager {
             let name = self.inventory.name(*node);
             let room = self.compiler.room();
             let ports = ports.clone();
-            targets.insert(*node, Target { name, ports, rules, restart, room, outside: false });
+            targets.insert(
+                *node,
+                Target {
+                    name,
+                    ports,
+                    rules,
+                    restart,
+                    room,
+                    outside: false,
+                },
+            );
         }
         // All that these do is one rule: what it stands for follows from the settings of their drivers.
         let forwarding = Arc::new(Rules::from([Rule::Forwarding]));
         for device in self.inventory.outside() {
             let (ports, rules) = (DevicePorts::default(), Arc::clone(&forwarding));
             let (name, restart) = (device.name.clone(), Restart::Waits);
-            targets.insert(device.node, Target { name, ports, rules, restart, room: None, outside: true });
+            targets.insert(
+                device.node,
+                Target {
+                    name,
+                    ports,
+                    rules,
+                    restart,
+                    room: None,
+                    outside: true,
+                },
+            );
         }
         self.reconciler.set_targets(targets, now);
     }

@@ -87,7 +87,10 @@ impl Plan {
         nodes.sort_unstable();
         nodes.dedup();
         let devices = nodes.into_iter().filter_map(|node| {
-            let (old, new) = (actual.get(&node).unwrap_or(&empty), desired.get(&node).unwrap_or(&empty));
+            let (old, new) = (
+                actual.get(&node).unwrap_or(&empty),
+                desired.get(&node).unwrap_or(&empty),
+            );
             if Arc::ptr_eq(old, new) {
                 return None;
             }
@@ -96,9 +99,16 @@ impl Plan {
             changes.extend(new);
             // Removals before additions, both in the order of rules: what is left is the order of stages.
             changes.sort_by_key(|(stage, _)| *stage);
-            (!changes.is_empty()).then_some(DevicePlan { node, changes, added, removed })
+            (!changes.is_empty()).then_some(DevicePlan {
+                node,
+                changes,
+                added,
+                removed,
+            })
         });
-        Self { devices: devices.collect() }
+        Self {
+            devices: devices.collect(),
+        }
     }
 
     /// The plan that takes this one back.
@@ -109,12 +119,23 @@ impl Plan {
             Change::Remove(rule) => Change::Add(rule.clone()),
         };
         let devices = self.devices.iter().map(|device| {
-            let mut changes: Vec<_> =
-                device.changes.iter().map(reversed).map(|one| (Stage::of(&one), one)).collect();
+            let mut changes: Vec<_> = device
+                .changes
+                .iter()
+                .map(reversed)
+                .map(|one| (Stage::of(&one), one))
+                .collect();
             changes.sort();
-            DevicePlan { node: device.node, changes, added: device.removed, removed: device.added }
+            DevicePlan {
+                node: device.node,
+                changes,
+                added: device.removed,
+                removed: device.added,
+            }
         });
-        Self { devices: devices.collect() }
+        Self {
+            devices: devices.collect(),
+        }
     }
 
     /// Whether nothing changes.
@@ -148,11 +169,17 @@ impl fmt::Display for Plan {
         if self.is_empty() {
             return f.write_str("nothing changes");
         }
-        let lines = self.summary().into_iter().map(|(stage, devices, added, removed)| {
-            let devices = format!("{devices} device{}", if devices == 1 { "" } else { "s" });
-            let entries = if added == 1 { "entry" } else { "entries" };
-            format!("{}: {devices}, {added} {entries} added, {removed} removed", stage.text())
-        });
+        let lines = self
+            .summary()
+            .into_iter()
+            .map(|(stage, devices, added, removed)| {
+                let devices = format!("{devices} device{}", if devices == 1 { "" } else { "s" });
+                let entries = if added == 1 { "entry" } else { "entries" };
+                format!(
+                    "{}: {devices}, {added} {entries} added, {removed} removed",
+                    stage.text()
+                )
+            });
         f.write_str(&lines.collect::<Vec<_>>().join("\n"))
     }
 }
@@ -209,7 +236,11 @@ pub fn cost(mode: Mode, bits: Bits, sample: u32, links: u32, packet: Option<u32>
         let each = rate / f64::from(sample.max(1)) * f64::from(reports);
         (each, each * f64::from(size) * 8.0)
     });
-    Cost { bytes, goodput: packet / (packet + longest), reports }
+    Cost {
+        bytes,
+        goodput: packet / (packet + longest),
+        reports,
+    }
 }
 
 #[cfg(test)]
@@ -230,19 +261,40 @@ mod tests {
             (Stage::AddSources, Change::Add(Rule::Source(2))),
             (Stage::RemoveTransits, Change::Remove(Rule::Instruction(3))),
         ];
-        assert_eq!(plan.devices, [DevicePlan { node: 1, changes, added: 3, removed: 2 }]);
+        assert_eq!(
+            plan.devices,
+            [DevicePlan {
+                node: 1,
+                changes,
+                added: 3,
+                removed: 2
+            }]
+        );
         assert_eq!(plan.undo(), Plan::between(&new, &old));
-        assert!(plan.to_string().starts_with("add sinks: 1 device, 1 entry added, 0 removed\n"));
+        assert!(
+            plan.to_string()
+                .starts_with("add sinks: 1 device, 1 entry added, 0 removed\n")
+        );
         assert_eq!(Plan::between(&new, &new).to_string(), "nothing changes");
     }
 
     #[test]
     fn costs_grow_with_the_path() {
         let md = cost(Mode::Md, 0xa000, 10, 3, None, Some(1000.0));
-        let expected =
-            Cost { bytes: vec![24, 32, 40], goodput: 1500.0 / 1540.0, reports: Some((100.0, 120_000.0)) };
+        let expected = Cost {
+            bytes: vec![24, 32, 40],
+            goodput: 1500.0 / 1540.0,
+            reports: Some((100.0, 120_000.0)),
+        };
         assert_eq!(md, expected);
         let postcard = cost(Mode::Postcard, 0xa000, 1, 3, None, None);
-        assert_eq!(postcard, Cost { bytes: vec![0, 0, 0], goodput: 1.0, reports: None });
+        assert_eq!(
+            postcard,
+            Cost {
+                bytes: vec![0, 0, 0],
+                goodput: 1.0,
+                reports: None
+            }
+        );
     }
 }

@@ -31,16 +31,17 @@ impl RuleLimits {
                 "it keeps no earlier packets; leave out `previous`, `change`, `average` and `for`".to_owned(),
             );
         }
-        if let Some(metric) =
-            Metric::ALL.into_iter().find(|metric| rules.uses(*metric) && !self.metrics.contains(metric))
+        if let Some(metric) = Metric::ALL
+            .into_iter()
+            .find(|metric| rules.uses(*metric) && !self.metrics.contains(metric))
         {
             return Some(format!("it does not compare {metric}; leave it out of the rule"));
         }
         let table = match rules.is_stateful(0) {
             true => Program::new(&rules).ok().map(|program| program.table),
-            false => {
-                Some(Table::split(&rules)).filter(|split| split.user.is_empty()).map(|split| split.table)
-            }
+            false => Some(Table::split(&rules))
+                .filter(|split| split.user.is_empty())
+                .map(|split| split.table),
         };
         let (comparisons, clauses) = table.map_or((usize::MAX, usize::MAX), |table| {
             (table.comparisons().len(), table.clauses[0].count_ones() as usize)
@@ -82,16 +83,27 @@ mod tests {
             metrics: [Metric::FlowPath, Metric::HopLatency].into(),
             ..all.clone()
         };
-        for rule in ["hops > 3 and loop", "max(hop_latency) > 5ms", "hops > 3 or (hops > 3 and loop)"] {
+        for rule in [
+            "hops > 3 and loop",
+            "max(hop_latency) > 5ms",
+            "hops > 3 or (hops > 3 and loop)",
+        ] {
             assert_eq!((all.problem(rule), few.problem(rule)), (None, None), "{rule}");
         }
         for (rule, part) in [
             ("max(queue_occupancy) > 5", "it does not compare queue_occupancy"),
             ("hops > 3 for 5", "it keeps no earlier packets"),
-            ("hops > 3 and loop and max(hop_latency) > 1", "room for 2 different comparisons in 2 clauses"),
+            (
+                "hops > 3 and loop and max(hop_latency) > 1",
+                "room for 2 different comparisons in 2 clauses",
+            ),
         ] {
             assert_eq!(all.problem(rule), None, "{rule}");
-            assert!(few.problem(rule).is_some_and(|text| text.contains(part)), "{:?}", few.problem(rule));
+            assert!(
+                few.problem(rule).is_some_and(|text| text.contains(part)),
+                "{:?}",
+                few.problem(rule)
+            );
         }
         assert!(all.problem("hops >").is_some());
     }

@@ -156,8 +156,19 @@ pub enum Evidence {
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |ns: u64| ns / 1_000_000_000;
-        let Self { name, installed, packets, sample, lost, .. } = self;
-        write!(f, "{name} installed it {} s ago, {packets} packets matched", seconds(*installed))?;
+        let Self {
+            name,
+            installed,
+            packets,
+            sample,
+            lost,
+            ..
+        } = self;
+        write!(
+            f,
+            "{name} installed it {} s ago, {packets} packets matched",
+            seconds(*installed)
+        )?;
         if *sample > 1 {
             write!(f, " and were measured (1 in {sample})")?;
         }
@@ -225,7 +236,8 @@ impl Source {
         now: u64,
     ) -> Option<Silence> {
         let (packets, then) = self.then;
-        self.waiting_since.filter(|since| now >= since.saturating_add(SILENCE))?;
+        self.waiting_since
+            .filter(|since| now >= since.saturating_add(SILENCE))?;
         Some(Silence {
             node,
             name,
@@ -271,7 +283,11 @@ impl Verifier {
                 }
                 for source in record.sources.values_mut() {
                     let then = (source.packets, record.counters.arrivals);
-                    *source = Source { packets: source.packets, then, ..Source::default() };
+                    *source = Source {
+                        packets: source.packets,
+                        then,
+                        ..Source::default()
+                    };
                 }
             }
             (Some(_), false) => record.installed = None,
@@ -288,8 +304,12 @@ impl Verifier {
     pub fn observe(&mut self, intent: &str, counters: IntentCounters, now: u64) {
         let record = self.records.entry(intent.to_owned()).or_default();
         for (node, new) in &counters.edges {
-            let start =
-                || Edge { counters: new.clone(), then: new.clone(), last_report: None, waiting_since: None };
+            let start = || Edge {
+                counters: new.clone(),
+                then: new.clone(),
+                last_report: None,
+                waiting_since: None,
+            };
             let is_new = !record.edges.contains_key(node);
             let edge = record.edges.entry(*node).or_insert_with(start);
             // The first counters of an edge after the installation may contain reports already.
@@ -302,11 +322,20 @@ impl Verifier {
             edge.counters = new.clone();
         }
         let installed = record.installed.unwrap_or(now);
-        record.sources.retain(|node, _| counters.sources.contains_key(node));
+        record
+            .sources
+            .retain(|node, _| counters.sources.contains_key(node));
         for (node, new) in &counters.sources {
-            let start =
-                Source { packets: new.packets, then: (new.packets, counters.arrivals), ..Source::default() };
-            record.sources.entry(*node).or_insert(start).observe(new, counters.arrivals, installed, now);
+            let start = Source {
+                packets: new.packets,
+                then: (new.packets, counters.arrivals),
+                ..Source::default()
+            };
+            record
+                .sources
+                .entry(*node)
+                .or_insert(start)
+                .observe(new, counters.arrivals, installed, now);
         }
         let reports = counters.edges.values().map(|edge| edge.reports).sum();
         if let Some(before) = record.observed.filter(|before| *before < now) {
@@ -319,22 +348,34 @@ impl Verifier {
     /// Time since the last report of an intent's flows, ns; `None`: there was none since it was installed.
     pub fn last_report(&self, intent: &str, now: u64) -> Option<u64> {
         let edges = self.records.get(intent)?.edges.values();
-        edges.filter_map(|edge| edge.last_report).max().map(|last| now.saturating_sub(last))
+        edges
+            .filter_map(|edge| edge.last_report)
+            .max()
+            .map(|last| now.saturating_sub(last))
     }
 
     /// The state of an intent; `None`: not known.
     pub fn state(&self, intent: &str, names: impl Fn(NodeId) -> String, now: u64) -> Option<State> {
         let record = self.records.get(intent)?;
-        let Some(installed) = record.installed else { return Some(State::Pending) };
+        let Some(installed) = record.installed else {
+            return Some(State::Pending);
+        };
         let mut silent: Vec<Silence> = record
             .edges
             .iter()
-            .filter(|(_, edge)| edge.waiting_since.is_some_and(|since| now >= since.saturating_add(SILENCE)))
+            .filter(|(_, edge)| {
+                edge.waiting_since
+                    .is_some_and(|since| now >= since.saturating_add(SILENCE))
+            })
             .map(|(node, edge)| Silence {
                 node: *node,
                 name: names(*node),
                 installed: now.saturating_sub(installed),
-                packets: edge.counters.packets.unwrap_or(0).saturating_sub(edge.then.packets.unwrap_or(0)),
+                packets: edge
+                    .counters
+                    .packets
+                    .unwrap_or(0)
+                    .saturating_sub(edge.then.packets.unwrap_or(0)),
                 sample: 1,
                 last_report: edge.last_report.map(|last| now.saturating_sub(last)),
                 lost: edge.counters.lost.saturating_sub(edge.then.lost),
@@ -354,7 +395,13 @@ impl Verifier {
         let Some(last) = record.edges.values().filter_map(|edge| edge.last_report).max() else {
             return Some(State::Installed);
         };
-        let IntentCounters { flows, missing, complete, without_path, .. } = &record.counters;
+        let IntentCounters {
+            flows,
+            missing,
+            complete,
+            without_path,
+            ..
+        } = &record.counters;
         let age = now.saturating_sub(last);
         let figures = Figures {
             flows: *flows,
@@ -364,7 +411,11 @@ impl Verifier {
             without_path: *without_path,
         };
         let is_complete = missing.is_empty() && *complete > 0 && *without_path == 0;
-        Some(if is_complete { State::Complete(figures) } else { State::Seen(figures) })
+        Some(if is_complete {
+            State::Complete(figures)
+        } else {
+            State::Seen(figures)
+        })
     }
 }
 
@@ -378,7 +429,10 @@ pub fn unreachable_text(devices: &[(String, String)], age: Option<u64>) -> Optio
     if devices.is_empty() {
         return None;
     }
-    let shown = devices.iter().take(MAX_NAMES).map(|(name, state)| format!("{name} ({state})"));
+    let shown = devices
+        .iter()
+        .take(MAX_NAMES)
+        .map(|(name, state)| format!("{name} ({state})"));
     let shown = shown.collect::<Vec<_>>().join(", ");
     let more = match devices.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
@@ -387,7 +441,10 @@ pub fn unreachable_text(devices: &[(String, String)], age: Option<u64>) -> Optio
     let text = format!("on its path: {shown}{more}");
     Some(match age {
         Some(age) if age < SILENCE => (false, text),
-        Some(age) => (true, format!("{text}; the last report arrived {} s ago", age / 1_000_000_000)),
+        Some(age) => (
+            true,
+            format!("{text}; the last report arrived {} s ago", age / 1_000_000_000),
+        ),
         None => (true, format!("{text}; no report has arrived")),
     })
 }
@@ -409,9 +466,19 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn counted(packets: u64, reports: u64, sent: u64) -> IntentCounters {
-        let edge = EdgeCounters { packets: Some(packets), reports, sent: Some(sent), lost: 0 };
+        let edge = EdgeCounters {
+            packets: Some(packets),
+            reports,
+            sent: Some(sent),
+            lost: 0,
+        };
         let complete = reports / 2;
-        IntentCounters { flows: 3, edges: [(3, edge)].into(), complete, ..IntentCounters::default() }
+        IntentCounters {
+            flows: 3,
+            edges: [(3, edge)].into(),
+            complete,
+            ..IntentCounters::default()
+        }
     }
 
     fn state(verifier: &Verifier, now: u64) -> State {
@@ -427,14 +494,37 @@ mod tests {
         verifier.observe("a", counted(0, 0, 7), S);
         assert_eq!(state(&verifier, S), State::Installed);
         verifier.observe("a", counted(20, 1, 8), 2 * S);
-        let figures = Figures { flows: 3, rate: 1.0, age: 0, missing: BTreeMap::new(), without_path: 0 };
+        let figures = Figures {
+            flows: 3,
+            rate: 1.0,
+            age: 0,
+            missing: BTreeMap::new(),
+            without_path: 0,
+        };
         assert_eq!(state(&verifier, 2 * S), State::Seen(figures.clone()));
         verifier.observe("a", counted(60, 41, 48), 4 * S);
-        let figures = Figures { rate: 20.0, age: S, ..figures };
+        let figures = Figures {
+            rate: 20.0,
+            age: S,
+            ..figures
+        };
         assert_eq!(state(&verifier, 5 * S), State::Complete(figures.clone()));
         // Another flow has no path.
-        verifier.observe("a", IntentCounters { without_path: 1, ..counted(80, 61, 68) }, 5 * S);
-        assert_eq!(state(&verifier, 6 * S), State::Seen(Figures { without_path: 1, ..figures }));
+        verifier.observe(
+            "a",
+            IntentCounters {
+                without_path: 1,
+                ..counted(80, 61, 68)
+            },
+            5 * S,
+        );
+        assert_eq!(
+            state(&verifier, 6 * S),
+            State::Seen(Figures {
+                without_path: 1,
+                ..figures
+            })
+        );
     }
 
     #[test]
@@ -442,10 +532,16 @@ mod tests {
         let mut verifier = Verifier::default();
         verifier.set_installed("a", true, S);
         for second in 1..=10 {
-            assert_eq!(state(&verifier, second * S).word() == "silent", second == 10, "{second}");
+            assert_eq!(
+                state(&verifier, second * S).word() == "silent",
+                second == 10,
+                "{second}"
+            );
             verifier.observe("a", counted(1000 * (second - 1), 0, 7), second * S);
         }
-        let State::Silent(silent) = state(&verifier, 10 * S) else { panic!() };
+        let State::Silent(silent) = state(&verifier, 10 * S) else {
+            panic!()
+        };
         let expected = "leaf3 installed it 9 s ago, 9000 packets matched, no report arrived (loss budget: 0 lost in the network; leaf3 has sent no report since then)";
         assert_eq!(silent[0].to_string(), expected);
         // One report ends it; then it stops again.
@@ -454,7 +550,9 @@ mod tests {
         for second in 12..=20 {
             verifier.observe("a", counted(1000 * second, 1, 9), second * S);
         }
-        let State::Silent(silent) = state(&verifier, 20 * S) else { panic!() };
+        let State::Silent(silent) = state(&verifier, 20 * S) else {
+            panic!()
+        };
         let expected = "leaf3 installed it 19 s ago, 10000 packets matched, the last report arrived 9 s ago (loss budget: 0 lost in the network; leaf3 has sent 1 datagrams since then)";
         assert_eq!(silent[0].to_string(), expected);
     }
@@ -470,7 +568,15 @@ mod tests {
     #[test]
     fn a_source_whose_packets_are_not_reported_is_named() {
         let counters = |packets, last_report, datagrams, lost| IntentCounters {
-            sources: [(3, SourceCounters { packets, sample: 1, last_report })].into(),
+            sources: [(
+                3,
+                SourceCounters {
+                    packets,
+                    sample: 1,
+                    last_report,
+                },
+            )]
+            .into(),
             arrivals: Arrivals { datagrams, lost },
             ..IntentCounters::default()
         };
@@ -481,8 +587,14 @@ mod tests {
         for second in 3..23 {
             verifier.observe("a", counters(500 + 60 * second, Some(S), 9, 5), second * S);
         }
-        let State::Silent(silent) = state(&verifier, 22 * S) else { panic!() };
-        let sampled = Silence { sample: 10, ..silent[0].clone() }.to_string();
+        let State::Silent(silent) = state(&verifier, 22 * S) else {
+            panic!()
+        };
+        let sampled = Silence {
+            sample: 10,
+            ..silent[0].clone()
+        }
+        .to_string();
         let expected = "1320 packets matched and were measured (1 in 10), no report arrived";
         assert!(sampled.contains(expected), "{sampled}");
         let expected = "leaf3 installed it 20 s ago, 1320 packets matched, no report arrived (loss budget: 1 lost in the network; no report of any device arrives)";
@@ -492,11 +604,17 @@ mod tests {
         verifier.observe("a", counters(2_000, Some(23 * S), 10, 5), 23 * S);
         verifier.observe("a", counters(3_000, Some(23 * S), 10, 5), 25 * S);
         for second in 26..60 {
-            verifier.observe("a", counters(3_000 + FEWEST - 1, Some(23 * S), 10 + second, 5), second * S);
+            verifier.observe(
+                "a",
+                counters(3_000 + FEWEST - 1, Some(23 * S), 10 + second, 5),
+                second * S,
+            );
         }
         assert!(!matches!(state(&verifier, 60 * S), State::Silent(_)));
         verifier.observe("a", counters(3_000 + FEWEST, Some(23 * S), 99, 5), 60 * S);
-        let State::Silent(silent) = state(&verifier, 68 * S) else { panic!() };
+        let State::Silent(silent) = state(&verifier, 68 * S) else {
+            panic!()
+        };
         let expected = "leaf3 installed it 66 s ago, 10 packets matched, the last report arrived 45 s ago (loss budget: 0 lost in the network; reports of other flows arrive)";
         assert_eq!(silent[0].to_string(), expected);
     }
@@ -505,12 +623,18 @@ mod tests {
     fn unreachable_devices_of_a_path_are_named_and_silence_is_theirs() {
         let devices = [
             ("s2".to_owned(), "unreachable: connection refused".to_owned()),
-            ("s3".to_owned(), "failed: it refuses to be read: driver bug".to_owned()),
+            (
+                "s3".to_owned(),
+                "failed: it refuses to be read: driver bug".to_owned(),
+            ),
         ];
         let each = "on its path: s2 (unreachable: connection refused), s3 (failed: it refuses to be read: driver bug)";
         let cases = [
             (Some(7 * S), (false, each.to_owned())),
-            (Some(54 * S), (true, format!("{each}; the last report arrived 54 s ago"))),
+            (
+                Some(54 * S),
+                (true, format!("{each}; the last report arrived 54 s ago")),
+            ),
             (None, (true, format!("{each}; no report has arrived"))),
         ];
         for (age, expected) in cases {
@@ -522,7 +646,10 @@ mod tests {
         verifier.observe("a", counted(0, 0, 7), S);
         assert_eq!(verifier.last_report("a", 9 * S), None);
         verifier.observe("a", counted(20, 1, 8), 2 * S);
-        assert_eq!((verifier.last_report("a", 9 * S), verifier.last_report("b", 9 * S)), (Some(7 * S), None));
+        assert_eq!(
+            (verifier.last_report("a", 9 * S), verifier.last_report("b", 9 * S)),
+            (Some(7 * S), None)
+        );
     }
 
     #[test]

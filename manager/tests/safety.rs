@@ -13,7 +13,10 @@ use sim::{Faults, Run, Violation};
 const RUNS: u64 = 1_000;
 
 fn runs() -> u64 {
-    std::env::var("HOPWISE_SAFETY_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(RUNS)
+    std::env::var("HOPWISE_SAFETY_RUNS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(RUNS)
 }
 
 fn all_safe(faults: Faults) {
@@ -28,7 +31,10 @@ fn all_safe(faults: Faults) {
     }
     // A network without INT and without changes would be safe, too.
     let enough = int > 100 * runs() && applied > 20 * runs() && delivered > 500 * runs() && encodings > 0;
-    assert!(enough, "{int} reports, {applied} changes, {delivered} packets delivered, {encodings} encodings");
+    assert!(
+        enough,
+        "{int} reports, {applied} changes, {delivered} packets delivered, {encodings} encodings"
+    );
 }
 
 #[test]
@@ -68,7 +74,9 @@ fn no_int_leaves_while_devices_leave_the_inventory_and_return() {
     all_safe(Faults::MEMBERS_AND_ALL);
     let emptied = (0..runs() / 4).map(|seed| {
         let outcome = Run::new(seed, Order::default(), Faults::MEMBERS).finish();
-        outcome.unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}")).emptied
+        outcome
+            .unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}"))
+            .emptied
     });
     let emptied: u64 = emptied.sum();
     assert!(emptied > runs() / 8, "{emptied} devices were emptied");
@@ -85,7 +93,9 @@ fn switches_that_forward_without_rules_leak_only_after_a_restart() {
     let mut exposed = 0;
     for seed in 0..runs() {
         let outcome = Run::new(seed, Order::default(), Faults::OPEN).finish();
-        exposed += outcome.unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}")).exposed;
+        exposed += outcome
+            .unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}"))
+            .exposed;
     }
     assert!(exposed > 0);
 }
@@ -98,7 +108,9 @@ fn found(order: Order, faults: Faults) -> Option<Violation> {
 /// Whether one of as many runs lets INT out, whatever else others violate.
 fn leaks(order: Order, faults: Faults) -> bool {
     let violation = |seed| Run::new(seed, order, faults).finish().err();
-    (0..runs().max(RUNS)).filter_map(violation).any(|one| matches!(one, Violation::Leak { .. }))
+    (0..runs().max(RUNS))
+        .filter_map(violation)
+        .any(|one| matches!(one, Violation::Leak { .. }))
 }
 
 /// An older manager would go on changing a device.
@@ -111,81 +123,141 @@ fn switches_that_execute_requests_of_every_election_are_found() {
 /// Packets would be dropped for the length of INT.
 #[test]
 fn intents_without_the_check_of_the_mtu_are_found() {
-    assert!(matches!(found(Order::default(), Faults::NO_MTUS), Some(Violation::Fate { .. })));
+    assert!(matches!(
+        found(Order::default(), Faults::NO_MTUS),
+        Some(Violation::Fate { .. })
+    ));
 }
 
 #[test]
 fn a_source_before_its_sinks_is_found() {
-    let order = Order { sources_wait_for_sinks: false, ..Order::default() };
+    let order = Order {
+        sources_wait_for_sinks: false,
+        ..Order::default()
+    };
     assert!(leaks(order, Faults::ALL));
 }
 
 #[test]
 fn a_sink_removed_before_the_sources_is_found() {
-    let order = Order { sinks_wait_for_sources: false, ..Order::default() };
+    let order = Order {
+        sinks_wait_for_sources: false,
+        ..Order::default()
+    };
     assert!(matches!(found(order, Faults::NONE), Some(Violation::Leak { .. })));
 }
 
 /// What the other devices do is not known before they are claimed.
 #[test]
 fn a_sink_removed_before_all_devices_are_claimed_is_found() {
-    let order = Order { sinks_wait_for_claims: false, ..Order::default() };
+    let order = Order {
+        sinks_wait_for_claims: false,
+        ..Order::default()
+    };
     let violation = found(order, Faults::ALL);
-    assert!(matches!(violation, Some(Violation::Leak { .. } | Violation::Changed { .. })), "{violation:?}");
+    assert!(
+        matches!(
+            violation,
+            Some(Violation::Leak { .. } | Violation::Changed { .. })
+        ),
+        "{violation:?}"
+    );
 }
 
 #[test]
 fn an_encoding_that_changes_before_packets_have_left_is_found() {
-    let order = Order { encodings_wait_for_drain: false, ..Order::default() };
+    let order = Order {
+        encodings_wait_for_drain: false,
+        ..Order::default()
+    };
     let violation = found(order, Faults::NONE);
-    assert!(matches!(violation, Some(Violation::Leak { .. } | Violation::Changed { .. })), "{violation:?}");
+    assert!(
+        matches!(
+            violation,
+            Some(Violation::Leak { .. } | Violation::Changed { .. })
+        ),
+        "{violation:?}"
+    );
 }
 
 #[test]
 fn a_transit_removed_before_the_sources_is_found() {
-    let order = Order { transits_wait_for_sources: false, ..Order::default() };
-    assert!(matches!(found(order, Faults::NONE), Some(Violation::Incomplete { .. })));
+    let order = Order {
+        transits_wait_for_sources: false,
+        ..Order::default()
+    };
+    assert!(matches!(
+        found(order, Faults::NONE),
+        Some(Violation::Incomplete { .. })
+    ));
 }
 
 #[test]
 fn a_sink_removed_before_packets_have_left_is_found() {
-    let order = Order { sinks_wait_for_drain: false, ..Order::default() };
+    let order = Order {
+        sinks_wait_for_drain: false,
+        ..Order::default()
+    };
     assert!(matches!(found(order, Faults::NONE), Some(Violation::Leak { .. })));
 }
 
 #[test]
 fn a_transit_removed_before_packets_have_left_is_found() {
-    let order = Order { transits_wait_for_drain: false, ..Order::default() };
-    assert!(matches!(found(order, Faults::NONE), Some(Violation::Incomplete { .. })));
+    let order = Order {
+        transits_wait_for_drain: false,
+        ..Order::default()
+    };
+    assert!(matches!(
+        found(order, Faults::NONE),
+        Some(Violation::Incomplete { .. })
+    ));
 }
 
 #[test]
 fn a_source_before_its_transits_is_found() {
-    let order = Order { sources_wait_for_transits: false, ..Order::default() };
-    assert!(matches!(found(order, Faults::NONE), Some(Violation::Incomplete { .. })));
+    let order = Order {
+        sources_wait_for_transits: false,
+        ..Order::default()
+    };
+    assert!(matches!(
+        found(order, Faults::NONE),
+        Some(Violation::Incomplete { .. })
+    ));
 }
 
 #[test]
 fn an_edge_port_before_its_sink_is_found() {
-    let order = Order { edges_wait_for_sinks: false, ..Order::default() };
+    let order = Order {
+        edges_wait_for_sinks: false,
+        ..Order::default()
+    };
     assert!(matches!(found(order, Faults::NONE), Some(Violation::Leak { .. })));
 }
 
 #[test]
 fn forwarding_before_the_border_is_closed_is_found() {
-    let order = Order { forwarding_waits_for_sinks: false, ..Order::default() };
+    let order = Order {
+        forwarding_waits_for_sinks: false,
+        ..Order::default()
+    };
     assert!(leaks(order, Faults::ALL));
 }
 
 /// The first link of a network: entries from before do not know its MTU.
 #[test]
 fn a_link_opened_before_its_packets_have_room_is_found() {
-    let order = Order { links_wait_for_room: false, ..Order::default() };
+    let order = Order {
+        links_wait_for_room: false,
+        ..Order::default()
+    };
     assert!(matches!(found(order, Faults::NONE), Some(Violation::Fate { .. })));
 }
 
 #[test]
 fn a_link_opened_before_its_peer_is_closed_is_found() {
-    let order = Order { links_wait_for_peers: false, ..Order::default() };
+    let order = Order {
+        links_wait_for_peers: false,
+        ..Order::default()
+    };
     assert!(matches!(found(order, Faults::ALL), Some(Violation::Leak { .. })));
 }

@@ -70,8 +70,9 @@ unsafe fn store_any(target: *mut u8, bytes: &[u8]) {
 /// As of [`store`], and `target` is a multiple of eight.
 #[inline(always)]
 unsafe fn store_exactly<const LEN: usize, const WORDS: usize>(target: *mut u8, bytes: &[u8]) {
-    if let Some(words) =
-        bytes.first_chunk::<LEN>().and_then(|bytes| bytes.as_chunks().0.first_chunk::<WORDS>())
+    if let Some(words) = bytes
+        .first_chunk::<LEN>()
+        .and_then(|bytes| bytes.as_chunks().0.first_chunk::<WORDS>())
     {
         // SAFETY: the caller's promise.
         unsafe { store_words(target, words) };
@@ -86,7 +87,12 @@ unsafe fn store_exactly<const LEN: usize, const WORDS: usize>(target: *mut u8, b
 unsafe fn store_words<const N: usize>(target: *mut u8, words: &[[u8; WORD]; N]) {
     for (index, word) in words.iter().enumerate() {
         // SAFETY: the caller's promise.
-        unsafe { target.cast::<u64>().wrapping_add(index).write_volatile(u64::from_ne_bytes(*word)) };
+        unsafe {
+            target
+                .cast::<u64>()
+                .wrapping_add(index)
+                .write_volatile(u64::from_ne_bytes(*word))
+        };
     }
 }
 

@@ -85,7 +85,11 @@ unsafe fn sse_copy(source: *const u8, out: &mut [u8], covered: usize) -> u32 {
     let covered = covered - front.len();
     // SAFETY: the remaining bytes of the source.
     unsafe { crate::copy::load(at, back) };
-    !if covered == 0 { state as u32 } else { sse(state as u32, &back[..covered]) }
+    !if covered == 0 {
+        state as u32
+    } else {
+        sse(state as u32, &back[..covered])
+    }
 }
 
 #[cfg(test)]
@@ -97,7 +101,9 @@ mod tests {
     /// Bit by bit, as defined.
     fn slowly(bytes: &[u8]) -> u32 {
         bytes.iter().fold(u32::MAX, |state, byte| {
-            (0..8).fold(state ^ u32::from(*byte), |state, _| (state >> 1) ^ ((state & 1) * 0x82f6_3b78))
+            (0..8).fold(state ^ u32::from(*byte), |state, _| {
+                (state >> 1) ^ ((state & 1) * 0x82f6_3b78)
+            })
         })
     }
 
@@ -105,7 +111,10 @@ mod tests {
     fn every_length_is_the_definitions_and_goes_on() {
         let bytes: Vec<u8> = (0..100).map(|i: u32| (i * 73 + 5) as u8).collect();
         if crc_32c_update(0, &[]).is_none() {
-            let _ = writeln!(std::io::stderr(), "SKIPPED CRC-32C by instruction: this processor has none");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED CRC-32C by instruction: this processor has none"
+            );
             return;
         }
         assert_eq!(crc_32c_update(u32::MAX, b"123456789"), Some(!0xe306_9283));

@@ -33,7 +33,11 @@ impl Region {
             }
         }
         let whole = rounded(len, SMALL_PAGE)?;
-        let base = if huge { map_aligned(whole)? } else { map(None, whole, Access::ReadWrite, plain)? };
+        let base = if huge {
+            map_aligned(whole)?
+        } else {
+            map(None, whole, Access::ReadWrite, plain)?
+        };
         let pages = if huge { advise(base, whole) } else { Pages::Small };
         // SAFETY: freshly mapped for reading and writing, not shared yet.
         Ok(unsafe { Self::from_mapping(base, whole, Access::ReadWrite, pages) })
@@ -48,7 +52,12 @@ impl Region {
     /// A file that could not be completed is removed.
     pub fn create_file(path: &Path, len: u64) -> io::Result<Self> {
         let len = length(len)?;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o640).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o640)
+            .open(path)?;
         let made = fill(&file, len).and_then(|()| map_file(&file, Access::ReadWrite));
         if made.is_err() {
             // Nothing refers to the file and it is empty: an error of removing it adds nothing to the first error.
@@ -62,7 +71,10 @@ impl Region {
     /// # Errors
     /// `InvalidInput` for an empty file; else the error of the kernel (not found, no permission).
     pub fn open_file(path: &Path) -> io::Result<Self> {
-        map_file(&OpenOptions::new().read(true).write(true).open(path)?, Access::ReadWrite)
+        map_file(
+            &OpenOptions::new().read(true).write(true).open(path)?,
+            Access::ReadWrite,
+        )
     }
 
     /// Maps a whole file, shared, for reading: writes of others are visible, and every write through this region is refused.
@@ -100,7 +112,8 @@ fn length(len: u64) -> io::Result<usize> {
 }
 
 fn rounded(len: usize, page: usize) -> io::Result<usize> {
-    len.checked_next_multiple_of(page).ok_or_else(|| invalid("a region larger than the address space"))
+    len.checked_next_multiple_of(page)
+        .ok_or_else(|| invalid("a region larger than the address space"))
 }
 
 /// Maps memory at an address of the kernel's choice.
@@ -110,7 +123,12 @@ fn map(
     access: Access,
     flags: i32,
 ) -> io::Result<NonNull<u8>> {
-    let protection = libc::PROT_READ | if access == Access::ReadWrite { libc::PROT_WRITE } else { 0 };
+    let protection = libc::PROT_READ
+        | if access == Access::ReadWrite {
+            libc::PROT_WRITE
+        } else {
+            0
+        };
     let (fd, offset) = from.map_or((-1, 0), |(fd, offset)| (fd.as_raw_fd(), offset));
     let offset = libc::off_t::try_from(offset).map_err(|_| invalid("an offset beyond any file"))?;
     // SAFETY: a new mapping at an address of the kernel's choice, so that it replaces none of ours; the descriptor is borrowed.
@@ -123,9 +141,15 @@ fn map(
 
 /// Anonymous memory that starts at a multiple of the large page, so that large pages fit from its first byte.
 fn map_aligned(len: usize) -> io::Result<NonNull<u8>> {
-    let more =
-        len.checked_add(LARGE_PAGE).ok_or_else(|| invalid("a region larger than the address space"))?;
-    let base = map(None, more, Access::ReadWrite, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
+    let more = len
+        .checked_add(LARGE_PAGE)
+        .ok_or_else(|| invalid("a region larger than the address space"))?;
+    let base = map(
+        None,
+        more,
+        Access::ReadWrite,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    )?;
     let before = base.as_ptr().align_offset(LARGE_PAGE);
     let start = base.as_ptr().wrapping_add(before);
     let after = more - before - len;
@@ -159,7 +183,11 @@ fn map_file(file: &File, access: Access) -> io::Result<Region> {
     let len = length(file.metadata()?.len())?;
     let block = block(file)?;
     let base = map(Some((file.as_fd(), 0)), len, access, libc::MAP_SHARED)?;
-    let pages = if block >= LARGE_PAGE { Pages::Huge2M } else { advise(base, len) };
+    let pages = if block >= LARGE_PAGE {
+        Pages::Huge2M
+    } else {
+        advise(base, len)
+    };
     // SAFETY: freshly mapped with this access; others reach the same pages by mappings of their own only.
     Ok(unsafe { Region::from_mapping(base, len, access, pages) })
 }
@@ -174,12 +202,20 @@ fn block(file: &File) -> io::Result<usize> {
     // SAFETY: the call succeeded and so filled it.
     let stat = unsafe { stat.assume_init() };
     let huge = stat.f_type == libc::HUGETLBFS_MAGIC;
-    Ok(if huge { usize::try_from(stat.f_bsize).unwrap_or(LARGE_PAGE) } else { SMALL_PAGE })
+    Ok(if huge {
+        usize::try_from(stat.f_bsize).unwrap_or(LARGE_PAGE)
+    } else {
+        SMALL_PAGE
+    })
 }
 
 /// Asks for transparent large pages.
 fn advise(base: NonNull<u8>, len: usize) -> Pages {
     // SAFETY: MADV_HUGEPAGE keeps the contents of a range that was mapped just now.
     let answer = unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
-    if answer == 0 && len >= LARGE_PAGE { Pages::Transparent } else { Pages::Small }
+    if answer == 0 && len >= LARGE_PAGE {
+        Pages::Transparent
+    } else {
+        Pages::Small
+    }
 }

@@ -33,7 +33,11 @@ fn advise(start: usize, length: usize) -> HugePageAdvice {
     // SAFETY: MADV_HUGEPAGE keeps the contents of the range, and the range lies inside one live allocation of the
     // caller's vector, which is borrowed for the time of the call.
     let answer = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_HUGEPAGE) };
-    if answer == 0 { HugePageAdvice::Accepted } else { HugePageAdvice::Refused }
+    if answer == 0 {
+        HugePageAdvice::Accepted
+    } else {
+        HugePageAdvice::Refused
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -19,7 +19,11 @@ pub(crate) fn populate(base: NonNull<u8>, len: usize) -> io::Result<()> {
 pub(crate) fn sync(base: NonNull<u8>, len: usize) -> io::Result<()> {
     // SAFETY: MS_SYNC keeps contents; the range is a region's mapping.
     let answer = unsafe { libc::msync(base.as_ptr().cast(), len, libc::MS_SYNC) };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// See `Region::huge_bytes`: the sum over the lines of `/proc/self/smaps` of the mappings inside the region.
@@ -31,16 +35,27 @@ pub(crate) fn huge_bytes(base: NonNull<u8>, len: u64) -> io::Result<u64> {
 }
 
 fn sum_huge(account: &str, inside: &std::ops::Range<u64>) -> u64 {
-    const HUGE: [&str; 5] =
-        ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb"];
+    const HUGE: [&str; 5] = [
+        "AnonHugePages",
+        "ShmemPmdMapped",
+        "FilePmdMapped",
+        "Shared_Hugetlb",
+        "Private_Hugetlb",
+    ];
     let mut counts = false;
     let mut kib = 0;
     for line in account.lines() {
-        let Some(first) = line.split_ascii_whitespace().next() else { continue };
+        let Some(first) = line.split_ascii_whitespace().next() else {
+            continue;
+        };
         if let Some((start, _)) = first.split_once('-') {
             counts = u64::from_str_radix(start, 16).is_ok_and(|start| inside.contains(&start));
         } else if counts && HUGE.iter().any(|name| first.strip_suffix(':') == Some(name)) {
-            kib += line.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0_u64);
+            kib += line
+                .split_ascii_whitespace()
+                .nth(1)
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0_u64);
         }
     }
     kib << 10

@@ -99,7 +99,12 @@ impl Region {
     pub(crate) unsafe fn from_mapping(base: NonNull<u8>, len: usize, access: Access, pages: Pages) -> Self {
         let len = len as u64;
         let writable = if access == Access::ReadWrite { len } else { 0 };
-        Self { base, len, writable, pages }
+        Self {
+            base,
+            len,
+            writable,
+            pages,
+        }
     }
 
     /// Bytes.
@@ -195,8 +200,11 @@ impl Region {
     pub fn write_headless(&self, at: u64, rest: &[u8]) -> Result<(), OutOfRange> {
         let word = self.aligned(at, WORD, self.writable)?;
         // The rest may be empty; it follows the word.
-        let target =
-            self.resolve(at.checked_add(WORD as u64).ok_or(OutOfRange)?, rest.len(), self.writable)?;
+        let target = self.resolve(
+            at.checked_add(WORD as u64).ok_or(OutOfRange)?,
+            rest.len(),
+            self.writable,
+        )?;
         // SAFETY: eight aligned bytes inside the writable mapping.
         unsafe { AtomicU64::from_ptr(word.cast()) }.store(0, Ordering::Relaxed);
         // As in `write_head_last`.
@@ -238,7 +246,9 @@ impl Region {
     /// Whether the bytes at `at` are `bytes` now; `false` also out of range.
     #[inline]
     pub fn is(&self, at: u64, bytes: &[u8]) -> bool {
-        let Ok(source) = self.resolve(at, bytes.len(), self.len) else { return false };
+        let Ok(source) = self.resolve(at, bytes.len(), self.len) else {
+            return false;
+        };
         // SAFETY: `resolve` found the whole source inside the mapping.
         unsafe { equal(source, bytes) }
     }
@@ -323,7 +333,11 @@ impl Region {
     pub fn zero(&self, range: Range<u64>) -> Result<(), OutOfRange> {
         const ZEROS: [u8; 4096] = [0; 4096];
         let len = range.end.checked_sub(range.start).ok_or(OutOfRange)?;
-        self.resolve(range.start, usize::try_from(len).map_err(|_| OutOfRange)?, self.writable)?;
+        self.resolve(
+            range.start,
+            usize::try_from(len).map_err(|_| OutOfRange)?,
+            self.writable,
+        )?;
         for at in range.clone().step_by(ZEROS.len()) {
             let count = (range.end - at).min(ZEROS.len() as u64) as usize;
             self.write(at, &ZEROS[..count])?;
@@ -343,7 +357,9 @@ impl Region {
         match crate::mapping::populate(self.base, self.len as usize) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 let mut pages = (0..self.len).step_by(4096);
-                pages.try_for_each(|at| self.fetch_add(at, 0).map(drop)).map_err(io::Error::other)
+                pages
+                    .try_for_each(|at| self.fetch_add(at, 0).map(drop))
+                    .map_err(io::Error::other)
             }
             answer => answer,
         }

@@ -35,7 +35,13 @@ fn every_length_at_every_offset_comes_back_and_touches_nothing_else() {
             region.read(0, &mut all).unwrap();
             let end = at as usize + len;
             assert_eq!(all[at as usize..end], bytes[..len], "{at} {len}");
-            assert!(all[..at as usize].iter().chain(&all[end..]).all(|byte| *byte == 0), "{at} {len}");
+            assert!(
+                all[..at as usize]
+                    .iter()
+                    .chain(&all[end..])
+                    .all(|byte| *byte == 0),
+                "{at} {len}"
+            );
             assert!(region.is(at, &bytes[..len]));
             if len > 0 {
                 let mut other = bytes[..len].to_vec();
@@ -56,9 +62,16 @@ fn head_last_writes_what_write_writes() {
         let mut all = [0xa5; 256];
         region.read(0, &mut all).unwrap();
         assert_eq!(all[64..64 + len], bytes[..len], "{len}");
-        assert!(all[..64].iter().chain(&all[64 + len..]).all(|byte| *byte == 0), "{len}");
+        assert!(
+            all[..64].iter().chain(&all[64 + len..]).all(|byte| *byte == 0),
+            "{len}"
+        );
     }
-    assert_eq!(region.write_head_last(60, &bytes), Err(OutOfRange), "not a multiple of 8");
+    assert_eq!(
+        region.write_head_last(60, &bytes),
+        Err(OutOfRange),
+        "not a multiple of 8"
+    );
     assert_eq!(region.write_head_last(4096 - 72, &bytes), Err(OutOfRange));
 }
 
@@ -106,8 +119,15 @@ fn a_first_piece_leaves_its_head_out() {
     region.write_headless(8, &[0x22; 16]).unwrap();
     let mut all = [0; 40];
     region.read(0, &mut all).unwrap();
-    assert_eq!(all, *[[0x11; 8], [0; 8], [0x22; 8], [0x22; 8], [0x11; 8]].as_flattened());
-    assert_eq!(region.write_headless(12, &[0]), Err(OutOfRange), "not a multiple of 8");
+    assert_eq!(
+        all,
+        *[[0x11; 8], [0; 8], [0x22; 8], [0x22; 8], [0x11; 8]].as_flattened()
+    );
+    assert_eq!(
+        region.write_headless(12, &[0]),
+        Err(OutOfRange),
+        "not a multiple of 8"
+    );
     assert_eq!(region.write_headless(4088, &[0]), Err(OutOfRange));
     assert_eq!(region.write_headless(u64::MAX - 7, &[]), Err(OutOfRange));
 }
@@ -136,7 +156,11 @@ fn the_last_byte_is_inside_and_the_next_is_not() {
     assert_eq!(region.write(4095, &[7]), Ok(()));
     assert_eq!(region.write(4096, &[7]), Err(OutOfRange));
     assert_eq!(region.write(4095, &[7, 7]), Err(OutOfRange));
-    assert_eq!(region.write(u64::MAX, &[7, 7]), Err(OutOfRange), "an offset that overflows");
+    assert_eq!(
+        region.write(u64::MAX, &[7, 7]),
+        Err(OutOfRange),
+        "an offset that overflows"
+    );
     assert_eq!(region.write(4096, &[]), Ok(()), "nothing, at the end");
     assert_eq!(region.read(4090, &mut [0; 7]), Err(OutOfRange));
     assert_eq!(region.fetch_add(4088, 1), Ok(7 << 56));
@@ -176,7 +200,10 @@ fn a_file_is_shared_and_stays() {
     assert!(other.is(4999, b"here"));
     region.fetch_add(4096, 3).unwrap();
     assert_eq!(other.load_u64(4096), Ok(3), "what one writes the other sees");
-    assert_eq!(Region::create_file(&scratch.0, 1).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(
+        Region::create_file(&scratch.0, 1).unwrap_err().kind(),
+        ErrorKind::AlreadyExists
+    );
     region.sync().unwrap();
     drop((region, other));
     let again = Region::open_file(&scratch.0).unwrap();
@@ -204,22 +231,41 @@ fn a_read_only_region_refuses_every_write() {
 #[test]
 fn invalid_regions_are_refused() {
     let scratch = Scratch::new("bad");
-    assert_eq!(Region::anonymous(0, false).unwrap_err().kind(), ErrorKind::InvalidInput);
-    assert_eq!(Region::anonymous(u64::MAX, true).unwrap_err().kind(), ErrorKind::InvalidInput);
-    assert_eq!(Region::open_file(&scratch.0).unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(Region::create_file(&scratch.0, 0).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        Region::anonymous(0, false).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(
+        Region::anonymous(u64::MAX, true).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(
+        Region::open_file(&scratch.0).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    assert_eq!(
+        Region::create_file(&scratch.0, 0).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
     assert!(!scratch.0.exists());
     Region::create_file(&scratch.0, 1 << 55).unwrap_err();
     assert!(!scratch.0.exists(), "no space: nothing is left behind");
     std::fs::write(&scratch.0, b"").unwrap();
-    assert_eq!(Region::open_read_only(&scratch.0).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        Region::open_read_only(&scratch.0).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
 }
 
 #[test]
 fn a_descriptor_can_be_mapped_and_closed() {
     let scratch = Scratch::new("fd");
     std::fs::write(&scratch.0, [1; 8192]).unwrap();
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(&scratch.0).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&scratch.0)
+        .unwrap();
     let region = Region::from_fd(file.as_fd(), 4096, 4096, Access::ReadWrite).unwrap();
     drop(file);
     region.write(0, &[2]).unwrap();
@@ -270,7 +316,10 @@ fn a_reader_of_head_last_records_never_takes_a_mixture_for_one() {
             continue;
         }
         whole += 1;
-        assert!(rest.chunks(8).all(|word| word == head.to_ne_bytes()), "{head}: {rest:?}");
+        assert!(
+            rest.chunks(8).all(|word| word == head.to_ne_bytes()),
+            "{head}: {rest:?}"
+        );
     }
     writer.join().unwrap();
 }

@@ -22,10 +22,17 @@ fn main() -> ExitCode {
     };
     let checks: [(&str, Check); 5] = [
         ("a device is found by its address only", finds_devices),
-        ("an unreliable pair writes, and reports immediates", |address| writes(address, false)),
-        ("a reliable pair writes, and reports immediates", |address| writes(address, true)),
+        ("an unreliable pair writes, and reports immediates", |address| {
+            writes(address, false)
+        }),
+        ("a reliable pair writes, and reports immediates", |address| {
+            writes(address, true)
+        }),
         ("a reliable pair adds", adds),
-        ("a wrong key breaks a reliable pair, and nothing is written", is_refused),
+        (
+            "a wrong key breaks a reliable pair, and nothing is written",
+            is_refused,
+        ),
     ];
     let mut failed = 0;
     for (name, check) in checks {
@@ -38,7 +45,11 @@ fn main() -> ExitCode {
         }
     }
     println!("test result: {} passed; {failed} failed", checks.len() - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn hold(good: bool, what: &str) -> Outcome {
@@ -58,10 +69,26 @@ fn ends(address: IpAddr, reliable: bool) -> Result<Ends, Box<dyn std::error::Err
     let mut sender = Sender::new(&device, reliable, 64, 4096)?;
     let mtu = device.mtu();
     let number = sender.pair().number();
-    receiver.connect(&Peer { address, queue_pair: number, psn: 0xff_ff00, own_psn: 7, mtu })?;
-    let to = Peer { address, queue_pair: receiver.number(), psn: 7, own_psn: 0xff_ff00, mtu };
+    receiver.connect(&Peer {
+        address,
+        queue_pair: number,
+        psn: 0xff_ff00,
+        own_psn: 7,
+        mtu,
+    })?;
+    let to = Peer {
+        address,
+        queue_pair: receiver.number(),
+        psn: 7,
+        own_psn: 0xff_ff00,
+        mtu,
+    };
     sender.pair().connect(&to)?;
-    Ok(Ends { memory, receiver, sender })
+    Ok(Ends {
+        memory,
+        receiver,
+        sender,
+    })
 }
 
 /// Waits until the condition holds; an error after [`TIMEOUT`].
@@ -79,12 +106,19 @@ fn finds_devices(address: IpAddr) -> Outcome {
     Device::open(address)?;
     match Device::open([192, 0, 2, 1].into()) {
         Ok(_) => Err("found one with an address that nobody has".into()),
-        Err(error) => hold(error.to_string().contains("rdma link"), "the error says what to do"),
+        Err(error) => hold(
+            error.to_string().contains("rdma link"),
+            "the error says what to do",
+        ),
     }
 }
 
 fn writes(address: IpAddr, reliable: bool) -> Outcome {
-    let Ends { memory, mut receiver, mut sender } = ends(address, reliable)?;
+    let Ends {
+        memory,
+        mut receiver,
+        mut sender,
+    } = ends(address, reliable)?;
     receiver.receive(2)?;
     let (base, key) = (memory.address(), memory.key());
     // More writes than slots, each to another address, so that every slot is reused.
@@ -109,20 +143,29 @@ fn writes(address: IpAddr, reliable: bool) -> Outcome {
         )
     };
     post(&mut sender, &long, 0xbeef)?;
-    hold(sender.write(base, key, &[0; 4097], None) == Err(Refused::TooLong), "more than a slot is refused")?;
+    hold(
+        sender.write(base, key, &[0; 4097], None) == Err(Refused::TooLong),
+        "more than a slot is refused",
+    )?;
     post(&mut sender, &[], 0xcafe)?;
     let mut completed = Vec::new();
     wait(
         || {
             let mut done = [WorkCompletion::default(); 4];
             completed.extend(
-                receiver.received(&mut done).iter().map(|done| (done.status, done.immediate, done.len)),
+                receiver
+                    .received(&mut done)
+                    .iter()
+                    .map(|done| (done.status, done.immediate, done.len)),
             );
             completed.len() >= 2
         },
         "two immediates",
     )?;
-    hold(completed == [(0, 0xbeef, 4000), (0, 0xcafe, 0)], "the immediates and their lengths")?;
+    hold(
+        completed == [(0, 0xbeef, 4000), (0, 0xcafe, 0)],
+        "the immediates and their lengths",
+    )?;
     let mut seen = vec![0; 4000];
     memory.region().read(900_000, &mut seen)?;
     hold(seen == long, "the long write")?;
@@ -135,7 +178,11 @@ fn writes(address: IpAddr, reliable: bool) -> Outcome {
 }
 
 fn adds(address: IpAddr) -> Outcome {
-    let Ends { memory, receiver: _receiver, mut sender } = ends(address, true)?;
+    let Ends {
+        memory,
+        receiver: _receiver,
+        mut sender,
+    } = ends(address, true)?;
     let (base, key) = (memory.address(), memory.key());
     for at in 0..300_u64 {
         wait(
@@ -161,7 +208,11 @@ fn adds(address: IpAddr) -> Outcome {
 }
 
 fn is_refused(address: IpAddr) -> Outcome {
-    let Ends { memory, receiver: _receiver, mut sender } = ends(address, true)?;
+    let Ends {
+        memory,
+        receiver: _receiver,
+        mut sender,
+    } = ends(address, true)?;
     for _ in 0..16 {
         let given = sender.write(memory.address(), memory.key() ^ 0x100, &[1; 8], None);
         hold(given.is_ok(), "it is taken")?;

@@ -86,7 +86,10 @@ impl Object {
     /// # Errors
     /// There is no such ring buffer, or it was taken before.
     pub fn ring(&mut self, name: &str) -> Result<Ring, Error> {
-        let map = self.bpf.take_map(name).ok_or_else(|| program::missing("ring buffer", name))?;
+        let map = self
+            .bpf
+            .take_map(name)
+            .ok_or_else(|| program::missing("ring buffer", name))?;
         Ring::new(map)
     }
 
@@ -114,8 +117,13 @@ impl Object {
     /// The system call failed.
     pub fn ids(&self) -> Result<Ids, Error> {
         let names = self.bpf.programs().map(|(name, _)| name);
-        let programs = names.map(|name| self.program_id(name)).collect::<Result<_, _>>()?;
-        Ok(Ids { programs, maps: self.maps.values().map(Map::id).collect() })
+        let programs = names
+            .map(|name| self.program_id(name))
+            .collect::<Result<_, _>>()?;
+        Ok(Ids {
+            programs,
+            maps: self.maps.values().map(Map::id).collect(),
+        })
     }
 
     /// Attaches a program to an interface. It stays as long as the [`Attachment`] lives.

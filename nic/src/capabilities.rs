@@ -177,7 +177,9 @@ impl Capabilities {
     /// Parses a `status` file of /proc; `None` if a field is missing. Every kernel since 4.10 has all of them.
     pub fn parse(status: &str) -> Option<Self> {
         let words = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             Some(line.split_ascii_whitespace())
         };
         let set = |name| u64::from_str_radix(words(name)?.next()?, 16).ok().map(CapSet);
@@ -201,7 +203,13 @@ impl Capabilities {
 pub fn current() -> Result<Capabilities, Error> {
     const STATUS: &str = "/proc/thread-self/status";
     let text = fs::read_to_string(STATUS).map_err(|source| Error::new("open", STATUS, source))?;
-    let unreadable = || Error::new("read", STATUS, io::Error::other("there are no capabilities in it"));
+    let unreadable = || {
+        Error::new(
+            "read",
+            STATUS,
+            io::Error::other("there are no capabilities in it"),
+        )
+    };
     Capabilities::parse(&text).ok_or_else(unreadable)
 }
 
@@ -242,7 +250,11 @@ pub fn drop_thread_to(keep: CapSet) -> Result<Capabilities, Error> {
     }
     // Clears the ambient set here and sets `no_new_privs` below: otherwise a program that this process starts could have capabilities
     // that the process itself has dropped.
-    control("prctl PR_CAP_AMBIENT", libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64)?;
+    control(
+        "prctl PR_CAP_AMBIENT",
+        libc::PR_CAP_AMBIENT,
+        libc::PR_CAP_AMBIENT_CLEAR_ALL as u64,
+    )?;
     set(retained)?;
     control("prctl PR_SET_NO_NEW_PRIVS", libc::PR_SET_NO_NEW_PRIVS, 1)?;
     current()
@@ -262,7 +274,11 @@ fn control(call: &'static str, option: i32, value: u64) -> Result<(), Error> {
     let (value, none): (libc::c_ulong, libc::c_ulong) = (value, 0);
     // SAFETY: none of the options used here takes a pointer; all five arguments are given, as longs.
     let result = unsafe { libc::prctl(option, value, none, none, none) };
-    if result < 0 { Err(Error::last(call, "")) } else { Ok(()) }
+    if result < 0 {
+        Err(Error::last(call, ""))
+    } else {
+        Ok(())
+    }
 }
 
 /// `struct __user_cap_header_struct` of linux/capability.h. Two [`Word`]s of 32 capabilities
@@ -288,12 +304,23 @@ const _: () = assert!(size_of::<Header>() == 8 && size_of::<Word>() == 12);
 
 /// Effective and permitted become `capabilities`, inheritable becomes empty, for the calling thread.
 fn set(capabilities: CapSet) -> Result<(), Error> {
-    let header = Header { version: VERSION_3, pid: 0 };
-    let word = |bits: u64| Word { effective: bits as u32, permitted: bits as u32, inheritable: 0 };
+    let header = Header {
+        version: VERSION_3,
+        pid: 0,
+    };
+    let word = |bits: u64| Word {
+        effective: bits as u32,
+        permitted: bits as u32,
+        inheritable: 0,
+    };
     let words = [word(capabilities.0 & 0xffff_ffff), word(capabilities.0 >> 32)];
     // SAFETY: the kernel reads a header of version 3 and the two words that it announces; both live through the call.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) };
-    if result < 0 { Err(Error::last("capset", capabilities)) } else { Ok(()) }
+    if result < 0 {
+        Err(Error::last("capset", capabilities))
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -316,11 +343,20 @@ mod tests {
         };
         assert_eq!(Capabilities::parse(STATUS), Some(expected));
         let root = STATUS.replace("1000\t65534", "1000\t0");
-        assert_eq!(Capabilities::parse(&root), Some(Capabilities { root: true, ..expected }));
+        assert_eq!(
+            Capabilities::parse(&root),
+            Some(Capabilities {
+                root: true,
+                ..expected
+            })
+        );
         for line in STATUS.lines().filter(|line| !line.starts_with("Name")) {
             assert_eq!(Capabilities::parse(&STATUS.replace(line, "")), None, "{line}");
         }
-        assert_eq!(Capabilities::parse(&STATUS.replace("CapEff:\t", "CapEff:\tx")), None);
+        assert_eq!(
+            Capabilities::parse(&STATUS.replace("CapEff:\t", "CapEff:\tx")),
+            None
+        );
     }
 
     #[test]
@@ -328,13 +364,19 @@ mod tests {
         let set = CapSet::of(&[Cap::BPF, Cap::NET_ADMIN, Cap(57)]);
         assert_eq!(set.to_string(), "cap_net_admin,cap_bpf,cap_57");
         assert_eq!(CapSet::default().to_string(), "none");
-        assert_eq!(set.and(CapSet::of(&[Cap::BPF, Cap::NET_RAW])), CapSet::of(&[Cap::BPF]));
+        assert_eq!(
+            set.and(CapSet::of(&[Cap::BPF, Cap::NET_RAW])),
+            CapSet::of(&[Cap::BPF])
+        );
         assert_eq!(Cap(40).name(), "cap_checkpoint_restore");
     }
 
     #[test]
     fn cap_sys_admin_stands_for_cap_bpf() {
-        let with = |caps: &[Cap]| Capabilities { effective: CapSet::of(caps), ..Capabilities::default() };
+        let with = |caps: &[Cap]| Capabilities {
+            effective: CapSet::of(caps),
+            ..Capabilities::default()
+        };
         assert!(with(&[Cap::BPF]).may_load() && with(&[Cap::SYS_ADMIN]).may_load());
         assert!(!with(&[Cap::NET_ADMIN]).may_load());
         assert!(with(&[Cap::PERFMON]).may_compute() && with(&[Cap::SYS_ADMIN]).may_compute());
@@ -344,7 +386,10 @@ mod tests {
     #[test]
     fn kernel_output_is_parsed() {
         let capabilities = current().unwrap();
-        assert_eq!(capabilities.effective.and(capabilities.permitted), capabilities.effective);
+        assert_eq!(
+            capabilities.effective.and(capabilities.permitted),
+            capabilities.effective
+        );
     }
 
     #[test]
@@ -352,7 +397,10 @@ mod tests {
         // The test runner's main thread waits for this one, so there are two at least.
         let before = current().unwrap();
         let error = drop_to(CapSet::default()).unwrap_err().to_string();
-        assert!(error.starts_with("capset: capabilities are per thread, and there are "), "{error}");
+        assert!(
+            error.starts_with("capset: capabilities are per thread, and there are "),
+            "{error}"
+        );
         assert_eq!(current().unwrap(), before);
     }
 }

@@ -229,22 +229,41 @@ pub struct RxErrors {
 /// Netlink does not work at all.
 pub fn facts(interface: &str) -> Result<Option<Facts>, Error> {
     let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
-    let Some(link) = link::get(&netlink, LinkSelector::Name(interface))? else { return Ok(None) };
+    let Some(link) = link::get(&netlink, LinkSelector::Name(interface))? else {
+        return Ok(None);
+    };
     let ethtool = Ethtool::open(&link.name)?;
     let driver = ethtool.driver();
     let (driver, bus) = driver.map_or((None, None), |(driver, bus)| (Some(driver), bus));
     let numa = numa(&link, bus.as_deref());
-    let Link { name, index, up, carrier, mtu, kind, parent, peer, member, xdp, lost } = link;
+    let Link {
+        name,
+        index,
+        up,
+        carrier,
+        mtu,
+        kind,
+        parent,
+        peer,
+        member,
+        xdp,
+        lost,
+    } = link;
     let name_of = |index| link::get(&netlink, LinkSelector::Index(index)).ok().flatten();
     Ok(Some(Facts {
         queues: ethtool.queues(),
         rx_ring: ethtool.rx_ring(),
-        offloads: ethtool.features().map(|known| ethtool::offloads(&known)).unwrap_or_default(),
+        offloads: ethtool
+            .features()
+            .map(|known| ethtool::offloads(&known))
+            .unwrap_or_default(),
         xdp: xdp.map(|programs| programs.into_iter().map(program::named).collect()),
         xdp_features: link::xdp_features(index),
         peer: peer.map(|peer| known_peer(peer, name_of)),
-        member: member
-            .map(|member| Member { of: member.index.and_then(name_of).map(|link| link.name), ..member }),
+        member: member.map(|member| Member {
+            of: member.index.and_then(name_of).map(|link| link.name),
+            ..member
+        }),
         bus: bus.or_else(|| parent.map(|(_, name)| name)),
         name,
         index,
@@ -263,9 +282,16 @@ fn known_peer(peer: Peer, link: impl Fn(u32) -> Option<Link>) -> Peer {
         return peer;
     }
     let Some(link) = link(peer.index) else { return peer };
-    let queues = Ethtool::open(&link.name).ok().and_then(|ethtool| ethtool.queues());
+    let queues = Ethtool::open(&link.name)
+        .ok()
+        .and_then(|ethtool| ethtool.queues());
     let tx_queues = queues.map(|queues| queues.tx.now + queues.combined.now);
-    Peer { name: Some(link.name), mtu: link.mtu, tx_queues, ..peer }
+    Peer {
+        name: Some(link.name),
+        mtu: link.mtu,
+        tx_queues,
+        ..peer
+    }
 }
 
 /// The NUMA node of the bus. Read from the directory of the bus in /sys, because that of the interface belongs to the network
@@ -282,7 +308,11 @@ fn numa(link: &Link, bus: Option<&str>) -> Option<u32> {
     {
         return None;
     }
-    let file = Path::new("/sys/bus").join(kind).join("devices").join(address).join("numa_node");
+    let file = Path::new("/sys/bus")
+        .join(kind)
+        .join("devices")
+        .join(address)
+        .join("numa_node");
     // −1: the firmware does not report it.
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
@@ -310,7 +340,13 @@ fn devices(table: &str) -> Vec<String> {
 /// There is no such interface or offload, it is fixed, or CAP_NET_ADMIN is missing.
 pub fn set_offload(interface: &str, offload: &str, on: bool) -> Result<(), Error> {
     let set = Ethtool::open(interface)?.set_feature(offload, on);
-    set.map_err(|source| Error::new("ioctl ETHTOOL_SFEATURES", format!("{interface} {offload}"), source))
+    set.map_err(|source| {
+        Error::new(
+            "ioctl ETHTOOL_SFEATURES",
+            format!("{interface} {offload}"),
+            source,
+        )
+    })
 }
 
 /// Sets the number of receive and transmit queues. For tests and measurements, like [`set_offload`].

@@ -18,7 +18,13 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(call: &'static str, about: impl fmt::Display, source: io::Error) -> Self {
-        Self { call, about: about.to_string(), port: None, advice: None, source }
+        Self {
+            call,
+            about: about.to_string(),
+            port: None,
+            advice: None,
+            source,
+        }
     }
 
     /// The error of the call that just returned a negative number.
@@ -28,13 +34,19 @@ impl Error {
 
     /// The error of the call that just returned a negative number, on a socket of `address`.
     pub(crate) fn socket(call: &'static str, address: SocketAddr) -> Self {
-        Self { port: Some(address.port()), ..Self::last(call, address) }
+        Self {
+            port: Some(address.port()),
+            ..Self::last(call, address)
+        }
     }
 
     /// The same, with an explanation and a remedy.
     #[must_use]
     pub(crate) fn with_advice(self, advice: String) -> Self {
-        Self { advice: Some(advice), ..self }
+        Self {
+            advice: Some(advice),
+            ..self
+        }
     }
 
     /// The system call, as in its manual page.
@@ -116,6 +128,9 @@ mod tests {
             text(libc::EACCES, "[::]:80"),
             "bind [::]:80: port 80 needs CAP_NET_BIND_SERVICE: choose a port from 1024 up, or grant the capability"
         );
-        assert_eq!(text(libc::EINVAL, "[::]:1"), "bind [::]:1: Invalid argument (os error 22)");
+        assert_eq!(
+            text(libc::EINVAL, "[::]:1"),
+            "bind [::]:1: Invalid argument (os error 22)"
+        );
     }
 }

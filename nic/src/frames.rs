@@ -48,11 +48,18 @@ impl std::fmt::Debug for PollFds {
 /// Stops the kernel's own network stack from sending on an interface: no IPv6 (it would configure an address and send), no ARP replies, no
 /// forwarding. Returns a message for each setting that could not be changed.
 pub fn silence(interface: &str) -> Vec<String> {
-    const SETTINGS: [(&str, &str, &str); 3] =
-        [("ipv6", "disable_ipv6", "1"), ("ipv4", "arp_ignore", "8"), ("ipv4", "forwarding", "0")];
+    const SETTINGS: [(&str, &str, &str); 3] = [
+        ("ipv6", "disable_ipv6", "1"),
+        ("ipv4", "arp_ignore", "8"),
+        ("ipv4", "forwarding", "0"),
+    ];
     let mut refused = Vec::new();
     for (family, name, value) in SETTINGS {
-        let path = Path::new("/proc/sys/net").join(family).join("conf").join(interface).join(name);
+        let path = Path::new("/proc/sys/net")
+            .join(family)
+            .join("conf")
+            .join(interface)
+            .join(name);
         // Without IPv6 in the kernel there is nothing to switch off.
         if !path.exists() || fs::read_to_string(&path).is_ok_and(|now| now.trim() == value) {
             continue;

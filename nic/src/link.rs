@@ -44,7 +44,12 @@ impl Link {
         let missing = |source| Error::new("open interface", name, source);
         let index = sys::interface_index(name).map_err(missing)?;
         let (netlink, ethtool) = (Netlink::open(libc::NETLINK_ROUTE)?, Ethtool::open(name)?);
-        Ok(Self { name: name.to_owned(), index, netlink, ethtool })
+        Ok(Self {
+            name: name.to_owned(),
+            index,
+            netlink,
+            ethtool,
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -61,7 +66,9 @@ impl Link {
 
     /// Its current state; `None` if it was removed.
     pub(crate) fn state(&self) -> Result<Option<LinkState>, Error> {
-        let Some(found) = link::get(&self.netlink, LinkSelector::Index(self.index))? else { return Ok(None) };
+        let Some(found) = link::get(&self.netlink, LinkSelector::Index(self.index))? else {
+            return Ok(None);
+        };
         Ok(Some(LinkState {
             dropped: found.lost.map_or(0, |lost| lost.dropped + lost.missed),
             programs: found.xdp.unwrap_or_default(),
@@ -72,7 +79,10 @@ impl Link {
 
     /// Receive queues in use; 1 if the driver does not report them.
     pub(crate) fn queues(&self) -> u32 {
-        self.ethtool.queues().map_or(1, |queues| queues.receiving()).max(1)
+        self.ethtool
+            .queues()
+            .map_or(1, |queues| queues.receiving())
+            .max(1)
     }
 
     /// The driver's name.
@@ -96,5 +106,7 @@ pub(crate) fn set_program(netlink: &Netlink, index: u32, descriptor: i32, mode: 
 
 /// The XDP programs on an interface; none if it was removed.
 pub(crate) fn programs(netlink: &Netlink, index: u32) -> Result<Vec<Attached>, Error> {
-    Ok(link::get(netlink, LinkSelector::Index(index))?.and_then(|found| found.xdp).unwrap_or_default())
+    Ok(link::get(netlink, LinkSelector::Index(index))?
+        .and_then(|found| found.xdp)
+        .unwrap_or_default())
 }

@@ -35,9 +35,15 @@ impl Load {
     /// # Errors
     /// The first datagrams of a call could not be sent.
     pub fn send(&self, sender: &mut Sender, payloads: &[Vec<u8>], stop: &AtomicBool) -> Result<u64, Error> {
-        let Some(segment) = payloads.first().map(Vec::len).filter(|&len| len > 0) else { return Ok(0) };
-        let joined: Vec<u8> =
-            payloads.iter().filter(|payload| payload.len() == segment).flatten().copied().collect();
+        let Some(segment) = payloads.first().map(Vec::len).filter(|&len| len > 0) else {
+            return Ok(0);
+        };
+        let joined: Vec<u8> = payloads
+            .iter()
+            .filter(|payload| payload.len() == segment)
+            .flatten()
+            .copied()
+            .collect();
         let per_call = (65_507 / segment).clamp(1, SEGMENTS_PER_CALL);
         let joined: Vec<&[u8]> = joined.chunks(segment * per_call).collect();
         let apart: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
@@ -99,7 +105,10 @@ impl Discard {
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, Error> {
         let receiver = Receiver::bind(address, options)?;
         receiver.make_plain(Duration::from_millis(50))?;
-        Ok(Self { receiver, burst: Burst::default() })
+        Ok(Self {
+            receiver,
+            burst: Burst::default(),
+        })
     }
 
     /// The address listened on, with the port the kernel chose.
@@ -141,7 +150,11 @@ impl Discard {
         self.burst.clear();
         let fd = self.receiver.as_fd().as_raw_fd();
         let (headers, slots) = self.burst.room();
-        let flags = if block { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
+        let flags = if block {
+            libc::MSG_WAITFORONE
+        } else {
+            libc::MSG_DONTWAIT
+        };
         // SAFETY: `headers` points to `slots` headers whose pointers lead to the burst's own memory; we hold it alone.
         let taken =
             unsafe { libc::recvmmsg(fd, headers, slots as libc::c_uint, flags, std::ptr::null_mut()) };
@@ -199,8 +212,15 @@ mod tests {
     fn every_datagram_is_received_or_counted_as_dropped() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         for segmented in [false, true] {
-            let load = Load { segmented, per_second: None, total: Some(50_000) };
-            let options = Options { recv_buffer: 50_000, ..Options::default() };
+            let load = Load {
+                segmented,
+                per_second: None,
+                total: Some(50_000),
+            };
+            let options = Options {
+                recv_buffer: 50_000,
+                ..Options::default()
+            };
             let mut receiver = Receiver::bind(any, &options).unwrap();
             let mut sender = Sender::connect(any, receiver.local_addr()).unwrap();
             let (sent, received) = against(&mut sender, load, |stop| receive_all(&mut receiver, stop));
@@ -211,7 +231,10 @@ mod tests {
                 let mut sender = Sender::connect(any, discard.local_addr()).unwrap();
                 let (sent, found) = against(&mut sender, load, |stop| discard.run(wait, stop).unwrap());
                 assert_eq!(found.datagrams + found.kernel_drops, sent);
-                assert!(found.calls <= found.datagrams && found.per_second() > 0.0, "{found:?}");
+                assert!(
+                    found.calls <= found.datagrams && found.per_second() > 0.0,
+                    "{found:?}"
+                );
             }
         }
     }
@@ -221,13 +244,26 @@ mod tests {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let receiver = Receiver::bind(any, &Options::default()).unwrap();
         let mut sender = Sender::connect(any, receiver.local_addr()).unwrap();
-        let load = Load { segmented: false, per_second: Some(20_000), total: Some(1_000) };
+        let load = Load {
+            segmented: false,
+            per_second: Some(20_000),
+            total: Some(1_000),
+        };
         let started = time::monotonic();
-        assert_eq!(load.send(&mut sender, &payloads(), &AtomicBool::new(false)).unwrap(), 1_000);
+        assert_eq!(
+            load.send(&mut sender, &payloads(), &AtomicBool::new(false))
+                .unwrap(),
+            1_000
+        );
         // 1,000 at 20,000 per second are 50 ms; a loaded machine may take longer.
         assert!(time::monotonic() - started >= 50_000_000);
         assert_eq!(load.send(&mut sender, &[], &AtomicBool::new(false)).unwrap(), 0);
-        assert_eq!(load.send(&mut sender, &payloads(), &AtomicBool::new(true)).unwrap(), 64, "once at least");
+        assert_eq!(
+            load.send(&mut sender, &payloads(), &AtomicBool::new(true))
+                .unwrap(),
+            64,
+            "once at least"
+        );
     }
 
     #[test]
@@ -237,11 +273,26 @@ mod tests {
             Err(error) => return crate::netns::tests::skipped(&error),
         };
         for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
-            let options = Options { recv_buffer: 200_000, ..Options::default() };
-            let mut receiver = pair.far.run(|| Receiver::bind((far, 0).into(), &options)).unwrap().unwrap();
+            let options = Options {
+                recv_buffer: 200_000,
+                ..Options::default()
+            };
+            let mut receiver = pair
+                .far
+                .run(|| Receiver::bind((far, 0).into(), &options))
+                .unwrap()
+                .unwrap();
             let to = receiver.local_addr();
-            let mut sender = pair.near.run(|| Sender::connect((near, 0).into(), to)).unwrap().unwrap();
-            let load = Load { segmented: false, per_second: None, total: Some(50_000) };
+            let mut sender = pair
+                .near
+                .run(|| Sender::connect((near, 0).into(), to))
+                .unwrap()
+                .unwrap();
+            let load = Load {
+                segmented: false,
+                per_second: None,
+                total: Some(50_000),
+            };
             let before = pair.link_drops().unwrap();
             let (sent, received) = against(&mut sender, load, |stop| receive_all(&mut receiver, stop));
             let on_the_link = pair.link_drops().unwrap() - before;

@@ -96,7 +96,11 @@ pub fn enter(name: &str) -> Result<(), Error> {
     let namespace = File::open(&path).map_err(|source| Error::new("open", path.display(), source))?;
     // SAFETY: no pointers; the descriptor is open.
     let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-    if result < 0 { Err(Error::last("setns", name)) } else { Ok(()) }
+    if result < 0 {
+        Err(Error::last("setns", name))
+    } else {
+        Ok(())
+    }
 }
 
 /// Two fresh namespaces with one link between them; removed when dropped.
@@ -133,7 +137,11 @@ impl Pair {
     /// # Errors
     /// This needs root, and `ip`.
     pub fn with_queues(queues: u32) -> Result<Self, Error> {
-        let pair = Self { near: Namespace::create()?, far: Namespace::create()?, queues };
+        let pair = Self {
+            near: Namespace::create()?,
+            far: Namespace::create()?,
+            queues,
+        };
         pair.link()?;
         Ok(pair)
     }
@@ -149,13 +157,22 @@ impl Pair {
         let near = ["link", "add", Self::DEVICE, "address", near_mac];
         let far = ["peer", "name", Self::DEVICE, "address", far_mac];
         let netns = ["netns", &self.far.name];
-        self.near.ip(&[&near[..], &queues, &["type", "veth"], &far, &queues, &netns].concat())?;
-        for (side, own, other, other_mac) in
-            [(&self.near, Self::NEAR, Self::FAR, far_mac), (&self.far, Self::FAR, Self::NEAR, near_mac)]
-        {
+        self.near
+            .ip(&[&near[..], &queues, &["type", "veth"], &far, &queues, &netns].concat())?;
+        for (side, own, other, other_mac) in [
+            (&self.near, Self::NEAR, Self::FAR, far_mac),
+            (&self.far, Self::FAR, Self::NEAR, near_mac),
+        ] {
             let [v4, v6] = own.map(|address| address.to_string());
             side.ip(&["address", "add", &format!("{v4}/24"), "dev", Self::DEVICE])?;
-            side.ip(&["address", "add", &format!("{v6}/64"), "dev", Self::DEVICE, "nodad"])?;
+            side.ip(&[
+                "address",
+                "add",
+                &format!("{v6}/64"),
+                "dev",
+                Self::DEVICE,
+                "nodad",
+            ])?;
             side.ip(&["link", "set", Self::DEVICE, "up"])?;
             for address in other.map(|address| address.to_string()) {
                 side.ip(&[
@@ -178,8 +195,10 @@ impl Pair {
     /// The kernel opens a link some time after it is set up, and drops earlier frames without an error. So this sends until
     /// something arrives, in each direction and family.
     fn wait_until_open(&self) -> Result<(), Error> {
-        let sides =
-            [(&self.near, Self::NEAR, &self.far, Self::FAR), (&self.far, Self::FAR, &self.near, Self::NEAR)];
+        let sides = [
+            (&self.near, Self::NEAR, &self.far, Self::FAR),
+            (&self.far, Self::FAR, &self.near, Self::NEAR),
+        ];
         for (from, sources, to, targets) in sides {
             for (source, target) in sources.into_iter().zip(targets) {
                 let failed = |error| Error::new("probe", format!("{source} to {target}"), error);
@@ -221,14 +240,21 @@ fn probe(sender: &UdpSocket, receiver: &UdpSocket) -> io::Result<()> {
             other => return other.map(|_| ()),
         }
     }
-    Err(io::Error::new(io::ErrorKind::TimedOut, "nothing arrives over the link"))
+    Err(io::Error::new(
+        io::ErrorKind::TimedOut,
+        "nothing arrives over the link",
+    ))
 }
 
 /// Drops received and sent, from the table of devices: the fourth of eight numbers each.
 fn device_drops(table: &str, device: &str) -> Option<u64> {
-    let numbers = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
-    let numbers: Vec<u64> =
-        numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+    let numbers = table
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
+    let numbers: Vec<u64> = numbers
+        .split_ascii_whitespace()
+        .map_while(|number| number.parse().ok())
+        .collect();
     Some(numbers.get(3)? + numbers.get(11)?)
 }
 
@@ -240,8 +266,10 @@ const fn addresses(host: u8) -> [IpAddr; 2] {
 
 fn ip(arguments: &[&str]) -> Result<(), Error> {
     let about = arguments.join(" ");
-    let output =
-        Command::new("ip").args(arguments).output().map_err(|source| Error::new("ip", &about, source))?;
+    let output = Command::new("ip")
+        .args(arguments)
+        .output()
+        .map_err(|source| Error::new("ip", &about, source))?;
     if output.status.success() {
         return Ok(());
     }
@@ -298,7 +326,10 @@ pub(crate) mod tests {
     fn a_namespace_that_is_not_there_cannot_be_entered() {
         let error = within("hopwise-none", || ()).unwrap_err();
         assert_eq!((error.call(), error.errno()), ("open", Some(libc::ENOENT)));
-        assert!(error.to_string().starts_with("open /run/netns/hopwise-none: "), "{error}");
+        assert!(
+            error.to_string().starts_with("open /run/netns/hopwise-none: "),
+            "{error}"
+        );
     }
 
     #[test]
@@ -316,7 +347,10 @@ pub(crate) mod tests {
             bound.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             let mut buffer = [0; 8];
             let (len, from) = bound.recv_from(&mut buffer).unwrap();
-            assert_eq!((&buffer[..len], from), (&b"over"[..], sender.local_addr().unwrap()));
+            assert_eq!(
+                (&buffer[..len], from),
+                (&b"over"[..], sender.local_addr().unwrap())
+            );
         }
         let drops = pair.link_drops().unwrap();
         assert_eq!(pair.link_drops().unwrap(), drops);

@@ -16,7 +16,11 @@ impl Pace {
 
     /// Decides about waits of this length; 0 = never.
     pub fn new(wait: Duration) -> Self {
-        Self { wait, last: 0, wait_next: false }
+        Self {
+            wait,
+            last: 0,
+            wait_next: false,
+        }
     }
 
     /// How long to wait before the next call.

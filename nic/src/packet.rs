@@ -28,6 +28,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ports: Vec::new(), ring: 32 << 20, hold_ports: true }
+        Self {
+            ports: Vec::new(),
+            ring: 32 << 20,
+            hold_ports: true,
+        }
     }
 }

@@ -37,10 +37,17 @@ impl Process {
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, id as libc::c_ulong, 0) };
         if fd < 0 {
             let error = Error::last("pidfd_open", id);
-            return if error.errno() == Some(libc::ESRCH) { Ok(None) } else { Err(error) };
+            return if error.errno() == Some(libc::ESRCH) {
+                Ok(None)
+            } else {
+                Err(error)
+            };
         }
         // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-        Ok(Some(Self { id, handle: unsafe { OwnedFd::from_raw_fd(fd as i32) } }))
+        Ok(Some(Self {
+            id,
+            handle: unsafe { OwnedFd::from_raw_fd(fd as i32) },
+        }))
     }
 
     /// Its number.
@@ -54,7 +61,9 @@ impl Process {
         if self.has_ended() {
             return Vec::new();
         }
-        let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+        let words = bytes
+            .split(|byte| *byte == 0)
+            .map(|word| String::from_utf8_lossy(word).into_owned());
         let mut words: Vec<String> = words.collect();
         words.pop(); // after the last zero
         words
@@ -79,8 +88,15 @@ impl Process {
         };
         let none = std::ptr::null_mut::<libc::siginfo_t>();
         // SAFETY: no information goes with the signal: the pointer is null, which the call allows.
-        let sent =
-            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), number, none, 0) };
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.handle.as_raw_fd(),
+                number,
+                none,
+                0,
+            )
+        };
         let error = (sent < 0).then(|| Error::last("pidfd_send_signal", self.id));
         match error {
             Some(error) if error.errno() != Some(libc::ESRCH) => Err(error),
@@ -118,7 +134,9 @@ pub fn all() -> Result<Vec<Process>, Error> {
     let entries = fs::read_dir("/proc").map_err(failed)?;
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     // One that ended meanwhile is left out.
-    Ok(numbers.filter_map(|id| Process::open(id).ok().flatten()).collect())
+    Ok(numbers
+        .filter_map(|id| Process::open(id).ok().flatten())
+        .collect())
 }
 
 /// Limits this process: bytes of its private memory, and of the largest file that it may write. Disables core files.
@@ -126,10 +144,17 @@ pub fn all() -> Result<Vec<Process>, Error> {
 /// # Errors
 /// A sandbox forbids it; the limits that could be set are set.
 pub fn limit_own(memory: u64, file: u64) -> Result<(), Error> {
-    let limits = [(libc::RLIMIT_CORE, 0), (libc::RLIMIT_FSIZE, file), (libc::RLIMIT_DATA, memory)];
+    let limits = [
+        (libc::RLIMIT_CORE, 0),
+        (libc::RLIMIT_FSIZE, file),
+        (libc::RLIMIT_DATA, memory),
+    ];
     let mut result = Ok(());
     for (resource, most) in limits {
-        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        let limit = libc::rlimit {
+            rlim_cur: most,
+            rlim_max: most,
+        };
         // SAFETY: the pointer is to a live value of the type that the call reads.
         if unsafe { libc::setrlimit(resource, &limit) } < 0 {
             result = Err(Error::last("setrlimit", most));
@@ -149,8 +174,18 @@ mod tests {
         // Without the test's output as its own: otherwise a reader of that output would wait for it.
         let (stdin, stdout, stderr) = (Stdio::null(), Stdio::null(), Stdio::null());
         let mut command = Command::new("sleep");
-        let mut child = command.arg("600").stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
-        let process = all().unwrap().into_iter().find(|found| found.id() == child.id()).unwrap();
+        let mut child = command
+            .arg("600")
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr)
+            .spawn()
+            .unwrap();
+        let process = all()
+            .unwrap()
+            .into_iter()
+            .find(|found| found.id() == child.id())
+            .unwrap();
         assert!(!process.wait(Duration::from_millis(1)));
         // It may be reported as started before its command line can be read.
         let end = Instant::now() + Duration::from_secs(20);

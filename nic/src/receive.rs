@@ -35,7 +35,13 @@ pub enum RxPath {
 
 impl RxPath {
     /// All of them, the best first.
-    pub const ALL: [Self; 5] = [Self::ZeroCopy, Self::Native, Self::Generic, Self::Packet, Self::Udp];
+    pub const ALL: [Self; 5] = [
+        Self::ZeroCopy,
+        Self::Native,
+        Self::Generic,
+        Self::Packet,
+        Self::Udp,
+    ];
 
     /// Its name, as [`Source::kind`] returns it.
     pub const fn name(self) -> &'static str {
@@ -176,10 +182,16 @@ pub fn open(interface: &str, options: &Options) -> Result<OpenInterface, NoRxPat
     for rx_path in RxPath::ALL.into_iter().filter(wanted) {
         match open_as(interface, rx_path, options) {
             Ok(opened) => return Ok(OpenInterface { tried, ..opened }),
-            Err(error) => tried.push(Refused { rx_path, reason: error.to_string() }),
+            Err(error) => tried.push(Refused {
+                rx_path,
+                reason: error.to_string(),
+            }),
         }
     }
-    Err(NoRxPath { interface: interface.to_owned(), tried })
+    Err(NoRxPath {
+        interface: interface.to_owned(),
+        tried,
+    })
 }
 
 fn open_as(interface: &str, rx_path: RxPath, options: &Options) -> Result<OpenInterface, Error> {
@@ -194,8 +206,11 @@ fn open_as(interface: &str, rx_path: RxPath, options: &Options) -> Result<OpenIn
 }
 
 fn open_packet(link: Link, options: &Options) -> Result<OpenInterface, Error> {
-    let options =
-        packet::Options { ports: options.ports.clone(), ring: options.packet_ring, hold_ports: true };
+    let options = packet::Options {
+        ports: options.ports.clone(),
+        ring: options.packet_ring,
+        hold_ports: true,
+    };
     let ring = packet::Ring::open(link.name(), &options)?;
     Ok(OpenInterface {
         sources: vec![Box::new(ring)],
@@ -212,7 +227,10 @@ fn open_packet(link: Link, options: &Options) -> Result<OpenInterface, Error> {
 fn open_udp(link: Link, options: &Options) -> Result<OpenInterface, Error> {
     let (mut sources, mut warnings) = (Vec::<Box<dyn Source>>::new(), Vec::new());
     for &port in &options.ports {
-        let merging = udp::Options { merge: true, ..options.udp.clone() };
+        let merging = udp::Options {
+            merge: true,
+            ..options.udp.clone()
+        };
         let receiver = Receiver::bind_any(port, Some(link.name()), &merging)?;
         warnings.extend(receiver.warning());
         let burst = receiver.burst(udp::DEFAULT_SLOTS, options.slot_size);
@@ -220,7 +238,16 @@ fn open_udp(link: Link, options: &Options) -> Result<OpenInterface, Error> {
     }
     let watch = Watch::of_link(link)?;
     let (rx_path, tried) = (RxPath::Udp, Vec::new());
-    Ok(OpenInterface { sources, stack_source: None, rx_path, queues: 0, pages: None, tried, warnings, watch })
+    Ok(OpenInterface {
+        sources,
+        stack_source: None,
+        rx_path,
+        queues: 0,
+        pages: None,
+        tried,
+        warnings,
+        watch,
+    })
 }
 
 /// A socket on a port, for datagrams that arrive on the interface.

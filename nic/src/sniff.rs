@@ -52,7 +52,10 @@ impl Frames {
         if bound < 0 {
             return Err(Error::last("bind", interface));
         }
-        let frames = Self { socket, interface: interface.to_owned() };
+        let frames = Self {
+            socket,
+            interface: interface.to_owned(),
+        };
         // The first request enables timestamps.
         let _ = frames.stamp();
         Ok(frames)
@@ -73,10 +76,18 @@ impl Frames {
         let length = unsafe { libc::recv(self.socket.as_raw_fd(), start, room, flags) };
         let Ok(length) = usize::try_from(length) else {
             let error = Error::last("recv", &self.interface);
-            return if error.errno() == Some(libc::EAGAIN) { Ok(None) } else { Err(error) };
+            return if error.errno() == Some(libc::EAGAIN) {
+                Ok(None)
+            } else {
+                Err(error)
+            };
         };
         let received = self.stamp().unwrap_or_else(time::now);
-        Ok(Some(Frame { bytes: &buffer[..length.min(room)], length, received }))
+        Ok(Some(Frame {
+            bytes: &buffer[..length.min(room)],
+            length,
+            received,
+        }))
     }
 
     /// Frames lost because they were not read in time, since the last call.
@@ -111,11 +122,21 @@ mod tests {
         };
         // An Ethernet type for experiments: nothing else sends such frames.
         let frame = |fill: u8, length: usize| {
-            [vec![2, 0, 0, 0, 0, fill, 2, 0, 0, 0, 0, 9, 0x88, 0xb5], vec![fill; length]].concat()
+            [
+                vec![2, 0, 0, 0, 0, fill, 2, 0, 0, 0, 0, 9, 0x88, 0xb5],
+                vec![fill; length],
+            ]
+            .concat()
         };
         let mut frames = pair.far.run(|| Frames::open(Pair::DEVICE)).unwrap().unwrap();
-        pair.near.run(|| send_frames(Pair::DEVICE, &[frame(1, 50), frame(2, 1000)])).unwrap().unwrap();
-        pair.far.run(|| send_frames(Pair::DEVICE, &[frame(3, 60)])).unwrap().unwrap();
+        pair.near
+            .run(|| send_frames(Pair::DEVICE, &[frame(1, 50), frame(2, 1000)]))
+            .unwrap()
+            .unwrap();
+        pair.far
+            .run(|| send_frames(Pair::DEVICE, &[frame(3, 60)]))
+            .unwrap()
+            .unwrap();
         let (mut found, mut buffer) = (Vec::new(), [0; 512]);
         while found.len() < 3 {
             let seen = frames.next(&mut buffer, 5_000).unwrap().unwrap();

@@ -110,7 +110,10 @@ impl std::ops::AddAssign for Stats {
         self.bad_checksum += other.bad_checksum;
         self.ring_full += other.ring_full;
         self.fill_empty += other.fill_empty;
-        self.refused.iter_mut().zip(other.refused).for_each(|(sum, more)| *sum += more);
+        self.refused
+            .iter_mut()
+            .zip(other.refused)
+            .for_each(|(sum, more)| *sum += more);
         self.bursts += other.bursts;
     }
 }
@@ -149,7 +152,10 @@ pub(crate) struct PacketBatch<'a> {
 impl<'a> PacketBatch<'a> {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { packets: [const { MaybeUninit::uninit() }; BURST], len: 0 }
+        Self {
+            packets: [const { MaybeUninit::uninit() }; BURST],
+            len: 0,
+        }
     }
 
     /// Adds a packet; delivers all of them to `take` when the batch is full. Returns the number delivered.
@@ -164,7 +170,11 @@ impl<'a> PacketBatch<'a> {
         stats.truncated += u64::from(packet.truncated);
         self.packets[self.len].write(packet);
         self.len += 1;
-        if self.len == BURST { self.deliver(stats, take) } else { 0 }
+        if self.len == BURST {
+            self.deliver(stats, take)
+        } else {
+            0
+        }
     }
 
     /// Lends the collected packets, if any.

@@ -47,19 +47,37 @@ pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
 
 /// Sets a socket option.
 pub(crate) fn set<T: Plain>(socket: &impl AsFd, level: i32, option: i32, value: &T) -> io::Result<()> {
-    let (pointer, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    let (pointer, len) = (
+        std::ptr::from_ref(value).cast(),
+        size_of::<T>() as libc::socklen_t,
+    );
     // SAFETY: the kernel reads `len` bytes, the size of `value`, which lives through the call.
     let result = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, pointer, len) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Binds the socket to a device, by name.
 pub(crate) fn bind_to_device(socket: &impl AsFd, name: &str) -> io::Result<()> {
     let (fd, len) = (socket.as_fd().as_raw_fd(), name.len() as libc::socklen_t);
     // SAFETY: the kernel reads `len` bytes from `name`.
-    let result =
-        unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name.as_ptr().cast(), len) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_BINDTODEVICE,
+            name.as_ptr().cast(),
+            len,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Attaches a classic BPF program that decides what the socket receives.
@@ -69,12 +87,25 @@ pub(crate) fn attach_filter(socket: &impl AsFd, filter: &[libc::sock_filter]) ->
         // The kernel only reads; its header has no const.
         filter: filter.as_ptr().cast_mut(),
     };
-    let (fd, len) = (socket.as_fd().as_raw_fd(), size_of_val(&program) as libc::socklen_t);
+    let (fd, len) = (
+        socket.as_fd().as_raw_fd(),
+        size_of_val(&program) as libc::socklen_t,
+    );
     // SAFETY: the kernel reads the structure and `len` instructions where it points to; both live through the call.
     let result = unsafe {
-        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, (&raw const program).cast(), len)
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            len,
+        )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Reads a socket option; bytes beyond those that the kernel returns stay as in `value`.
@@ -84,7 +115,11 @@ pub(crate) fn get<T: Plain>(socket: &impl AsFd, level: i32, option: i32, value: 
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the kernel writes at most `len` bytes, the size of `value`, for which all bit patterns are values.
     let result = unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut len) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(value)
+    }
 }
 
 /// Waits until one of `poll_fds` can be read or has failed, at most `timeout_ms`. A signal ends the wait like the time-out.
@@ -94,7 +129,11 @@ pub(crate) fn poll(poll_fds: &mut [libc::pollfd], timeout_ms: u32) -> io::Result
     let result = unsafe { libc::poll(poll_fds.as_mut_ptr(), poll_fds.len() as libc::nfds_t, timeout) };
     if result < 0 {
         let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
+        return if error.kind() == io::ErrorKind::Interrupted {
+            Ok(0)
+        } else {
+            Err(error)
+        };
     }
     Ok(result as usize)
 }
@@ -113,7 +152,11 @@ pub(crate) fn poll_precisely(
     let result = unsafe { libc::ppoll(poll_fds.as_mut_ptr(), count, &raw const timeout, std::ptr::null()) };
     if result < 0 {
         let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
+        return if error.kind() == io::ErrorKind::Interrupted {
+            Ok(0)
+        } else {
+            Err(error)
+        };
     }
     Ok(result as usize)
 }
@@ -128,12 +171,20 @@ pub(crate) fn bind_to_interface(socket: &impl AsFd, index: u32) -> io::Result<()
     let len = size_of_val(&name) as libc::socklen_t;
     // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
     let result = unsafe { libc::bind(socket.as_fd().as_raw_fd(), (&raw const name).cast(), len) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// An entry for [`poll`]: waits until `fd` is readable.
 pub(crate) fn readable(fd: BorrowedFd<'_>) -> libc::pollfd {
-    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
+    libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }
 }
 
 /// The error a socket holds, if any; asking clears it.
@@ -175,7 +226,11 @@ impl Mapping {
     pub(crate) fn advise(&self, advice: i32) -> io::Result<()> {
         // SAFETY: our own mapping; the advice used here does not change its contents.
         let result = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, advice) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     }
 
     fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Self> {
@@ -230,12 +285,26 @@ mod tests {
 
     #[test]
     fn refusals_are_errors() {
-        assert_eq!(interface_index("hopwise-none").unwrap_err().raw_os_error(), Some(libc::ENODEV));
-        assert_eq!(interface_index("a\0b").unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(
+            interface_index("hopwise-none").unwrap_err().raw_os_error(),
+            Some(libc::ENODEV)
+        );
+        assert_eq!(
+            interface_index("a\0b").unwrap_err().raw_os_error(),
+            Some(libc::EINVAL)
+        );
         assert!(interface_index("lo").is_ok());
-        assert_eq!(Mapping::anonymous(0, 0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(
+            Mapping::anonymous(0, 0).unwrap_err().raw_os_error(),
+            Some(libc::EINVAL)
+        );
         let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
-        assert_eq!(bind_to_device(&socket, "hopwise-none").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(
+            bind_to_device(&socket, "hopwise-none")
+                .unwrap_err()
+                .raw_os_error(),
+            Some(libc::ENODEV)
+        );
         assert!(pending_error(&socket).is_none());
         assert_eq!(poll(&mut [readable(socket.as_fd())], 0).unwrap(), 0);
     }

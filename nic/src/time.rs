@@ -40,11 +40,18 @@ pub fn pin(core: usize) -> Result<(), Error> {
     unsafe { libc::CPU_SET(core, &mut set) };
     // SAFETY: the kernel reads `size_of_val(&set)` bytes from `set`, which lives through the call.
     let result = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
-    if result < 0 { Err(refused(std::io::Error::last_os_error())) } else { Ok(()) }
+    if result < 0 {
+        Err(refused(std::io::Error::last_os_error()))
+    } else {
+        Ok(())
+    }
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut at = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the kernel writes one timespec, to valid memory; both clocks exist on every Linux, so it cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut at) };
     nanoseconds(at.tv_sec, at.tv_nsec)
@@ -52,8 +59,10 @@ fn read(clock: libc::clockid_t) -> u64 {
 
 /// A `timespec` as one number; 0 for times before the epoch.
 pub(crate) fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
-    let (seconds, nanoseconds) =
-        (u64::try_from(seconds).unwrap_or(0), u64::try_from(nanoseconds).unwrap_or(0));
+    let (seconds, nanoseconds) = (
+        u64::try_from(seconds).unwrap_or(0),
+        u64::try_from(nanoseconds).unwrap_or(0),
+    );
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
@@ -75,7 +84,10 @@ mod tests {
         std::thread::spawn(|| {
             pin(0).unwrap();
             let refused = pin(100_000).unwrap_err();
-            assert_eq!(refused.to_string(), "sched_setaffinity core 100000: Invalid argument (os error 22)");
+            assert_eq!(
+                refused.to_string(),
+                "sched_setaffinity core 100000: Invalid argument (os error 22)"
+            );
             assert!(pin(1023).is_err());
         })
         .join()

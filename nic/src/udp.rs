@@ -50,7 +50,12 @@ pub const MAX_BATCH_WAIT: Duration = Duration::from_micros(200);
 
 impl Default for Options {
     fn default() -> Self {
-        Self { recv_buffer: 16 << 20, batch_wait: Duration::from_micros(50), reuse_port: false, merge: false }
+        Self {
+            recv_buffer: 16 << 20,
+            batch_wait: Duration::from_micros(50),
+            reuse_port: false,
+            merge: false,
+        }
     }
 }
 

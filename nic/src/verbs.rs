@@ -44,7 +44,11 @@ fn had<T>(made: *mut T, call: &'static str, about: impl std::fmt::Display) -> Re
 }
 
 fn good(result: c_int, call: &'static str, about: impl std::fmt::Display) -> Result<(), Error> {
-    if result == 0 { Ok(()) } else { Err(Error::new(call, about, io::Error::from_raw_os_error(result))) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Error::new(call, about, io::Error::from_raw_os_error(result)))
+    }
 }
 
 /// Checks that this machine has libibverbs.
@@ -150,7 +154,11 @@ impl Device {
         // SAFETY: the variable is written.
         let list = unsafe { (library.ibv_get_device_list)(&raw mut count) };
         let mut outcome = Err(io::Error::from_raw_os_error(libc::ENODEV));
-        for at in 0..if list.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) } {
+        for at in 0..if list.is_null() {
+            0
+        } else {
+            usize::try_from(count).unwrap_or(0)
+        } {
             // SAFETY: the list has `count` devices.
             let device = unsafe { *list.add(at) };
             // SAFETY: the device is one of the list, which is valid until it is freed below.
@@ -191,9 +199,14 @@ impl Device {
             None => Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL)),
         };
         match (found, made) {
-            (Some((port, gid_index, mtu)), Ok(domain)) => {
-                Ok(Self(Arc::new(DeviceContext { library, context, domain, port, gid_index, mtu })))
-            }
+            (Some((port, gid_index, mtu)), Ok(domain)) => Ok(Self(Arc::new(DeviceContext {
+                library,
+                context,
+                domain,
+                port,
+                gid_index,
+                mtu,
+            }))),
             (_, made) => {
                 // SAFETY: opened once, closed once, and nothing was made with it.
                 unsafe { (library.ibv_close_device)(context.as_ptr()) };
@@ -226,10 +239,18 @@ impl Device {
         for_others: bool,
     ) -> Result<Registered, Error> {
         let Some(len) = region.len().checked_sub(start).filter(|len| *len > 0) else {
-            return Err(Error::new("ibv_reg_mr", start, io::ErrorKind::InvalidInput.into()));
+            return Err(Error::new(
+                "ibv_reg_mr",
+                start,
+                io::ErrorKind::InvalidInput.into(),
+            ));
         };
         let at = region.as_ptr().wrapping_add(start as usize);
-        let others = if for_others { access::REMOTE_WRITE | access::REMOTE_ATOMIC } else { 0 };
+        let others = if for_others {
+            access::REMOTE_WRITE | access::REMOTE_ATOMIC
+        } else {
+            0
+        };
         let allowed = access::LOCAL_WRITE | others;
         // SAFETY: `at` and the bytes from there are in the mapping; it lives as long as the registration, which holds the region;
         // regions permit writes by a device at any time.
@@ -247,11 +268,21 @@ impl Device {
         })?;
         // SAFETY: it was just made.
         let (lkey, rkey) = unsafe { ((*raw.as_ptr()).lkey, (*raw.as_ptr()).rkey) };
-        Ok(Registered { raw, lkey, rkey, start, region, device: self.clone() })
+        Ok(Registered {
+            raw,
+            lkey,
+            rkey,
+            start,
+            region,
+            device: self.clone(),
+        })
     }
 
     fn queue(&self, requests: u32) -> Result<NonNull<CompletionQueue>, Error> {
-        let (none, requests) = (std::ptr::null_mut(), c_int::try_from(requests).unwrap_or(c_int::MAX));
+        let (none, requests) = (
+            std::ptr::null_mut(),
+            c_int::try_from(requests).unwrap_or(c_int::MAX),
+        );
         // SAFETY: the device is open; the queue has no channel and no context.
         let queue =
             unsafe { (self.0.library.ibv_create_cq)(self.0.context.as_ptr(), requests, none, none, 0) };
@@ -287,7 +318,11 @@ impl Device {
                 max_recv_sge: 1,
                 max_inline_data: 0,
             },
-            kind: if reliable { library::RELIABLE } else { library::UNRELIABLE },
+            kind: if reliable {
+                library::RELIABLE
+            } else {
+                library::UNRELIABLE
+            },
             signal_all: 0,
         };
         // SAFETY: the domain and both queues are open.
@@ -303,7 +338,11 @@ impl Device {
             port: self.0.port,
             ..QueuePairAttributes::default()
         };
-        pair.modify(attributes, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS, about)?;
+        pair.modify(
+            attributes,
+            mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS,
+            about,
+        )?;
         Ok(pair)
     }
 }
@@ -433,7 +472,11 @@ impl Pair {
             address_vector,
             ..QueuePairAttributes::default()
         };
-        let reliable = if self.reliable { mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER } else { 0 };
+        let reliable = if self.reliable {
+            mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER
+        } else {
+            0
+        };
         let always = mask::STATE | mask::ADDRESS_VECTOR | mask::PATH_MTU | mask::PEER | mask::RQ_PSN;
         self.modify(receiving, always | reliable, &about)?;
         let sending = QueuePairAttributes {
@@ -458,7 +501,12 @@ impl Pair {
     /// The receive queue is full.
     pub fn receive(&mut self, count: u32) -> Result<(), Error> {
         let (next, pieces) = (std::ptr::null(), std::ptr::null());
-        let request = ReceiveRequest { work: 0, next, pieces, count: 0 };
+        let request = ReceiveRequest {
+            work: 0,
+            next,
+            pieces,
+            count: 0,
+        };
         for _ in 0..count {
             let Some(raw) = self.raw else { break };
             let mut bad = std::ptr::null();
@@ -493,8 +541,17 @@ fn poll(queue: Option<NonNull<CompletionQueue>>, out: &mut [WorkCompletion]) -> 
     let count = usize::try_from(count).unwrap_or(0).min(most);
     for (out, done) in out.iter_mut().zip(&done[..count]) {
         let has_immediate = done.flags & library::WITH_IMMEDIATE != 0;
-        let immediate = if has_immediate { u32::from_be(done.immediate) } else { 0 };
-        *out = WorkCompletion { work: done.work, status: done.status, immediate, len: done.len };
+        let immediate = if has_immediate {
+            u32::from_be(done.immediate)
+        } else {
+            0
+        };
+        *out = WorkCompletion {
+            work: done.work,
+            status: done.status,
+            immediate,
+            len: done.len,
+        };
     }
     &out[..count]
 }
@@ -517,7 +574,8 @@ impl Drop for Pair {
         unsafe {
             self.raw.map(|raw| (library.ibv_destroy_qp)(raw.as_ptr()));
             self.sent.map(|queue| (library.ibv_destroy_cq)(queue.as_ptr()));
-            self.received.map(|queue| (library.ibv_destroy_cq)(queue.as_ptr()));
+            self.received
+                .map(|queue| (library.ibv_destroy_cq)(queue.as_ptr()));
         }
     }
 }
@@ -529,7 +587,10 @@ mod tests {
     #[test]
     fn an_address_that_no_nic_has_is_refused_with_advice() {
         let error = Device::open([192, 0, 2, 1].into()).unwrap_err().to_string();
-        assert!(error.contains("libibverbs1") || error.contains("rdma link"), "{error}");
+        assert!(
+            error.contains("libibverbs1") || error.contains("rdma link"),
+            "{error}"
+        );
     }
 
     #[test]

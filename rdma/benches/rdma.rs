@@ -18,11 +18,23 @@ const BATCH: usize = 2048;
 const BURST: usize = 64;
 
 const fn key_write(name: &'static str, len: usize, order: Order) -> Case {
-    Case { name, len, stride: 32, random: true, order }
+    Case {
+        name,
+        len,
+        stride: 32,
+        random: true,
+        order,
+    }
 }
 
 const fn append(name: &'static str, len: usize) -> Case {
-    Case { name, len, stride: len as u64, random: false, order: Order::Ascending }
+    Case {
+        name,
+        len,
+        stride: len as u64,
+        random: false,
+        order: Order::Ascending,
+    }
 }
 
 const CASES: [Case; 8] = [
@@ -40,14 +52,33 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     // `cargo test --benches` runs this too: then with little work.
     let timed = words.iter().any(|word| word == "--bench");
-    let number = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
-    let (mib, rounds) = (number("--mib=").unwrap_or(4096), number("--rounds=").unwrap_or(300));
-    let (len, rounds) = if timed { (mib << 20, rounds as usize) } else { (1 << 22, 3) };
+    let number = |name: &str| {
+        words
+            .iter()
+            .find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok())
+    };
+    let (mib, rounds) = (
+        number("--mib=").unwrap_or(4096),
+        number("--rounds=").unwrap_or(300),
+    );
+    let (len, rounds) = if timed {
+        (mib << 20, rounds as usize)
+    } else {
+        (1 << 22, 3)
+    };
     let memory = Arc::new(Region::anonymous(len, true).expect("memory"));
     memory.populate().expect("memory");
     let huge = memory.huge_bytes().expect("reported by the kernel");
-    println!("region of {} MiB, pages: {:?}, {} MiB large", len >> 20, memory.pages(), huge >> 20);
-    println!("{:<26}{:>16}{:>16}{:>16}{:>13}{:>13}", "case", "store", "copy", "ours", "of store", "of copy");
+    println!(
+        "region of {} MiB, pages: {:?}, {} MiB large",
+        len >> 20,
+        memory.pages(),
+        huge >> 20
+    );
+    println!(
+        "{:<26}{:>16}{:>16}{:>16}{:>13}{:>13}",
+        "case", "store", "copy", "ours", "of store", "of copy"
+    );
     let wanted = |name: &str| {
         let mut names = words.iter().filter(|word| !word.starts_with("--")).peekable();
         names.peek().is_none() || names.any(|word| name.contains(word.as_str()))
@@ -61,8 +92,11 @@ fn main() {
 fn measure(case: Case, memory: &Arc<Region>, rounds: usize) {
     let mut feed = case.feed(Arc::clone(memory)).expect("room in the region");
     let batch = (BATCH * 256 / case.len).clamp(64, BATCH);
-    let ways: [fn(&mut Feed) -> u64; 3] =
-        [|feed| feed.store(), |feed| feed.copy(), |feed| feed.respond(BURST)];
+    let ways: [fn(&mut Feed) -> u64; 3] = [
+        |feed| feed.store(),
+        |feed| feed.copy(),
+        |feed| feed.respond(BURST),
+    ];
     let mut times = ways.map(|_| Vec::new());
     for _ in 0..rounds {
         for (way, times) in ways.iter().zip(&mut times) {

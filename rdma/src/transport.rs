@@ -25,9 +25,15 @@ pub struct Credit {
 
 impl Credit {
     /// None: paused, broken, or not connected.
-    pub const NONE: Self = Self { messages: 0, bytes: 0 };
+    pub const NONE: Self = Self {
+        messages: 0,
+        bytes: 0,
+    };
     /// No limit.
-    pub const UNLIMITED: Self = Self { messages: u32::MAX, bytes: u64::MAX };
+    pub const UNLIMITED: Self = Self {
+        messages: u32::MAX,
+        bytes: u64::MAX,
+    };
 
     /// Whether it suffices for `messages` operations with `bytes` of data in total.
     #[inline(always)]

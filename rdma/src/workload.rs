@@ -36,8 +36,20 @@ pub struct Case {
 
 /// The published cases: a slot with a path of five nodes, and a tagged block of 16 entries of 18 bytes.
 pub const CASES: [Case; 2] = [
-    Case { name: "rdma-key-write", len: 24, stride: 32, random: true, order: Order::HeadLast },
-    Case { name: "rdma-append", len: 304, stride: 304, random: false, order: Order::Ascending },
+    Case {
+        name: "rdma-key-write",
+        len: 24,
+        stride: 32,
+        random: true,
+        order: Order::HeadLast,
+    },
+    Case {
+        name: "rdma-append",
+        len: 304,
+        stride: 304,
+        random: false,
+        order: Order::Ascending,
+    },
 ];
 
 /// Counts responses and discards them.
@@ -77,13 +89,19 @@ impl Case {
         let what = Registration {
             memory: Arc::clone(&memory),
             start: START,
-            len: memory.len().checked_sub(START).filter(|len| *len >= self.stride.max(self.len as u64))?,
+            len: memory
+                .len()
+                .checked_sub(START)
+                .filter(|len| *len >= self.stride.max(self.len as u64))?,
             access: AccessFlags::WRITE,
             order: self.order,
             region: 0,
         };
         let at = responder.register(&what).ok()?;
-        let (near, far) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
+        let (near, far) = (
+            Ipv4Addr::new(198, 51, 100, 1).into(),
+            Ipv4Addr::new(198, 51, 100, 2).into(),
+        );
         let queue_pair = QueuePairConfig {
             transport: Transport::Uc,
             path: Path::new(far, near, 0xc001),
@@ -125,7 +143,11 @@ impl Feed {
         self.frames.clear();
         self.whole.clear();
         for _ in 0..operations {
-            let place = if self.case.random { self.random() % all } else { self.number % all };
+            let place = if self.case.random {
+                self.random() % all
+            } else {
+                self.number % all
+            };
             self.number += 1;
             let offset = place * self.case.stride;
             self.places.push(START + offset);
@@ -140,8 +162,11 @@ impl Feed {
         let begin = self.frames.len();
         self.frames.resize(begin + MAX_FRAME, 0);
         let (out, head) = (&mut self.frames[begin..], Head::new(self.psn));
-        let reth =
-            Reth { address: self.at.address + offset, rkey: self.at.rkey, len: self.data.len() as u32 };
+        let reth = Reth {
+            address: self.at.address + offset,
+            rkey: self.at.rkey,
+            len: self.data.len() as u32,
+        };
         let payload = &self.data[segment.at..segment.at + segment.len];
         let len = match segment.opcode {
             Opcode::WriteFirst => self.writer.write_first(out, head, reth, payload),
@@ -152,7 +177,8 @@ impl Feed {
         self.psn = self.psn.next();
         // Padding and the CRC follow it.
         let end = begin + len - ICRC_LEN - (segment.len.wrapping_neg() & 3);
-        self.payloads.push((START + offset + segment.at as u64, end - segment.len..end));
+        self.payloads
+            .push((START + offset + segment.at as u64, end - segment.len..end));
         self.frames.truncate(begin + len);
         self.whole.push(begin..begin + len);
         Ok(())
@@ -168,7 +194,10 @@ impl Feed {
     /// Gives the frames to the responder, at most `burst` at once as a socket or ring does. Returns the number of writes.
     pub fn respond(&mut self, burst: usize) -> u64 {
         for places in self.whole.chunks(burst.max(1)) {
-            self.responder.process(places.iter().map(|place| &self.frames[place.clone()]), &mut self.out);
+            self.responder.process(
+                places.iter().map(|place| &self.frames[place.clone()]),
+                &mut self.out,
+            );
         }
         self.places.len() as u64
     }
@@ -210,7 +239,12 @@ mod tests {
 
     #[test]
     fn every_write_is_executed_at_its_place() {
-        for case in CASES.into_iter().chain([Case { name: "long", len: 9000, stride: 9000, ..CASES[1] }]) {
+        for case in CASES.into_iter().chain([Case {
+            name: "long",
+            len: 9000,
+            stride: 9000,
+            ..CASES[1]
+        }]) {
             let memory = Arc::new(Region::anonymous(1 << 20, false).unwrap());
             let mut feed = case.feed(Arc::clone(&memory)).unwrap();
             feed.fill(100).unwrap();

@@ -67,7 +67,12 @@ fn connected() -> (Links, Responder, Arc<Region>) {
         unreliable: Some(queue_pair(Transport::Uc, offer.unreliable)),
         reliable: Some(queue_pair(Transport::Rc, offer.reliable)),
         atomic_depth: 16,
-        regions: &[RemoteRegion { region: 0, address: at.address, len: at.len, rkey: at.rkey }],
+        regions: &[RemoteRegion {
+            region: 0,
+            address: at.address,
+            len: at.len,
+            rkey: at.rkey,
+        }],
         executed: None,
     };
     links.connect(0, &connection, 0).expect("connected");
@@ -77,9 +82,16 @@ fn connected() -> (Links, Responder, Arc<Region>) {
 #[test]
 fn both_ends_at_work_allocate_nothing() {
     let (mut links, mut responder, memory) = connected();
-    let mut responses =
-        Responses { frames: Box::new([[0; 128]; 64]), lens: [0; 64], count: 0, completions: 0 };
-    let place = RemoteAddr { collector: 0, region: 0 };
+    let mut responses = Responses {
+        frames: Box::new([[0; 128]; 64]),
+        lens: [0; 64],
+        count: 0,
+        completions: 0,
+    };
+    let place = RemoteAddr {
+        collector: 0,
+        region: 0,
+    };
     let data = [7; 700];
     let mut before = 0;
     for round in 0..1000_u64 {
@@ -90,11 +102,16 @@ fn both_ends_at_work_allocate_nothing() {
         let at = round % 100 * 32;
         links.write(place, at, &data[..24], None, false).expect("room");
         links.write(place, at + 8, &data[..24], None, true).expect("room");
-        links.write(place, 16384, &data, Some(round as u32), true).expect("room");
+        links
+            .write(place, 16384, &data, Some(round as u32), true)
+            .expect("room");
         links.add(place, 8192 + at, 1, Some(5)).expect("room");
         while links.flush(now) > 0 {
             // Every seventh frame is lost, and retransmitted.
-            let frames = links.frames().enumerate().filter(|(i, _)| !(i + round as usize).is_multiple_of(7));
+            let frames = links
+                .frames()
+                .enumerate()
+                .filter(|(i, _)| !(i + round as usize).is_multiple_of(7));
             responder.process(frames.map(|(_, (_, frame))| frame), &mut responses);
             links.sent();
             for index in 0..std::mem::take(&mut responses.count) {
@@ -106,7 +123,10 @@ fn both_ends_at_work_allocate_nothing() {
     }
     assert_eq!(allocations() - before, 0);
     let stats = links.stats(0).expect("a collector");
-    assert!(stats.is_balanced() && stats.retransmitted > 0 && stats.acknowledged > 3000, "{stats:?}");
+    assert!(
+        stats.is_balanced() && stats.retransmitted > 0 && stats.acknowledged > 3000,
+        "{stats:?}"
+    );
     assert!(responses.completions > 1000);
     assert_eq!(memory.load_u64(4096), Ok(0x0707_0707_0707_0707));
 }

@@ -14,7 +14,10 @@ pub fn read<T: Setting>(body: &Value) -> Result<T, String> {
     let text = format!("body = {}", inline(body));
     let mut reader = Reader::new(&text);
     let read = match DeTable::parse(&text) {
-        Ok(table) => table.get_ref().get("body").and_then(|node| T::read(node, &mut reader)),
+        Ok(table) => table
+            .get_ref()
+            .get("body")
+            .and_then(|node| T::read(node, &mut reader)),
         Err(error) => return Err(error.message().trim_end().to_owned()),
     };
     let problems = reader.messages();
@@ -58,7 +61,9 @@ impl Shown {
             Self::Plain(value) => value.clone(),
             Self::List(list) => list.iter().map(Self::to_written).collect(),
             Self::Table(entries) => {
-                let written = entries.iter().map(|(key, value)| (key.clone(), value.to_written()));
+                let written = entries
+                    .iter()
+                    .map(|(key, value)| (key.clone(), value.to_written()));
                 Value::Object(written.filter(|(_, value)| !is_empty(value)).collect())
             }
         }

@@ -14,7 +14,9 @@ pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> Stri
             is_hidden[at] |= !(is_end && matches!(byte, b'"' | b'\''));
         }
     }
-    line.char_indices().map(|(at, char)| if is_hidden[at] { HIDDEN } else { char }).collect()
+    line.char_indices()
+        .map(|(at, char)| if is_hidden[at] { HIDDEN } else { char })
+        .collect()
 }
 
 /// A line of a text that is not TOML: its punctuation and those of its words that `is_known` accepts.
@@ -39,12 +41,16 @@ pub(crate) fn without_url_secrets(text: &str) -> String {
 
 /// A text without what stands before `@` in addresses such as `https://user:password@host`.
 fn without_users(text: &str) -> String {
-    text.split_inclusive(char::is_whitespace).map(without_user).collect()
+    text.split_inclusive(char::is_whitespace)
+        .map(without_user)
+        .collect()
 }
 
 /// One word of it. An interface such as `xdp://lan@1` has no user.
 fn without_user(word: &str) -> String {
-    let Some(end) = word.rfind('@') else { return word.to_owned() };
+    let Some(end) = word.rfind('@') else {
+        return word.to_owned();
+    };
     let start = word[..end].find("://").map_or(0, |scheme| scheme + 3);
     let is_user = match start {
         0 => word[..end].contains(':'),
@@ -70,12 +76,17 @@ fn without_url_paths(line: &str) -> String {
             continue;
         }
         let lower = part.to_ascii_lowercase();
-        let scheme =
-            ["http://", "https://"].iter().find_map(|scheme| Some(lower.find(scheme)? + scheme.len()));
+        let scheme = ["http://", "https://"]
+            .iter()
+            .find_map(|scheme| Some(lower.find(scheme)? + scheme.len()));
         let path = scheme.and_then(|host| Some(host + part[host..].find(['/', '?', '#'])? + 1));
         let shown = path.unwrap_or(part.len());
         quoted.push_str(&part[..shown]);
-        quoted.extend(part[shown..].chars().map(|char| if is_end(char) { char } else { HIDDEN }));
+        quoted.extend(
+            part[shown..]
+                .chars()
+                .map(|char| if is_end(char) { char } else { HIDDEN }),
+        );
     }
     quoted
 }
@@ -87,17 +98,35 @@ mod tests {
     #[test]
     fn users_and_paths_of_addresses_are_hidden() {
         for (line, expected) in [
-            ("url = \"https://u:p@h:1/a?b\" # x", "url = \"https://***@h:1/***\" # x"),
+            (
+                "url = \"https://u:p@h:1/a?b\" # x",
+                "url = \"https://***@h:1/***\" # x",
+            ),
             ("url = \"HTTPS://u:p@h/a\"", "url = \"HTTPS://***@h/*\""),
-            ("found the text `https://h/T0/B0`", "found the text `https://h/*****`"),
+            (
+                "found the text `https://h/T0/B0`",
+                "found the text `https://h/*****`",
+            ),
             ("listen = [\"XDP://lan@1:5\"]", "listen = [\"XDP://lan@1:5\"]"),
             ("url = \"http://h/T0/B0\"", "url = \"http://h/*****\""),
-            ("[\"https://a\",\"https://u:p@b\"]", "[\"https://***************@b\"]"),
-            ("a bucket is https://HOST/BUCKET", "a bucket is https://HOST/BUCKET"),
-            ("a bucket is `https://HOST/BUCKET2`", "a bucket is `https://HOST/*******`"),
+            (
+                "[\"https://a\",\"https://u:p@b\"]",
+                "[\"https://***************@b\"]",
+            ),
+            (
+                "a bucket is https://HOST/BUCKET",
+                "a bucket is https://HOST/BUCKET",
+            ),
+            (
+                "a bucket is `https://HOST/BUCKET2`",
+                "a bucket is `https://HOST/*******`",
+            ),
             ("url = \"u:p@h\"", "url = ****@h\""),
             ("listen = [\"xdp://lan@1:5\"]", "listen = [\"xdp://lan@1:5\"]"),
-            ("when = \"link_utilization@7 > 80\"", "when = \"link_utilization@7 > 80\""),
+            (
+                "when = \"link_utilization@7 > 80\"",
+                "when = \"link_utilization@7 > 80\"",
+            ),
             ("url = \"file:///srv/hopwise\"", "url = \"file:///srv/hopwise\""),
         ] {
             assert_eq!(without_url_secrets(line), expected);
@@ -106,8 +135,9 @@ mod tests {
 
     #[test]
     fn only_known_words_of_a_text_that_is_not_toml_are_quoted() {
-        let quoted =
-            only("tokens=[{name=\"v\", token = abc-def] # é", |word| word == "tokens" || word == "token");
+        let quoted = only("tokens=[{name=\"v\", token = abc-def] # é", |word| {
+            word == "tokens" || word == "token"
+        });
         assert_eq!(quoted, "tokens=[{****=\"*\", token = *******] # *");
     }
 

@@ -75,9 +75,14 @@ pub fn file(path: &Path) -> io::Result<String> {
 /// fine.
 pub fn open(path: &Path) -> io::Result<File> {
     let kind = fs::metadata(path)?.file_type();
-    let is_of_shell = ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter().any(|pipes| path.starts_with(pipes));
+    let is_of_shell = ["/dev/fd", "/dev/stdin", "/proc/self/fd"]
+        .iter()
+        .any(|pipes| path.starts_with(pipes));
     if kind.is_socket() || kind.is_fifo() && !is_of_shell {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a FIFO or a socket, not a file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a FIFO or a socket, not a file",
+        ));
     }
     File::open(path)
 }
@@ -104,8 +109,10 @@ impl<'i> Reader<'i> {
                 Some(Spanned::new(span, DeValue::Table(table.into_inner())))
             }
             Err(error) => {
-                let message =
-                    format!("this is not TOML: {}; see https://toml.io", error.message().trim_end());
+                let message = format!(
+                    "this is not TOML: {}; see https://toml.io",
+                    error.message().trim_end()
+                );
                 self.quotable = Some(names());
                 self.refuse(error.span().unwrap_or(0..0), message);
                 None
@@ -125,7 +132,10 @@ impl<'i> Reader<'i> {
 
     /// Records a problem at bytes `span` of the file.
     pub fn refuse(&mut self, span: Range<usize>, message: impl Into<String>) {
-        let follows = self.unread.iter().any(|unread| unread.start <= span.start && span.end <= unread.end);
+        let follows = self
+            .unread
+            .iter()
+            .any(|unread| unread.start <= span.start && span.end <= unread.end);
         if !follows && !self.renamed.contains(&span) {
             self.problems.push((span, message.into()));
         }
@@ -186,7 +196,10 @@ impl<'i> Reader<'i> {
 
     /// The messages of the problems so far.
     pub fn messages(&self) -> Vec<String> {
-        self.problems.iter().map(|(_, message)| quote::without_url_secrets(message)).collect()
+        self.problems
+            .iter()
+            .map(|(_, message)| quote::without_url_secrets(message))
+            .collect()
     }
 
     /// As [`Reader::messages`], each with the keys that lead from `root` to the value it is about.
@@ -208,14 +221,23 @@ impl<'i> Reader<'i> {
             return Ok(());
         }
         self.problems.sort_by_key(|(span, _)| span.start);
-        let problems = self.problems.iter().map(|(span, message)| self.locate(span, message)).collect();
-        Err(ConfigError { file: file.to_owned(), problems })
+        let problems = self
+            .problems
+            .iter()
+            .map(|(span, message)| self.locate(span, message))
+            .collect();
+        Err(ConfigError {
+            file: file.to_owned(),
+            problems,
+        })
     }
 }
 
 /// Adds the positions of each table below `node` that itself has one of these problems: its own, and those of its keys and values.
 fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut Vec<Range<usize>>) {
-    let DeValue::Table(entries) = node.get_ref() else { return };
+    let DeValue::Table(entries) = node.get_ref() else {
+        return;
+    };
     let (mut own, mut tables, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     for (key, value) in entries {
         let is_table = |node: &Node<'_>| matches!(node.get_ref(), DeValue::Table(_));
@@ -227,7 +249,9 @@ fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut
         keys.push(key.span());
     }
     let is_problem = |span: &Range<usize>| {
-        problems.iter().any(|(problem, _)| span.start <= problem.start && problem.end <= span.end)
+        problems
+            .iter()
+            .any(|(problem, _)| span.start <= problem.start && problem.end <= span.end)
     };
     // What is wrong in a table below is not wrong here.
     let is_refused = |table: &&Node<'_>| problems.iter().any(|(problem, _)| *problem == table.span());
@@ -235,7 +259,9 @@ fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut
         unread.extend(own.into_iter().chain(keys));
         unread.push(node.span());
     }
-    tables.into_iter().for_each(|table| add_unread(table, problems, unread));
+    tables
+        .into_iter()
+        .for_each(|table| add_unread(table, problems, unread));
 }
 
 impl Reader<'_> {
@@ -246,7 +272,9 @@ impl Reader<'_> {
         let before = &text[..start];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let source = text[line_start..].lines().next().unwrap_or("");
-        let end = span.end.clamp(start, line_start + source.len().max(start - line_start));
+        let end = span
+            .end
+            .clamp(start, line_start + source.len().max(start - line_start));
         let quoted = match &self.quotable {
             Some(names) => quote::only(source, |word| names.contains(word)),
             None => quote::without(source, line_start, &self.hidden),
@@ -341,7 +369,13 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, problem) in self.problems.iter().enumerate() {
             let separator = if i == 0 { "" } else { "\n" };
-            let Problem { line, column, width, source, message } = problem;
+            let Problem {
+                line,
+                column,
+                width,
+                source,
+                message,
+            } = problem;
             let margin = line.to_string().len();
             writeln!(f, "{separator}{}:{line}:{column}: {message}", self.file)?;
             writeln!(f, "{:margin$} |", "")?;
@@ -385,7 +419,11 @@ mod tests {
         let text = format!("when = \"{}?{}\"", "a".repeat(100_000), "b".repeat(100_000));
         let shown = |span| {
             let problems = vec![Reader::new(&text).locate(&span, "no")];
-            ConfigError { file: "h.toml".to_owned(), problems }.to_string()
+            ConfigError {
+                file: "h.toml".to_owned(),
+                problems,
+            }
+            .to_string()
         };
         let (before, after) = ("a".repeat(60), "b".repeat(99));
         assert_eq!(
@@ -395,7 +433,11 @@ mod tests {
         let start = format!("when = \"{}", "a".repeat(152));
         assert_eq!(
             shown(7..text.len()),
-            format!("h.toml:1:8: no\n  |\n1 | {start}\n  | {:7}{}", "", "^".repeat(100))
+            format!(
+                "h.toml:1:8: no\n  |\n1 | {start}\n  | {:7}{}",
+                "",
+                "^".repeat(100)
+            )
         );
     }
 

@@ -89,14 +89,26 @@ pub fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>, what: &str) 
 pub fn names<T: Setting>() -> BTreeSet<String> {
     let mut chapters = Vec::new();
     T::explain("", &mut chapters);
-    let tables = chapters.iter().flat_map(|chapter| chapter.heading.split(['[', ']', '.']));
-    let keys = chapters.iter().flat_map(|chapter| chapter.keys.iter().map(|key| key.name));
-    tables.chain(keys).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    let tables = chapters
+        .iter()
+        .flat_map(|chapter| chapter.heading.split(['[', ']', '.']));
+    let keys = chapters
+        .iter()
+        .flat_map(|chapter| chapter.keys.iter().map(|key| key.name));
+    tables
+        .chain(keys)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Joins the lines of a doc comment.
 pub fn paragraph(lines: &[&str]) -> String {
-    lines.iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    lines
+        .iter()
+        .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The heading of a table at `path`.
@@ -109,7 +121,11 @@ pub fn heading(path: &str) -> String {
 
 /// `parent.name`, or `name` at the top.
 pub fn join(parent: &str, name: &str) -> String {
-    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
+    if parent.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{parent}.{name}")
+    }
 }
 
 /// Declares a table: a struct with a default and a description per key. `[live]` before a key: it can change while the
@@ -280,7 +296,10 @@ impl<T: Setting> Setting for Vec<T> {
         let DeValue::Array(list) = node.get_ref() else {
             return refuse::<Self>(node, reader, &format!("a list, each element {}", T::KIND));
         };
-        let read: Vec<T> = list.iter().filter_map(|element| T::read(element, reader)).collect();
+        let read: Vec<T> = list
+            .iter()
+            .filter_map(|element| T::read(element, reader))
+            .collect();
         (read.len() == list.len()).then_some(read)
     }
 
@@ -353,7 +372,11 @@ impl<K: Name, T: Setting> Setting for BTreeMap<K, T> {
     }
 
     fn show(&self) -> Shown {
-        Shown::Table(self.iter().map(|(name, value)| (name.to_string(), value.show())).collect())
+        Shown::Table(
+            self.iter()
+                .map(|(name, value)| (name.to_string(), value.show()))
+                .collect(),
+        )
     }
 
     fn explain(path: &str, chapters: &mut Vec<Chapter>) {

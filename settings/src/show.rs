@@ -11,9 +11,10 @@ impl Shown {
             Self::Nothing => serde_json::Value::Null,
             Self::Plain(value) => value.clone(),
             Self::List(list) => list.iter().map(Self::to_json).collect(),
-            Self::Table(entries) => {
-                entries.iter().map(|(key, value)| (key.clone(), value.to_json())).collect()
-            }
+            Self::Table(entries) => entries
+                .iter()
+                .map(|(key, value)| (key.clone(), value.to_json()))
+                .collect(),
         }
     }
 
@@ -36,10 +37,15 @@ impl Shown {
             Self::Nothing => String::new(),
             // A JSON string, number or boolean is a TOML one, too.
             Self::Plain(value) => value.to_string(),
-            Self::List(list) => format!("[{}]", list.iter().map(Self::inline).collect::<Vec<_>>().join(", ")),
+            Self::List(list) => format!(
+                "[{}]",
+                list.iter().map(Self::inline).collect::<Vec<_>>().join(", ")
+            ),
             Self::Table(entries) => {
-                let pairs: Vec<_> =
-                    entries.iter().map(|(k, v)| format!("{} = {}", key(k), v.inline())).collect();
+                let pairs: Vec<_> = entries
+                    .iter()
+                    .map(|(k, v)| format!("{} = {}", key(k), v.inline()))
+                    .collect();
                 format!("{{ {} }}", pairs.join(", "))
             }
         }
@@ -54,7 +60,11 @@ fn write_table(out: &mut String, path: &str, entries: &[(String, Shown)]) {
         }
     }
     for (name, value) in entries {
-        let below = if path.is_empty() { key(name) } else { format!("{path}.{}", key(name)) };
+        let below = if path.is_empty() {
+            key(name)
+        } else {
+            format!("{path}.{}", key(name))
+        };
         match value {
             Shown::Table(children) if !children.is_empty() => {
                 let _ = writeln!(out, "\n[{below}]");
@@ -75,8 +85,15 @@ fn write_table(out: &mut String, path: &str, entries: &[(String, Shown)]) {
 
 /// A key, quoted where it must be.
 fn key(name: &str) -> String {
-    let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if bare { name.to_owned() } else { serde_json::Value::from(name).to_string() }
+    let bare = !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if bare {
+        name.to_owned()
+    } else {
+        serde_json::Value::from(name).to_string()
+    }
 }
 
 /// A page that begins with `head`, in Markdown.
@@ -98,8 +115,16 @@ fn write_key(out: &mut String, key: &Key) {
         Shown::List(list) if list.is_empty() => "none".to_owned(),
         value => format!("`{}`", value.inline()),
     };
-    let live = if key.live { " Can change while running." } else { "" };
-    let _ = write!(out, "\n**`{}`** – {}; default: {default}.{live}\n\n{}\n", key.name, key.kind, key.text);
+    let live = if key.live {
+        " Can change while running."
+    } else {
+        ""
+    };
+    let _ = write!(
+        out,
+        "\n**`{}`** – {}; default: {default}.{live}\n\n{}\n",
+        key.name, key.kind, key.text
+    );
 }
 
 #[cfg(test)]
@@ -109,10 +134,19 @@ mod tests {
     #[test]
     fn a_table_becomes_toml_with_plain_keys_first() {
         let shown = Shown::Table(vec![
-            ("list".into(), Shown::List(vec![Shown::Plain(1.into()), Shown::Plain("a\"b".into())])),
+            (
+                "list".into(),
+                Shown::List(vec![Shown::Plain(1.into()), Shown::Plain("a\"b".into())]),
+            ),
             ("none".into(), Shown::Nothing),
-            ("below".into(), Shown::Table(vec![("x y".into(), Shown::Plain(true.into()))])),
-            ("rows".into(), Shown::List(vec![Shown::Table(vec![("n".into(), Shown::Plain(2.into()))])])),
+            (
+                "below".into(),
+                Shown::Table(vec![("x y".into(), Shown::Plain(true.into()))]),
+            ),
+            (
+                "rows".into(),
+                Shown::List(vec![Shown::Table(vec![("n".into(), Shown::Plain(2.into()))])]),
+            ),
         ]);
         let expected = "list = [1, \"a\\\"b\"]\n\n[below]\n\"x y\" = true\n\n[[rows]]\nn = 2\n";
         assert_eq!(shown.to_toml(), expected);

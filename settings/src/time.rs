@@ -5,8 +5,11 @@
 pub fn nanoseconds(text: &str) -> Option<u64> {
     let (date, time) = text.split_once(['T', 't', ' ']).unwrap_or((text, "00:00"));
     let mut parts = date.split('-');
-    let (year, month, day) =
-        (number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?);
+    let (year, month, day) = (
+        number(parts.next()?, 4)?,
+        number(parts.next()?, 2)?,
+        number(parts.next()?, 2)?,
+    );
     let in_range = (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&day);
     if parts.next().is_some() || !in_range {
         return None;
@@ -14,7 +17,10 @@ pub fn nanoseconds(text: &str) -> Option<u64> {
     let (clock, zone) = time.split_at(time.find(['Z', 'z', '+', '-', ' ']).unwrap_or(time.len()));
     let (seconds, fraction) = time_of_day(clock)?;
     let seconds = days(year, month, day) * 86_400 + seconds - offset(zone.trim_start())?;
-    u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?.checked_add(fraction)
+    u64::try_from(seconds)
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(fraction)
 }
 
 /// A whole number of so many digits.
@@ -72,7 +78,12 @@ pub fn text(nanoseconds: u64) -> String {
         month += 1;
     }
     let date = day - days(year, month, 1) + 1;
-    format!("{year:04}-{month:02}-{date:02}T{:02}:{:02}:{:02}Z", clock / 3600, clock / 60 % 60, clock % 60)
+    format!(
+        "{year:04}-{month:02}-{date:02}T{:02}:{:02}:{:02}Z",
+        clock / 3600,
+        clock / 60 % 60,
+        clock % 60
+    )
 }
 
 fn is_leap(year: i64) -> bool {
@@ -105,9 +116,12 @@ mod tests {
         assert_eq!(seconds("2000-03-01T00:00:00Z"), Some(951_868_800));
         assert_eq!(seconds("2026-11-24T08:00:00+01:00"), Some(1_795_503_600));
         assert_eq!(seconds("2000-03-01"), Some(951_868_800));
-        for time in
-            ["1970-01-01T00:00:00Z", "2000-02-29T23:59:59Z", "2026-12-31T08:07:06Z", "2400-03-01T00:00:00Z"]
-        {
+        for time in [
+            "1970-01-01T00:00:00Z",
+            "2000-02-29T23:59:59Z",
+            "2026-12-31T08:07:06Z",
+            "2400-03-01T00:00:00Z",
+        ] {
             assert_eq!(nanoseconds(time).map(text).as_deref(), Some(time));
         }
         let same = [

@@ -46,7 +46,11 @@ impl Setting for PathBuf {
     const KIND: &'static str = "a path in quotes";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let read = node.get_ref().as_str().filter(|text| !text.is_empty()).map(Self::from);
+        let read = node
+            .get_ref()
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(Self::from);
         read.or_else(|| refuse::<Self>(node, reader))
     }
 
@@ -121,7 +125,10 @@ impl Setting for f64 {
         };
         match read {
             Some(number) if !f64::is_finite(number) => {
-                reader.refuse(node.span(), format!("found {number}; write a finite number, such as 0.01"));
+                reader.refuse(
+                    node.span(),
+                    format!("found {number}; write a finite number, such as 0.01"),
+                );
                 None
             }
             read => read.or_else(|| refuse::<Self>(node, reader)),
@@ -188,14 +195,21 @@ impl FromStr for Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = RATES.iter().rev().find(|(_, factor)| self.0.is_multiple_of(*factor));
+        let unit = RATES
+            .iter()
+            .rev()
+            .find(|(_, factor)| self.0.is_multiple_of(*factor));
         let (unit, factor) = *unit.unwrap_or(&RATES[0]);
         write!(f, "{}{unit}", self.0 / factor)
     }
 }
 
-const RATES: [(&str, u64); 4] =
-    [("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];
+const RATES: [(&str, u64); 4] = [
+    ("bit/s", 1),
+    ("kbit/s", 1_000),
+    ("Mbit/s", 1_000_000),
+    ("Gbit/s", 1_000_000_000),
+];
 
 /// A fraction of 1, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,13 +222,16 @@ impl Setting for Fraction {
         let written = match node.get_ref() {
             DeValue::Float(number) => number.as_str().replace('_', "").parse().ok(),
             DeValue::String(text) => {
-                let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+                let percent = text
+                    .strip_suffix('%')
+                    .and_then(|number| number.trim_end().parse::<f64>().ok());
                 percent.map(|percent| percent / 100.0)
             }
             other => integer(other).map(|number| number as f64),
         };
         let part = written.filter(|part| (0.0..=1.0).contains(part));
-        part.map(|part| Self((part * 1e6).round() as u32)).or_else(|| refuse(node, reader))
+        part.map(|part| Self((part * 1e6).round() as u32))
+            .or_else(|| refuse(node, reader))
     }
 
     fn show(&self) -> Shown {
@@ -268,7 +285,9 @@ thresholds! {
 /// A threshold of a metric, in its smallest unit: as in a rule, or as another duration of a file.
 pub fn threshold(metric: Metric, text: &str) -> Option<u64> {
     let is_latency = matches!(metric, Metric::FlowLatency | Metric::HopLatency);
-    amount(metric, text).ok().or_else(|| nanoseconds(text).filter(|_| is_latency))
+    amount(metric, text)
+        .ok()
+        .or_else(|| nanoseconds(text).filter(|_| is_latency))
 }
 
 /// Millionths as a percentage.
@@ -281,8 +300,12 @@ impl Setting for Prefix {
     const KIND: &'static str = "a network such as \"10.0.0.0/8\", or one address";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let Some(text) = node.get_ref().as_str() else { return refuse(node, reader) };
-        text.parse().map_err(|error: PrefixError| reader.refuse(node.span(), error.to_string())).ok()
+        let Some(text) = node.get_ref().as_str() else {
+            return refuse(node, reader);
+        };
+        text.parse()
+            .map_err(|error: PrefixError| reader.refuse(node.span(), error.to_string()))
+            .ok()
     }
 
     fn show(&self) -> Shown {
@@ -319,7 +342,10 @@ impl Setting for Protocol {
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         if let Some(number) = integer(node.get_ref()) {
-            return u8::try_from(number).ok().map(Self).or_else(|| refuse::<Self>(node, reader));
+            return u8::try_from(number)
+                .ok()
+                .map(Self)
+                .or_else(|| refuse::<Self>(node, reader));
         }
         from_text(node, reader, |text| {
             let number = match text {
@@ -381,7 +407,10 @@ pub fn from_text<T: Setting>(
     reader: &mut Reader<'_>,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Option<T> {
-    node.get_ref().as_str().and_then(parse).or_else(|| refuse(node, reader))
+    node.get_ref()
+        .as_str()
+        .and_then(parse)
+        .or_else(|| refuse(node, reader))
 }
 
 /// A whole number, in any of TOML's notations.
@@ -400,8 +429,13 @@ const DURATIONS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
 ];
 
-const SIZES: [(&str, u64); 5] =
-    [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+const SIZES: [(&str, u64); 5] = [
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
 
 /// Units of sizes in input, including powers of ten.
 const READ_SIZES: [(&str, u64); 8] = [
@@ -444,8 +478,13 @@ pub fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 }
 
 fn unit_text(value: u64, units: &[(&str, u64)], space: &str) -> String {
-    let unit = units.iter().rev().find(|(_, factor)| value != 0 && value.is_multiple_of(*factor));
-    let (name, factor) = unit.copied().unwrap_or((if units.len() == SIZES.len() { "B" } else { "s" }, 1));
+    let unit = units
+        .iter()
+        .rev()
+        .find(|(_, factor)| value != 0 && value.is_multiple_of(*factor));
+    let (name, factor) = unit
+        .copied()
+        .unwrap_or((if units.len() == SIZES.len() { "B" } else { "s" }, 1));
     format!("{}{space}{name}", value / factor)
 }
 
@@ -465,9 +504,13 @@ mod tests {
             }
         }
         let plain = |value: serde_json::Value| Ok(Shown::Plain(value));
-        for (written, expected) in
-            [("\"500us\"", "500us"), ("\"1m\"", "1m"), ("\"7 µs\"", "7us"), ("5", "5ns"), ("0", "0s")]
-        {
+        for (written, expected) in [
+            ("\"500us\"", "500us"),
+            ("\"1m\"", "1m"),
+            ("\"7 µs\"", "7us"),
+            ("5", "5ns"),
+            ("0", "0s"),
+        ] {
             assert_eq!(
                 read::<LatencyThreshold>(&format!("x = {written}")),
                 plain(expected.into()),
@@ -489,10 +532,22 @@ mod tests {
             );
         }
         let refused = |text: &str, what: &str| Err(format!("found the text {text:?}; write {what}"));
-        assert_eq!(read::<LatencyThreshold>("x = \"5%\""), refused("5%", LatencyThreshold::KIND));
-        assert_eq!(read::<QueueThreshold>("x = \"500us\""), refused("500us", QueueThreshold::KIND));
-        assert_eq!(read::<QueueThreshold>("x = \"5%\""), refused("5%", QueueThreshold::KIND));
-        assert_eq!(read::<UtilizationThreshold>("x = \"5us\""), refused("5us", UtilizationThreshold::KIND));
+        assert_eq!(
+            read::<LatencyThreshold>("x = \"5%\""),
+            refused("5%", LatencyThreshold::KIND)
+        );
+        assert_eq!(
+            read::<QueueThreshold>("x = \"500us\""),
+            refused("500us", QueueThreshold::KIND)
+        );
+        assert_eq!(
+            read::<QueueThreshold>("x = \"5%\""),
+            refused("5%", QueueThreshold::KIND)
+        );
+        assert_eq!(
+            read::<UtilizationThreshold>("x = \"5us\""),
+            refused("5us", UtilizationThreshold::KIND)
+        );
         let whole = format!("found the number 50000; write {}", UtilizationThreshold::KIND);
         assert_eq!(read::<UtilizationThreshold>("x = 50000"), Err(whole));
     }
@@ -501,7 +556,19 @@ mod tests {
     fn durations_and_sizes_read_and_write_with_their_units() {
         let read = ["250ms", "1.5h", "0s", "10", "ms", "-1s", "3x", "99999999999d"].map(nanoseconds);
         let none = None;
-        assert_eq!(read, [Some(250_000_000), Some(5_400_000_000_000), Some(0), none, none, none, none, none]);
+        assert_eq!(
+            read,
+            [
+                Some(250_000_000),
+                Some(5_400_000_000_000),
+                Some(0),
+                none,
+                none,
+                none,
+                none,
+                none
+            ]
+        );
         assert_eq!(
             [0, 1_000, 90_000_000_000, 86_400_000_000_000].map(duration_text),
             ["0s", "1us", "90s", "1d"]

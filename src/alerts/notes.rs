@@ -92,12 +92,21 @@ impl Notes {
             Err(error) => return Err(CliError::io(format!("cannot read {shown}"), error, remedy)),
         };
         let filter = |one: &Saving| {
-            Filter::parse(&one.filter, View::Events, &no_names).map(Arc::new).map_err(|fault| {
-                CliError::new(format!("{shown}: silence {}: {}; {remedy}", one.id, fault.message))
-            })
+            Filter::parse(&one.filter, View::Events, &no_names)
+                .map(Arc::new)
+                .map_err(|fault| {
+                    CliError::new(format!(
+                        "{shown}: silence {}: {}; {remedy}",
+                        one.id, fault.message
+                    ))
+                })
         };
         let filters = saved.silences.iter().map(filter).collect::<Result<_, _>>()?;
-        Ok(Self { state: RwLock::new(State { saved, filters }), file, changing: Mutex::default() })
+        Ok(Self {
+            state: RwLock::new(State { saved, filters }),
+            file,
+            changing: Mutex::default(),
+        })
     }
 
     /// Who has acknowledged this alert since it began.
@@ -121,7 +130,10 @@ impl Notes {
                 }
             }
             while all.len() > MOST_ACKNOWLEDGED {
-                let oldest = all.iter().min_by_key(|(_, note)| note.at).map(|(name, _)| name.clone());
+                let oldest = all
+                    .iter()
+                    .min_by_key(|(_, note)| note.at)
+                    .map(|(name, _)| name.clone());
                 let Some(oldest) = oldest else { break };
                 all.remove(&oldest);
                 tracing::warn!(
@@ -139,10 +151,22 @@ impl Notes {
     /// # Errors
     /// Its filter is wrong, there are too many, or it cannot be saved: nothing changed.
     pub(crate) fn silence(&self, silence: SilenceView) -> Result<SilenceView, Full> {
-        let SilenceView { filter, from, until, by, comment, .. } = silence;
-        let wrong = |Fault { position, message, .. }: Fault| {
+        let SilenceView {
+            filter,
+            from,
+            until,
+            by,
+            comment,
+            ..
+        } = silence;
+        let wrong = |Fault {
+                         position, message, ..
+                     }: Fault| {
             let before = filter.get(..position).unwrap_or(&filter);
-            Full::Wrong { at: before.chars().count() + 1, message }
+            Full::Wrong {
+                at: before.chars().count() + 1,
+                message,
+            }
         };
         let parsed = Filter::parse(&filter, View::Events, &no_names).map_err(wrong)?;
         self.change(|state| {
@@ -154,7 +178,14 @@ impl Notes {
                 return Err(Full::Silences);
             }
             state.saved.next += 1;
-            let one = Saving { id: state.saved.next, filter, from, until, by, comment };
+            let one = Saving {
+                id: state.saved.next,
+                filter,
+                from,
+                until,
+                by,
+                comment,
+            };
             state.saved.silences.push(one.clone());
             state.filters.push(Arc::new(parsed));
             Ok(one.view(from))
@@ -167,7 +198,11 @@ impl Notes {
     /// It cannot be saved: nothing changed.
     pub(crate) fn end(&self, id: u64, now: u64) -> Result<Option<SilenceView>, Full> {
         self.change(|state| {
-            let found = state.saved.silences.iter_mut().find(|one| one.id == id && one.until > now);
+            let found = state
+                .saved
+                .silences
+                .iter_mut()
+                .find(|one| one.id == id && one.until > now);
             Ok(found.map(|one| {
                 one.until = now;
                 one.view(now)
@@ -178,7 +213,13 @@ impl Notes {
     /// All silences, newest first.
     pub(crate) fn silences(&self, now: u64) -> Vec<SilenceView> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.saved.silences.iter().rev().map(|one| one.view(now)).collect()
+        state
+            .saved
+            .silences
+            .iter()
+            .rev()
+            .map(|one| one.view(now))
+            .collect()
     }
 
     /// The number of a silence that covers an alert at a time.
@@ -187,7 +228,9 @@ impl Notes {
         let lasts = |one: &Saving| one.from <= at && at < one.until;
         let all = state.saved.silences.iter().zip(&state.filters);
         let facts = facts_of(alert);
-        all.filter(|(one, _)| lasts(one)).find(|(_, filter)| filter.matches(&facts)).map(|(one, _)| one.id)
+        all.filter(|(one, _)| lasts(one))
+            .find(|(_, filter)| filter.matches(&facts))
+            .map(|(one, _)| one.id)
     }
 
     /// Whether a silence covered the beginning of this alert. The record of its end does not say that: it can have another node, queue or
@@ -199,7 +242,13 @@ impl Notes {
     /// The latest end of a silence within `(after, until]`, if one ended then.
     pub(crate) fn ended(&self, after: u64, until: u64) -> Option<u64> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.saved.silences.iter().map(|one| one.until).filter(|end| after < *end && *end <= until).max()
+        state
+            .saved
+            .silences
+            .iter()
+            .map(|one| one.until)
+            .filter(|end| after < *end && *end <= until)
+            .max()
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> Result<T, Full>) -> Result<T, Full> {
@@ -223,8 +272,23 @@ impl State {
 
 impl Saving {
     fn view(&self, now: u64) -> SilenceView {
-        let Self { id, filter, from, until, by, comment } = self.clone();
-        SilenceView { id, filter, from, until, by, comment, active: from <= now && now < until }
+        let Self {
+            id,
+            filter,
+            from,
+            until,
+            by,
+            comment,
+        } = self.clone();
+        SilenceView {
+            id,
+            filter,
+            from,
+            until,
+            by,
+            comment,
+            active: from <= now && now < until,
+        }
     }
 }
 
@@ -287,19 +351,38 @@ mod tests {
     fn notes_survive_a_restart() {
         let dir = Dir::new("notes");
         let notes = Notes::open(dir.path()).unwrap();
-        let note = AcknowledgedView { by: "anna".to_owned(), at: 50, comment: "known".to_owned() };
+        let note = AcknowledgedView {
+            by: "anna".to_owned(),
+            at: 50,
+            comment: "known".to_owned(),
+        };
         notes.acknowledge(7, Some(note.clone())).unwrap();
-        let id = notes.silence(silence("rule == deep and src in 10.0.1.0/24", 100, 200)).unwrap().id;
+        let id = notes
+            .silence(silence("rule == deep and src in 10.0.1.0/24", 100, 200))
+            .unwrap()
+            .id;
         let again = Notes::open(dir.path()).unwrap();
         assert_eq!(again.acknowledged(7, Some(40)), Some(note.clone()));
         assert_eq!(again.acknowledged(7, Some(60)), None, "it began anew after that");
-        assert_eq!((again.acknowledged(7, None), again.acknowledged(8, None)), (Some(note), None));
+        assert_eq!(
+            (again.acknowledged(7, None), again.acknowledged(8, None)),
+            (Some(note), None)
+        );
         assert_eq!(again.covering(&alert(0, 7), 150), Some(id));
-        assert_eq!(again.silence(silence("rule == other", 100, 200)).unwrap().id, id + 1, "numbers go on");
+        assert_eq!(
+            again.silence(silence("rule == other", 100, 200)).unwrap().id,
+            id + 1,
+            "numbers go on"
+        );
         again.acknowledge(7, None).unwrap();
         assert_eq!(Notes::open(dir.path()).unwrap().acknowledged(7, None), None);
         std::fs::write(dir.path().join(FILE), "{").unwrap();
-        assert!(Notes::open(dir.path()).unwrap_err().to_string().contains("alerts.json cannot be read"));
+        assert!(
+            Notes::open(dir.path())
+                .unwrap_err()
+                .to_string()
+                .contains("alerts.json cannot be read")
+        );
     }
 
     #[test]
@@ -327,12 +410,21 @@ mod tests {
         let wrong = notes.silence(silence("rule == \"é\" and node = 7", 1, 2));
         assert!(matches!(wrong, Err(Full::Wrong { at: 22, .. })), "{wrong:?}");
         (0..MOST_SILENCES as u64).for_each(|_| _ = notes.silence(silence("node == 7", 100, 200)).unwrap());
-        assert!(matches!(notes.silence(silence("node == 7", 150, 300)), Err(Full::Silences)));
+        assert!(matches!(
+            notes.silence(silence("node == 7", 150, 300)),
+            Err(Full::Silences)
+        ));
         // Those that ended make room.
-        assert_eq!(notes.silence(silence("node == 8", 250, 300)).unwrap().id, MOST_SILENCES as u64 + 1);
+        assert_eq!(
+            notes.silence(silence("node == 8", 250, 300)).unwrap().id,
+            MOST_SILENCES as u64 + 1
+        );
         assert_eq!(notes.silences(260).len(), 1);
         std::fs::remove_dir_all(dir.path()).unwrap();
-        assert!(matches!(notes.acknowledge(1, Some(AcknowledgedView::default())), Err(Full::NotSaved(_))));
+        assert!(matches!(
+            notes.acknowledge(1, Some(AcknowledgedView::default())),
+            Err(Full::NotSaved(_))
+        ));
         assert_eq!(notes.acknowledged(1, None), None);
     }
 

@@ -90,7 +90,10 @@ pub(crate) struct Past {
 impl Past {
     /// Those of a span: from, to. Events before it say what was true when it began.
     pub(crate) fn new(span: (u64, u64)) -> Self {
-        Self { span, alerts: HashMap::new() }
+        Self {
+            span,
+            alerts: HashMap::new(),
+        }
     }
 
     /// Takes in events of rules that became true or false, in ascending order of time. Those that became true and those that became false
@@ -98,7 +101,9 @@ impl Past {
     pub(crate) fn read(&mut self, events: impl Iterator<Item = RuleEvent>) {
         let mut same: Vec<Change> = Vec::new();
         for RuleEvent { row, by } in events {
-            let Some(one) = record::Alert::of(&row.event, row.rule.map(Into::into)) else { continue };
+            let Some(one) = record::Alert::of(&row.event, row.rule.map(Into::into)) else {
+                continue;
+            };
             if same.first().is_some_and(|first| first.one.ts != one.ts) {
                 self.add_all(std::mem::take(&mut same));
             }
@@ -145,7 +150,10 @@ impl Past {
                 if alert.episodes.len() == MOST_EPISODES {
                     alert.episodes.pop_front();
                 }
-                alert.episodes.push_back(Episode { since: Some(ts), until: None });
+                alert.episodes.push_back(Episode {
+                    since: Some(ts),
+                    until: None,
+                });
                 alert.count += u64::from(is_counted);
             }
             (alert.last, alert.ended) = (one, None);
@@ -153,14 +161,19 @@ impl Past {
         }
         let is_shown = one.metric.is_some();
         // A report that shows it is false is what all of a pair hear. One of them alone may hear no more of a flow.
-        let is_over =
-            |hearer: &Hearer| by.iter().any(|one| one == hearer || is_shown && one.pair == hearer.pair);
+        let is_over = |hearer: &Hearer| {
+            by.iter()
+                .any(|one| one == hearer || is_shown && one.pair == hearer.pair)
+        };
         alert.hearers.retain(|hearer| !is_over(hearer));
         if !alert.hearers.is_empty() {
             return;
         }
         if alert.episodes.is_empty() {
-            alert.episodes.push_back(Episode { since: None, until: None });
+            alert.episodes.push_back(Episode {
+                since: None,
+                until: None,
+            });
         }
         if let Some(last) = alert.episodes.back_mut().filter(|last| last.until.is_none()) {
             last.until = Some(ts);
@@ -170,7 +183,10 @@ impl Past {
 
     /// Those that lasted in the span, worst first among those that are firing.
     pub(crate) fn alerts(self) -> Vec<Alert> {
-        let Self { span: (from, to), alerts } = self;
+        let Self {
+            span: (from, to),
+            alerts,
+        } = self;
         let overlaps = |one: &Episode| {
             one.since.is_none_or(|since| since <= to) && one.until.is_none_or(|until| until >= from)
         };
@@ -204,7 +220,11 @@ impl Alert {
 
     /// The names of the collectors that it is known from; none if that is this process.
     pub(crate) fn heard_by(&self) -> Vec<String> {
-        self.heard.iter().filter(|one| !one.name.is_empty()).map(|one| one.name.to_string()).collect()
+        self.heard
+            .iter()
+            .filter(|one| !one.name.is_empty())
+            .map(|one| one.name.to_string())
+            .collect()
     }
 
     /// The collector does not have it.
@@ -225,7 +245,12 @@ impl Alert {
         };
         let newest = self.since().or(self.until()).unwrap_or(0);
         let excess = if self.is_firing() { excess } else { 0 };
-        (!self.is_firing(), std::cmp::Reverse(excess), std::cmp::Reverse(newest), last.alert())
+        (
+            !self.is_firing(),
+            std::cmp::Reverse(excess),
+            std::cmp::Reverse(newest),
+            last.alert(),
+        )
     }
 }
 
@@ -241,17 +266,37 @@ mod tests {
     fn row(ts: u64, kind: Kind, value: Option<u64>, rule: &str, port: u16) -> RuleEvent {
         let flow = Some(format!("10.0.0.1:{port}>10.0.0.2:80/6").parse().unwrap());
         let metric = value.map(|_| Metric::QueueOccupancy);
-        let event =
-            Event { kind, flow, metric, value, threshold: value.map(|_| 50), ..testkit::records::bare(ts) };
-        let row = EventRow { event, rule: Some(rule.to_owned()), path: Vec::new(), first: None };
-        RuleEvent { row, by: vec![Hearer::default()] }
+        let event = Event {
+            kind,
+            flow,
+            metric,
+            value,
+            threshold: value.map(|_| 50),
+            ..testkit::records::bare(ts)
+        };
+        let row = EventRow {
+            event,
+            rule: Some(rule.to_owned()),
+            path: Vec::new(),
+            first: None,
+        };
+        RuleEvent {
+            row,
+            by: vec![Hearer::default()],
+        }
     }
 
     /// Heard by these collectors, of which c1 and c2 are a pair.
     fn by(names: &[&str], event: RuleEvent) -> RuleEvent {
         let pair = |name: &str| if name == "c3" { "c3" } else { "c1" };
-        let hearer = |name: &&str| Hearer { pair: pair(name).into(), name: (*name).into() };
-        RuleEvent { by: names.iter().map(hearer).collect(), ..event }
+        let hearer = |name: &&str| Hearer {
+            pair: pair(name).into(),
+            name: (*name).into(),
+        };
+        RuleEvent {
+            by: names.iter().map(hearer).collect(),
+            ..event
+        }
     }
 
     fn on(ts: u64, value: u64, port: u16) -> RuleEvent {
@@ -270,20 +315,36 @@ mod tests {
 
     #[test]
     fn since_when_and_how_often() {
-        let rows = vec![on(10, 80, 1), off(20, 1), on(30, 90, 1), off(40, 1), on(50, 70, 1)];
+        let rows = vec![
+            on(10, 80, 1),
+            off(20, 1),
+            on(30, 90, 1),
+            off(40, 1),
+            on(50, 70, 1),
+        ];
         let all = of((25, 60), rows);
         let [one] = &all[..] else { panic!("{all:?}") };
-        assert_eq!((one.count, one.is_firing(), one.since(), one.until()), (2, true, Some(50), None));
+        assert_eq!(
+            (one.count, one.is_firing(), one.since(), one.until()),
+            (2, true, Some(50), None)
+        );
         assert_eq!((one.last.value, one.last.threshold), (Some(70), Some(50)));
         let episodes: Vec<_> = one.episodes.iter().map(|one| (one.since, one.until)).collect();
-        assert_eq!(episodes, [(Some(30), Some(40)), (Some(50), None)], "the first one ended before");
+        assert_eq!(
+            episodes,
+            [(Some(30), Some(40)), (Some(50), None)],
+            "the first one ended before"
+        );
     }
 
     #[test]
     fn an_alert_that_is_said_again_lasts() {
         // A collector that was restarted reports its flows anew.
         let all = of((0, 100), vec![on(10, 80, 1), on(50, 60, 1)]);
-        assert_eq!((all[0].count, all[0].since(), all[0].last.value), (1, Some(10), Some(60)));
+        assert_eq!(
+            (all[0].count, all[0].since(), all[0].last.value),
+            (1, Some(10), Some(60))
+        );
     }
 
     #[test]
@@ -291,7 +352,10 @@ mod tests {
         // A burst has one time: what became true and what became false are read one after the other.
         let burst = vec![on(10, 70, 1), on(10, 90, 1), off(10, 1), off(10, 1)];
         let all = of((0, 100), burst.clone());
-        assert_eq!((all[0].count, all[0].is_firing(), all[0].last.value), (2, false, Some(90)));
+        assert_eq!(
+            (all[0].count, all[0].is_firing(), all[0].last.value),
+            (2, false, Some(90))
+        );
         let all = of((0, 100), [vec![on(5, 60, 1)], burst].concat());
         assert_eq!((all[0].count, all[0].is_firing()), (3, true));
     }
@@ -309,12 +373,18 @@ mod tests {
         let both = vec![begun(), by(&["c1"], silent(20)), by(&["c2"], silent(30))];
         assert_eq!(ended(both), (1, Some(Ended::Flow), Some(30)));
         // What a report shows is true of both, also of one that was killed.
-        assert_eq!(ended(vec![begun(), by(&["c2"], off(20, 1))]), (1, Some(Ended::False), Some(20)));
+        assert_eq!(
+            ended(vec![begun(), by(&["c2"], off(20, 1))]),
+            (1, Some(Ended::False), Some(20))
+        );
         // Another collector hears other reports of the flow.
         let others = vec![begun(), by(&["c3"], on(15, 70, 1)), by(&["c1", "c2"], off(20, 1))];
         assert_eq!(ended(others.clone()), (1, None, None));
         let last = by(&["c3"], off(40, 1));
-        assert_eq!(ended([others, vec![last]].concat()), (1, Some(Ended::False), Some(40)));
+        assert_eq!(
+            ended([others, vec![last]].concat()),
+            (1, Some(Ended::False), Some(40))
+        );
     }
 
     #[test]
@@ -338,16 +408,34 @@ mod tests {
     fn the_worst_that_fires_is_first_and_the_span_decides() {
         let all = of(
             (100, 200),
-            vec![on(10, 60, 1), on(20, 200, 2), on(110, 900, 3), off(120, 3), on(30, 80, 4), off(40, 4)],
+            vec![
+                on(10, 60, 1),
+                on(20, 200, 2),
+                on(110, 900, 3),
+                off(120, 3),
+                on(30, 80, 4),
+                off(40, 4),
+            ],
         );
-        let values: Vec<_> = all.iter().map(|one| (one.last.value, one.is_firing(), one.count)).collect();
-        assert_eq!(values, [(Some(200), true, 0), (Some(60), true, 0), (Some(900), false, 1)]);
+        let values: Vec<_> = all
+            .iter()
+            .map(|one| (one.last.value, one.is_firing(), one.count))
+            .collect();
+        assert_eq!(
+            values,
+            [(Some(200), true, 0), (Some(60), true, 0), (Some(900), false, 1)]
+        );
     }
 
     #[test]
     fn episodes_are_bounded_and_counted() {
-        let rows = (0..200).flat_map(|n| [on(n * 10, 80, 1), off(n * 10 + 5, 1)]).collect();
+        let rows = (0..200)
+            .flat_map(|n| [on(n * 10, 80, 1), off(n * 10 + 5, 1)])
+            .collect();
         let all = of((0, 5000), rows);
-        assert_eq!((all[0].count, all[0].episodes.len(), all[0].since()), (200, MOST_EPISODES, Some(1990)));
+        assert_eq!(
+            (all[0].count, all[0].episodes.len(), all[0].since()),
+            (200, MOST_EPISODES, Some(1990))
+        );
     }
 }

@@ -169,11 +169,15 @@ impl Trial {
     }
 
     fn read_flow(&mut self, flow: FlowKey, row: &EventRow, end: u64) {
-        let EventRow { event, path, first, .. } = row;
+        let EventRow {
+            event, path, first, ..
+        } = row;
         if event.kind == Kind::Expired {
             return self.forget(flow, event.ts);
         }
-        let Some(metric) = event.metric.filter(|_| says(event)) else { return };
+        let Some(metric) = event.metric.filter(|_| says(event)) else {
+            return;
+        };
         if !path.is_empty() && self.flows.get(&flow).is_none_or(|seen| seen.path != *path) {
             self.take_path(flow, path);
         }
@@ -181,9 +185,12 @@ impl Trial {
         seen.until = end;
         if let Some(first) = first {
             seen.flow_latency = first.flow_latency.or(seen.flow_latency);
-            let latencies =
-                path.iter().zip(&first.hop_latencies).filter(|(_, latency)| **latency != u32::MAX);
-            seen.latencies.extend(latencies.map(|(node, latency)| (*node, u64::from(*latency))));
+            let latencies = path
+                .iter()
+                .zip(&first.hop_latencies)
+                .filter(|(_, latency)| **latency != u32::MAX);
+            seen.latencies
+                .extend(latencies.map(|(node, latency)| (*node, u64::from(*latency))));
         }
         match (metric, event.node, event.value) {
             (Metric::FlowLatency, _, value) => seen.flow_latency = value.or(seen.flow_latency),
@@ -210,7 +217,9 @@ impl Trial {
     fn read_node(&mut self, node: u32, event: &Event, end: u64) {
         let Some(metric) = event.metric else { return };
         let levels = self.nodes.entry(node).or_default();
-        let value = event.value.filter(|_| matches!(event.kind, Kind::New | Kind::Change));
+        let value = event
+            .value
+            .filter(|_| matches!(event.kind, Kind::New | Kind::Change));
         let level = value.map(|value| Level { value, until: end });
         if value.is_none() && event.kind != Kind::Expired {
             return;
@@ -229,22 +238,44 @@ impl Trial {
 
     fn forget(&mut self, flow: FlowKey, ts: u64) {
         self.take_path(flow, &[]);
-        if let Some(Seen { firing: Some(number), .. }) = self.flows.remove(&flow) {
+        if let Some(Seen {
+            firing: Some(number), ..
+        }) = self.flows.remove(&flow)
+        {
             self.end(number, ts);
         }
     }
 
     fn evaluate(&mut self, flow: FlowKey, ts: u64) {
-        let Some(seen) = self.flows.get_mut(&flow).filter(|seen| self.left > 0 && ts <= seen.until) else {
+        let Some(seen) = self
+            .flows
+            .get_mut(&flow)
+            .filter(|seen| self.left > 0 && ts <= seen.until)
+        else {
             return;
         };
         // As much as it reads.
-        let levels = seen.path.iter().filter_map(|node| self.nodes.get(node)).map(Levels::len).sum::<usize>();
+        let levels = seen
+            .path
+            .iter()
+            .filter_map(|node| self.nodes.get(node))
+            .map(Levels::len)
+            .sum::<usize>();
         self.left = self.left.saturating_sub((1 + seen.path.len() + levels) as u64);
         self.scratch.clear();
-        self.scratch.extend(seen.path.iter().map(|node| hop(*node, seen, self.nodes.get(node), ts)));
-        let Seen { flow_latency, looped, .. } = *seen;
-        let observation = Observation { flow_latency, looped, hops: &self.scratch };
+        self.scratch.extend(
+            seen.path
+                .iter()
+                .map(|node| hop(*node, seen, self.nodes.get(node), ts)),
+        );
+        let Seen {
+            flow_latency, looped, ..
+        } = *seen;
+        let observation = Observation {
+            flow_latency,
+            looped,
+            hops: &self.scratch,
+        };
         let is_true = self.rules.evaluate(&observation) & 1 == 1;
         let was = seen.firing;
         match (was, is_true) {
@@ -317,7 +348,10 @@ fn put<K: Ord>(levels: &mut BTreeMap<K, Level>, key: K, level: Option<Level>) {
 
 /// The values of a node at a time, as a flow sees them.
 fn hop(node: u32, seen: &Seen, levels: Option<&Levels>, ts: u64) -> HopValues {
-    let mut hop = HopValues { node, ..HopValues::NOTHING };
+    let mut hop = HopValues {
+        node,
+        ..HopValues::NOTHING
+    };
     hop.hop_latency = seen.latencies.get(&node).copied().unwrap_or(hop.hop_latency);
     if let Some(levels) = levels {
         hop.queue_occupancy = greatest(levels.occupancy.values(), ts).unwrap_or(hop.queue_occupancy);
@@ -329,7 +363,10 @@ fn hop(node: u32, seen: &Seen, levels: Option<&Levels>, ts: u64) -> HopValues {
 
 /// The greatest value that holds at a time.
 fn greatest<'l>(levels: impl Iterator<Item = &'l Level>, ts: u64) -> Option<u64> {
-    levels.filter(|level| ts <= level.until).map(|level| level.value).max()
+    levels
+        .filter(|level| ts <= level.until)
+        .map(|level| level.value)
+        .max()
 }
 
 /// Firings in an answer; more are counted.
@@ -349,7 +386,12 @@ mod tests {
     }
 
     fn row(event: Event) -> EventRow {
-        EventRow { event, rule: None, path: Vec::new(), first: None }
+        EventRow {
+            event,
+            rule: None,
+            path: Vec::new(),
+            first: None,
+        }
     }
 
     fn path(ts: u64, port: u16, path: &[u32]) -> EventRow {
@@ -364,7 +406,11 @@ mod tests {
             hop_latencies: vec![400; path.len()],
             ..FirstRow::default()
         };
-        EventRow { path: path.to_vec(), first: Some(first), ..row(event) }
+        EventRow {
+            path: path.to_vec(),
+            first: Some(first),
+            ..row(event)
+        }
     }
 
     fn queue(ts: u64, node: u32, queue: u8, value: u64) -> EventRow {
@@ -380,7 +426,12 @@ mod tests {
 
     fn latency(ts: u64, port: u16, value: u64) -> EventRow {
         let metric = Some(Metric::FlowLatency);
-        row(Event { metric, flow: Some(flow(port)), value: Some(value), ..testkit::records::bare(ts) })
+        row(Event {
+            metric,
+            flow: Some(flow(port)),
+            value: Some(value),
+            ..testkit::records::bare(ts)
+        })
     }
 
     fn tried(when: &str, rows: &[EventRow]) -> TrialView {
@@ -389,7 +440,14 @@ mod tests {
 
     fn tried_with(holding: Holding, when: &str, rows: &[EventRow]) -> TrialView {
         let rules = RuleSet::compile(&[("r".to_owned(), when.to_owned())]).unwrap();
-        let mut trial = Trial::new(rules, TrialRange { from: 100, to: 200, column: 10 });
+        let mut trial = Trial::new(
+            rules,
+            TrialRange {
+                from: 100,
+                to: 200,
+                column: 10,
+            },
+        );
         let mut already = None;
         let newest_first: Vec<_> = rows.iter().rev().cloned().collect();
         let ends = holding.ends(&newest_first, u64::MAX);
@@ -418,18 +476,39 @@ mod tests {
         ];
         let found = tried("max(queue_occupancy) > 50", &rows);
         assert_eq!((found.times, found.flows, found.already), (2, 1, 0));
-        let of =
-            |firing: &FiringView| (firing.ts, firing.until, firing.text.clone(), firing.value, firing.node);
+        let of = |firing: &FiringView| {
+            (
+                firing.ts,
+                firing.until,
+                firing.text.clone(),
+                firing.value,
+                firing.node,
+            )
+        };
         let name = flow(1).to_string();
         assert_eq!(
             found.firings.iter().map(of).collect::<Vec<_>>(),
-            [(155, None, name.clone(), Some(60), Some(8)), (110, Some(130), name, Some(80), Some(8))],
+            [
+                (155, None, name.clone(), Some(60), Some(8)),
+                (110, Some(130), name, Some(80), Some(8))
+            ],
             "the second queue is still full at 120"
         );
         assert_eq!(found.counts, [0, 1, 0, 0, 0, 1, 0, 0, 0, 0]);
-        assert_eq!(tried("max(queue_occupancy) > 50 and flow_latency > 1ms", &rows).times, 1);
-        assert_eq!(tried("queue_occupancy@7 > 1", &rows).times, 0, "nothing is known of that queue");
-        assert_eq!(tried("hops > 1", &rows).already, 1, "true before the range, and not in it");
+        assert_eq!(
+            tried("max(queue_occupancy) > 50 and flow_latency > 1ms", &rows).times,
+            1
+        );
+        assert_eq!(
+            tried("queue_occupancy@7 > 1", &rows).times,
+            0,
+            "nothing is known of that queue"
+        );
+        assert_eq!(
+            tried("hops > 1", &rows).already,
+            1,
+            "true before the range, and not in it"
+        );
         assert_eq!(tried("hop_latency > 300ns", &rows).already, 2);
     }
 
@@ -441,26 +520,48 @@ mod tests {
             flow: Some(flow(1)),
             ..testkit::records::bare(130)
         };
-        let rows = [path(10, 1, &[7]), queue(110, 7, 0, 80), row(gone), queue(140, 7, 0, 90)];
+        let rows = [
+            path(10, 1, &[7]),
+            queue(110, 7, 0, 80),
+            row(gone),
+            queue(140, 7, 0, 90),
+        ];
         let found = tried("queue_occupancy > 50", &rows);
         assert_eq!((found.times, found.firings[0].until), (1, Some(130)));
         let mut other = path(120, 1, &[9]);
         other.event.kind = Kind::PathChange;
-        let rows = [path(10, 1, &[7]), queue(110, 7, 0, 80), other, queue(150, 7, 0, 90)];
+        let rows = [
+            path(10, 1, &[7]),
+            queue(110, 7, 0, 80),
+            other,
+            queue(150, 7, 0, 90),
+        ];
         let found = tried("queue_occupancy > 50", &rows);
         assert_eq!((found.times, found.firings[0].until), (1, Some(120)));
     }
 
     #[test]
     fn what_is_silent_is_not_judged() {
-        let holding = Holding { longest: 90, timeout: 60 };
+        let holding = Holding {
+            longest: 90,
+            timeout: 60,
+        };
         let found = |rows: &[EventRow]| {
             [Holding::default(), holding].map(|holding| {
                 let found = tried_with(holding, "queue_occupancy > 50", rows);
-                found.firings.iter().map(|firing| (firing.ts, firing.until)).collect::<Vec<_>>()
+                found
+                    .firings
+                    .iter()
+                    .map(|firing| (firing.ts, firing.until))
+                    .collect::<Vec<_>>()
             })
         };
-        let expired = |event: Event| row(Event { kind: Kind::Expired, ..event });
+        let expired = |event: Event| {
+            row(Event {
+                kind: Kind::Expired,
+                ..event
+            })
+        };
         // The flow's latest value is not stored again: it sent nothing before 115.
         let late = [path(10, 1, &[7]), queue(110, 7, 0, 80), latency(115, 1, 1_000)];
         assert_eq!(found(&late), [vec![(110, None)], vec![(115, None)]]);
@@ -471,7 +572,13 @@ mod tests {
         assert_eq!(found(&rows), [vec![(110, Some(150))], vec![]]);
         // The queue expires: the flow takes another one.
         let reports = |ts| latency(ts, 1, 1_000);
-        let rows = [path(10, 1, &[7]), reports(60), reports(105), queue(110, 7, 0, 80), reports(140)];
+        let rows = [
+            path(10, 1, &[7]),
+            reports(60),
+            reports(105),
+            queue(110, 7, 0, 80),
+            reports(140),
+        ];
         let rows = [&rows[..], &[expired(queue(180, 7, 0, 80).event)]].concat();
         assert_eq!(found(&rows), [vec![(110, Some(180))], vec![(110, Some(140))]]);
     }
@@ -479,9 +586,15 @@ mod tests {
     #[test]
     fn firings_are_bounded_and_counted() {
         let pulse = |n: u64| [queue(100 + n, 7, 0, 80), queue(100 + n, 7, 0, 10)];
-        let rows: Vec<_> = [path(10, 1, &[7])].into_iter().chain((0..500).flat_map(pulse)).collect();
+        let rows: Vec<_> = [path(10, 1, &[7])]
+            .into_iter()
+            .chain((0..500).flat_map(pulse))
+            .collect();
         let found = tried("queue_occupancy > 50", &rows);
-        assert_eq!((found.times, found.firings.len(), found.firings[0].ts), (500, MOST_FIRINGS, 599));
+        assert_eq!(
+            (found.times, found.firings.len(), found.firings[0].ts),
+            (500, MOST_FIRINGS, 599)
+        );
         assert!(found.firings.iter().all(|one| one.until == Some(one.ts)));
         assert_eq!(found.counts.iter().sum::<u64>(), 500);
     }
@@ -489,13 +602,23 @@ mod tests {
     #[test]
     fn nodes_that_are_not_known_are_no_loop() {
         let of = |nodes: &[u32]| tried("loop", &[path(110, 1, nodes)]).times;
-        assert_eq!([of(&[7, NO_NODE, NO_NODE, 8]), of(&[7, NO_NODE, 7]), of(&[7, 8])], [0, 1, 0]);
+        assert_eq!(
+            [of(&[7, NO_NODE, NO_NODE, 8]), of(&[7, NO_NODE, 7]), of(&[7, 8])],
+            [0, 1, 0]
+        );
     }
 
     #[test]
     fn an_evaluation_costs_what_it_reads() {
         let rules = RuleSet::compile(&[("r".to_owned(), "queue_occupancy > 50".to_owned())]).unwrap();
-        let mut trial = Trial::new(rules, TrialRange { from: 100, to: 200, column: 10 });
+        let mut trial = Trial::new(
+            rules,
+            TrialRange {
+                from: 100,
+                to: 200,
+                column: 10,
+            },
+        );
         let mut read = |row| {
             let before = trial.left;
             let goes_on = trial.read(&row, u64::MAX);
@@ -506,7 +629,10 @@ mod tests {
         assert_eq!(read(queue(112, 8, 1, 5)), (6, true));
         trial.left = 6;
         assert!(!trial.read(&queue(113, 8, 1, 90), u64::MAX), "it is used up");
-        assert!(!trial.read(&queue(114, 8, 1, 5), u64::MAX), "nothing is judged any more");
+        assert!(
+            !trial.read(&queue(114, 8, 1, 5), u64::MAX),
+            "nothing is judged any more"
+        );
         assert_eq!((trial.left, trial.times, trial.firing()), (0, 1, 1));
     }
 }

@@ -47,7 +47,11 @@ pub(super) use remind::remind;
 pub(super) const ALERTS: &[Param] = &[
     SINCE,
     UNTIL,
-    Param::new("state", "Only those in this state.", Form::OneOf(|| vec!["firing", "resolved"])),
+    Param::new(
+        "state",
+        "Only those in this state.",
+        Form::OneOf(|| vec!["firing", "resolved"]),
+    ),
     Param::limit(200, 2_000),
 ];
 
@@ -57,24 +61,43 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
     let settings = context.active_config.settings();
     // Notes and recordings are at the collectors, and so is who knows what is true now.
     let is_console = settings.console.is_some();
-    let notes = if is_console { None } else { Some(notes_of(&context)?) };
+    let notes = if is_console {
+        None
+    } else {
+        Some(notes_of(&context)?)
+    };
     let now = nic::time::now();
     let to: u64 = params.number("to")?.unwrap_or(now).min(now);
     let from: u64 = params.number("from")?.unwrap_or(to.saturating_sub(USUAL)).min(to);
     let place = place(&context).await?;
     let (mut past, known_since) = events(&context, (from, to), &place).await?;
     let is_now = now.saturating_sub(to) < RECENT;
-    let confirmed = if is_now && !is_console { confirm(&context, &mut past).await } else { false };
-    let question = RecordingQuestion { span: (from, to), node: None, limit: MOST_RECORDINGS };
+    let confirmed = if is_now && !is_console {
+        confirm(&context, &mut past).await
+    } else {
+        false
+    };
+    let question = RecordingQuestion {
+        span: (from, to),
+        node: None,
+        limit: MOST_RECORDINGS,
+    };
     let recordings = match is_console {
-        false => history_of(&context)?.recordings(question, Arc::clone(&place)).await?,
+        false => {
+            history_of(&context)?
+                .recordings(question, Arc::clone(&place))
+                .await?
+        }
         true => Vec::new(),
     };
     let (state, limit) = (params.text("state").map(str::to_owned), params.limit()?);
     names::look_up(&context, past.iter().filter_map(|one| one.last.flow.as_ref()));
     respond(place, move || {
-        let when: HashMap<&str, &str> =
-            settings.rules.iter().map(|rule| (rule.name.as_str(), rule.when.as_str())).collect();
+        let when: HashMap<&str, &str> = settings
+            .rules
+            .iter()
+            .map(|rule| (rule.name.as_str(), rule.when.as_str()))
+            .collect();
         let view = |alert: &Alert| view(alert, notes.as_deref(), &recordings, (&when, now));
         let mut views: Vec<AlertView> = past.iter().map(view).collect();
         let firing = views.iter().filter(|one| one.state == *"firing").count();
@@ -86,7 +109,16 @@ pub(crate) async fn alerts(State(context): State<Arc<Context>>, params: Params) 
         views.retain(|one| state.as_ref().is_none_or(|state| one.state == **state));
         let total = views.len();
         let (alerts, _) = page::fill(views.into_iter(), limit);
-        Alerts { from, to, alerts, total, firing, unacknowledged, known_since, confirmed }
+        Alerts {
+            from,
+            to,
+            alerts,
+            total,
+            firing,
+            unacknowledged,
+            known_since,
+            confirmed,
+        }
     })
     .await
 }
@@ -101,10 +133,20 @@ async fn events(
     let before = Some(span.1.saturating_add(1));
     let (mut rows, mut known_since): (Vec<RuleEvent>, Option<u64>) = (Vec::new(), None);
     for kind in [Kind::RuleOn, Kind::RuleOff] {
-        let filter =
-            EventFilter { from, before, kind: Some(kind), limit: MOST_EVENTS, ..EventFilter::default() };
-        let question = EventQuestion { filter, condition: None };
-        let found = history_of(context)?.rule_events(question, Arc::clone(place)).await?;
+        let filter = EventFilter {
+            from,
+            before,
+            kind: Some(kind),
+            limit: MOST_EVENTS,
+            ..EventFilter::default()
+        };
+        let question = EventQuestion {
+            filter,
+            condition: None,
+        };
+        let found = history_of(context)?
+            .rule_events(question, Arc::clone(place))
+            .await?;
         if found.len() == MOST_EVENTS {
             known_since = known_since.max(found.last().map(|one| one.row.event.ts));
         }
@@ -135,12 +177,19 @@ async fn confirm(context: &Context, alerts: &mut [Alert]) -> bool {
                 part.iter().map(is_true).collect::<Vec<bool>>()
             }
         };
-        let Ok(answers) = context.monitor.ask(question).await else { return false };
+        let Ok(answers) = context.monitor.ask(question).await else {
+            return false;
+        };
         let is_heard = |at: usize| answers.iter().any(|worker| worker.get(at) == Some(&true));
         heard.extend((0..part.len()).map(is_heard));
     }
-    let those = alerts.iter_mut().filter(|one| one.is_firing() && one.last.flow.is_some());
-    those.zip(heard).filter(|(_, is_heard)| !is_heard).for_each(|(alert, _)| alert.is_unheard());
+    let those = alerts
+        .iter_mut()
+        .filter(|one| one.is_firing() && one.last.flow.is_some());
+    those
+        .zip(heard)
+        .filter(|(_, is_heard)| !is_heard)
+        .for_each(|(alert, _)| alert.is_unheard());
     true
 }
 
@@ -175,14 +224,20 @@ fn view(
         episodes: alert
             .episodes
             .iter()
-            .map(|one| EpisodeView { since: one.since, until: one.until })
+            .map(|one| EpisodeView {
+                since: one.since,
+                until: one.until,
+            })
             .collect(),
         metric: last.metric.map(|metric| metric.name().into()),
         value: last.value,
         threshold: last.threshold,
         node: last.node,
         queue: last.queue,
-        recorded: recorded.map(|one| EpisodeView { since: Some(one.since), until: Some(one.until) }),
+        recorded: recorded.map(|one| EpisodeView {
+            since: Some(one.since),
+            until: Some(one.until),
+        }),
         acknowledged: notes.and_then(|notes| notes.acknowledged(last.alert(), alert.since())),
         silence: notes.and_then(|notes| notes.covering(last, now)),
         collectors: alert.heard_by(),
@@ -225,11 +280,22 @@ pub(crate) async fn acknowledge(
     body: Result<Json<Value>, JsonRejection>,
 ) -> Result<Json<AcknowledgedView>, Refusal> {
     params.only(&[])?;
-    let Acknowledge { id, comment, acknowledged } = read(body)?;
+    let Acknowledge {
+        id,
+        comment,
+        acknowledged,
+    } = read(body)?;
     let number = super::cursor::parse_id(&id);
-    let number = number
-        .ok_or_else(|| Refusal::bad(format!("{id:?} is no alert; write its id of 16 hexadecimal digits")))?;
-    let note = AcknowledgedView { by, at: nic::time::now(), comment: said(comment)? };
+    let number = number.ok_or_else(|| {
+        Refusal::bad(format!(
+            "{id:?} is no alert; write its id of 16 hexadecimal digits"
+        ))
+    })?;
+    let note = AcknowledgedView {
+        by,
+        at: nic::time::now(),
+        comment: said(comment)?,
+    };
     let notes = notes_of(&context)?;
     let kept = acknowledged.then(|| note.clone());
     change(move || notes.acknowledge(number, kept)).await?;
@@ -242,7 +308,9 @@ pub(crate) async fn silences(
     params: Params,
 ) -> Result<Json<Silences>, Refusal> {
     params.only(&[])?;
-    Ok(Json(Silences { silences: notes_of(&context)?.silences(nic::time::now()) }))
+    Ok(Json(Silences {
+        silences: notes_of(&context)?.silences(nic::time::now()),
+    }))
 }
 
 /// The body of a new silence.
@@ -271,7 +339,11 @@ pub(crate) async fn silence(
     body: Result<Json<Value>, JsonRejection>,
 ) -> Result<Json<SilenceView>, Refusal> {
     params.only(&[])?;
-    let NewSilence { filter, seconds, comment } = read(body)?;
+    let NewSilence {
+        filter,
+        seconds,
+        comment,
+    } = read(body)?;
     let seconds = seconds.unwrap_or(3_600);
     if filter.trim().is_empty() {
         return Err(Refusal::bad(
@@ -279,11 +351,23 @@ pub(crate) async fn silence(
         ));
     }
     if !(1..=LONGEST).contains(&seconds) {
-        return Err(Refusal::bad(format!("seconds = {seconds} is out of range; write 1 to {LONGEST}")));
+        return Err(Refusal::bad(format!(
+            "seconds = {seconds} is out of range; write 1 to {LONGEST}"
+        )));
     }
     let from = nic::time::now();
-    let (comment, until) = (said(comment)?, from.saturating_add(seconds.saturating_mul(SECOND)));
-    let one = SilenceView { filter, from, until, by, comment, ..SilenceView::default() };
+    let (comment, until) = (
+        said(comment)?,
+        from.saturating_add(seconds.saturating_mul(SECOND)),
+    );
+    let one = SilenceView {
+        filter,
+        from,
+        until,
+        by,
+        comment,
+        ..SilenceView::default()
+    };
     let notes = notes_of(&context)?;
     change(move || notes.silence(one)).await.map(Json)
 }
@@ -298,7 +382,10 @@ pub(crate) async fn unsilence(
     let notes = notes_of(&context)?;
     let missing = || Refusal::not_found("no such silence lasts; /api/v1/alerts/silences lists them");
     let number = id.parse::<u64>().map_err(|_| missing())?;
-    change(move || notes.end(number, nic::time::now())).await?.map(Json).ok_or_else(missing)
+    change(move || notes.end(number, nic::time::now()))
+        .await?
+        .map(Json)
+        .ok_or_else(missing)
 }
 
 /// Changes notes on a thread that may wait for the disk.
@@ -368,11 +455,20 @@ pub(crate) async fn try_rule(
         limit: MOST_TRIED,
         ..EventFilter::default()
     };
-    let question = EventQuestion { filter, condition: None };
-    let rows = history_of(&context)?.events(question, Arc::clone(&place)).await?.rows;
+    let question = EventQuestion {
+        filter,
+        condition: None,
+    };
+    let rows = history_of(&context)?
+        .events(question, Arc::clone(&place))
+        .await?
+        .rows;
     let collector = &context.active_config.settings().collector;
     let (push, timeout) = (collector.push_interval, collector.flow_timeout);
-    let holding = Holding { longest: nanos(push + push / 2), timeout: nanos(timeout) };
+    let holding = Holding {
+        longest: nanos(push + push / 2),
+        timeout: nanos(timeout),
+    };
     respond(place, move || judge((rules, counts), rows, (from, to), holding)).await
 }
 
@@ -384,7 +480,11 @@ fn judge(
     holding: Holding,
 ) -> TrialView {
     let mut notes = vec![NOTE.to_owned()];
-    let of_places = [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
+    let of_places = [
+        Metric::QueueOccupancy,
+        Metric::QueueCongestion,
+        Metric::LinkUtilization,
+    ];
     let of_places = of_places.into_iter().any(|metric| rules.uses(metric));
     if of_places {
         notes.push(OF_PLACES.to_owned());
@@ -402,7 +502,14 @@ fn judge(
         ));
     }
     let column = to.saturating_sub(begin).div_ceil(PARTS).max(SECOND);
-    let mut trial = Trial::new(rules, TrialRange { from: begin, to, column });
+    let mut trial = Trial::new(
+        rules,
+        TrialRange {
+            from: begin,
+            to,
+            column,
+        },
+    );
     let (mut already, mut judged_to) = (None, to);
     let ends = holding.ends(&rows, to);
     for (row, end) in rows.iter().zip(ends).rev() {
@@ -417,7 +524,13 @@ fn judge(
     }
     let already = already.unwrap_or_else(|| trial.firing());
     let at_most = of_places || counts;
-    TrialView { to: judged_to, at_most, events, notes, ..trial.finish(already) }
+    TrialView {
+        to: judged_to,
+        at_most,
+        events,
+        notes,
+        ..trial.finish(already)
+    }
 }
 
 /// Reads a rule that can be tried, and says whether its `for` was left out.
@@ -429,12 +542,16 @@ fn compile(when: &str) -> Result<(RuleSet, bool), FaultView> {
     }
     let message = "previous, change and average cannot be tried, nor for after not or beside or: they depend on each report, and of most nothing is stored";
     let bound = rules.without_counts();
-    bound.map(|bound| (bound, true)).ok_or_else(|| fault_view(when, (0, when.len()), message.to_owned()))
+    bound
+        .map(|bound| (bound, true))
+        .ok_or_else(|| fault_view(when, (0, when.len()), message.to_owned()))
 }
 
 fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result<T, Refusal> {
     let wrong = |error: serde_json::Error| {
-        Refusal::bad(format!("{error}; /api/v1/openapi.json describes the body of this request"))
+        Refusal::bad(format!(
+            "{error}; /api/v1/openapi.json describes the body of this request"
+        ))
     };
     serde_json::from_value(json(body)?).map_err(wrong)
 }
@@ -442,9 +559,14 @@ fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result
 /// What somebody said, on one line.
 fn said(comment: String) -> Result<String, Refusal> {
     if comment.chars().count() > MOST_SAID {
-        return Err(Refusal::bad(format!("the comment is longer than {MOST_SAID} characters; shorten it")));
+        return Err(Refusal::bad(format!(
+            "the comment is longer than {MOST_SAID} characters; shorten it"
+        )));
     }
-    Ok(comment.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+    Ok(comment
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect())
 }
 
 const SECOND: u64 = 1_000_000_000;

@@ -130,12 +130,28 @@ impl Open {
         let id = *next;
         *next += 1;
         let stream = Transport::new(stream, self.tls.config());
-        let phase = if stream.is_pending() { Phase::Handshake } else { Phase::Waiting };
-        let state = ConnectionState { phase, since: Instant::now(), evicted: false, waker: None };
+        let phase = if stream.is_pending() {
+            Phase::Handshake
+        } else {
+            Phase::Waiting
+        };
+        let state = ConnectionState {
+            phase,
+            since: Instant::now(),
+            evicted: false,
+            waker: None,
+        };
         let slot = Arc::new(ConnectionHandle(Mutex::new(state)));
         slots.insert(id, Arc::clone(&slot));
         let deadline = Box::pin(time::sleep(self.limit));
-        Some(Connection { stream, slot, id, open: Arc::clone(self), deadline, moved: Instant::now() })
+        Some(Connection {
+            stream,
+            slot,
+            id,
+            open: Arc::clone(self),
+            deadline,
+            moved: Instant::now(),
+        })
     }
 
     fn is_full(&self) -> bool {
@@ -178,7 +194,9 @@ impl Connection {
             }
             Poll::Ready(Err(error)) => {
                 self.stream = Transport::Failed;
-                self.open.tls.count(Some(failure.unwrap_or_else(|| Failure::of(error))));
+                self.open
+                    .tls
+                    .count(Some(failure.unwrap_or_else(|| Failure::of(error))));
             }
         }
         outcome
@@ -211,7 +229,10 @@ impl Connection {
         if self.deadline.deadline() != due {
             self.deadline.as_mut().reset(due);
         }
-        self.deadline.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        self.deadline
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -229,7 +250,15 @@ impl Limited {
         max: usize,
         limit: Duration,
     ) -> Self {
-        Self { listener, open: Arc::new(Open { tls, max, limit, slots: Mutex::default() }) }
+        Self {
+            listener,
+            open: Arc::new(Open {
+                tls,
+                max,
+                limit,
+                slots: Mutex::default(),
+            }),
+        }
     }
 }
 
@@ -336,7 +365,11 @@ mod tests {
     use super::*;
 
     fn run(test: impl Future<Output = ()>) {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(test);
     }
 
     /// A listener with room for `max`, and its address.
@@ -368,7 +401,10 @@ mod tests {
             servers[2].slot.responds(false);
             clients.push(std::net::TcpStream::connect(address).unwrap());
             servers.push(limited.accept().await.0);
-            let evicted: Vec<bool> = servers.iter().map(|server| lock(&server.slot.0).evicted).collect();
+            let evicted: Vec<bool> = servers
+                .iter()
+                .map(|server| lock(&server.slot.0).evicted)
+                .collect();
             assert_eq!(evicted, [false, true, true, false]);
             drop(servers);
             assert_eq!(lock(&limited.open.slots).1.len(), 0);
@@ -378,9 +414,15 @@ mod tests {
     #[test]
     fn a_handshake_that_takes_too_long_is_counted() {
         run(async {
-            let file =
-                |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name);
-            let identity = crate::tls::Identity { certificate: file("server.pem"), key: file("server.key") };
+            let file = |name: &str| {
+                std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                    .join("tests/tls")
+                    .join(name)
+            };
+            let identity = crate::tls::Identity {
+                certificate: file("server.pem"),
+                key: file("server.key"),
+            };
             let (mut limited, address) = listening(1, Duration::from_millis(20)).await;
             let endpoint = Arc::clone(&limited.open.tls);
             endpoint.replace(Some(crate::tls::server(&identity, None).unwrap()));
@@ -411,7 +453,10 @@ mod tests {
                 assert_eq!(server.read(&mut buffer).await.unwrap(), 1);
             }
             let error = server.read(&mut buffer).await.unwrap_err();
-            assert_eq!((error.kind(), server.deadline.deadline()), (io::ErrorKind::TimedOut, begun + limit));
+            assert_eq!(
+                (error.kind(), server.deadline.deadline()),
+                (io::ErrorKind::TimedOut, begun + limit)
+            );
             // A response that takes long does not end it.
             server.slot.responding();
             assert!(time::timeout(3 * limit, server.read(&mut buffer)).await.is_err());

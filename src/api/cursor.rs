@@ -32,7 +32,18 @@ mod tests {
         for rank in [FlowRank(0, 0), FlowRank(u64::MAX, u64::MAX), FlowRank(17, 4)] {
             assert_eq!(parse_cursor(&cursor(rank)), Some(rank));
         }
-        for text in ["", "-", "1", "1-", "-1", "+1-1", "1-+1", "00000000000000001-1", "1-1-1", "g-1"] {
+        for text in [
+            "",
+            "-",
+            "1",
+            "1-",
+            "-1",
+            "+1-1",
+            "1-+1",
+            "00000000000000001-1",
+            "1-1-1",
+            "g-1",
+        ] {
             assert_eq!(parse_cursor(text), None, "{text}");
         }
     }

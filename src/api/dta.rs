@@ -38,23 +38,35 @@ async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, Refusal> {
     let memory = Arc::clone(memory(context)?);
     let busy = || Refusal::unavailable("too many queries; try again");
-    let _permit = Arc::clone(&context.reads).acquire_owned().await.map_err(|_| busy())?;
-    task::spawn_blocking(move || work(&memory)).await.map_err(|_| busy())?
+    let _permit = Arc::clone(&context.reads)
+        .acquire_owned()
+        .await
+        .map_err(|_| busy())?;
+    task::spawn_blocking(move || work(&memory))
+        .await
+        .map_err(|_| busy())?
 }
 
 /// The requested store: the live one, or a snapshot of it.
 fn requested_store(memory: &Memory, name: &str, params: &Params) -> Result<Arc<SourceStore>, Refusal> {
     let live = memory.source.find(name).map_err(Refusal::not_found)?;
-    let Some(ts) = params.number::<u64>("snapshot")? else { return Ok(Arc::clone(live)) };
+    let Some(ts) = params.number::<u64>("snapshot")? else {
+        return Ok(Arc::clone(live));
+    };
     let file = PathBuf::from(format!("{}@{ts}.{}", live.name(), ::dta::source::EXTENSION));
     let opened = SourceStore::open(&memory.snapshot_directory().join(file));
     opened.map(Arc::new).map_err(|error| {
-        Refusal::not_found(format!("there is no such snapshot ({error}); /api/v1/dta/snapshots lists them"))
+        Refusal::not_found(format!(
+            "there is no such snapshot ({error}); /api/v1/dta/snapshots lists them"
+        ))
     })
 }
 
 fn key(params: &Params) -> Result<Option<Key>, Refusal> {
-    params.text("key").map(|text| text.parse::<Key>().map_err(Refusal::bad)).transpose()
+    params
+        .text("key")
+        .map(|text| text.parse::<Key>().map_err(Refusal::bad))
+        .transpose()
 }
 
 fn needed_key(params: &Params) -> Result<Key, Refusal> {
@@ -86,11 +98,17 @@ pub(crate) async fn stores(
 ) -> Result<Json<Stores>, Refusal> {
     params.only(&[])?;
     let work = |memory: &Memory| Ok(memory.source.stores().iter().map(|store| store.view()).collect());
-    Ok(Json(Stores { stores: run_blocking(&context, work).await? }))
+    Ok(Json(Stores {
+        stores: run_blocking(&context, work).await?,
+    }))
 }
 
-const SNAPSHOT: Param =
-    Param::integer("snapshot", "Query the snapshot with this `ts` instead of the live store.", 0, u64::MAX);
+const SNAPSHOT: Param = Param::integer(
+    "snapshot",
+    "Query the snapshot with this `ts` instead of the live store.",
+    0,
+    u64::MAX,
+);
 const KEY: Param = Param::new(
     "key",
     "The key: a flow such as 10.0.0.1:1234>10.0.0.2:80/6 (or '10.0.0.1:1234 > 10.0.0.2:80 tcp'), an address, a number (4 bytes; \
@@ -99,7 +117,15 @@ const KEY: Param = Param::new(
 );
 
 const fn copies(about: &'static str, default: Option<u64>) -> Param {
-    Param::new("copies", about, Form::Integer { min: 1, max: 4, default })
+    Param::new(
+        "copies",
+        about,
+        Form::Integer {
+            min: 1,
+            max: 4,
+            default,
+        },
+    )
 }
 
 /// The parameters of `/dta/stores/{name}`.
@@ -122,7 +148,11 @@ pub(super) const GET: &[Param] = &[
     SNAPSHOT,
 ];
 /// The parameters of `/dta/stores/{name}/count`.
-pub(super) const COUNT: &[Param] = &[KEY, copies("Counters that each report adds to.", Some(2)), SNAPSHOT];
+pub(super) const COUNT: &[Param] = &[
+    KEY,
+    copies("Counters that each report adds to.", Some(2)),
+    SNAPSHOT,
+];
 /// The parameters of `/dta/stores/{name}/sketch`.
 pub(super) const SKETCH: &[Param] = &[
     KEY,
@@ -130,7 +160,11 @@ pub(super) const SKETCH: &[Param] = &[
     Param::new(
         "samples",
         "Number of samples to return (aroma).",
-        Form::Integer { min: 0, max: MAX_SAMPLES, default: Some(0) },
+        Form::Integer {
+            min: 0,
+            max: MAX_SAMPLES,
+            default: Some(0),
+        },
     ),
     SNAPSHOT,
 ];
@@ -148,10 +182,26 @@ pub(super) const TAIL: &[Param] = &[
 ];
 /// The parameters of `/dta/calculate`.
 pub(super) const CALCULATE: &[Param] = &[
-    Param::new("keys", "Number of different keys: a number, or one with K, M or G.", Form::Count),
-    Param::new("slots", "Number of slots, a power of two; default: as many as needed.", Form::Count),
+    Param::new(
+        "keys",
+        "Number of different keys: a number, or one with K, M or G.",
+        Form::Count,
+    ),
+    Param::new(
+        "slots",
+        "Number of slots, a power of two; default: as many as needed.",
+        Form::Count,
+    ),
     copies("Copies of each key; default: the best number.", None),
-    Param::new("data", "Bytes of data of a key.", Form::Integer { min: 1, max: 1024, default: Some(20) }),
+    Param::new(
+        "data",
+        "Bytes of data of a key.",
+        Form::Integer {
+            min: 1,
+            max: 1024,
+            default: Some(20),
+        },
+    ),
     Param::new(
         "answered",
         "Share of keys to be answered, when `slots` is absent.",
@@ -166,7 +216,10 @@ pub(crate) async fn store(
     params: Params,
 ) -> Result<Json<StoreView>, Refusal> {
     let params = params.only(STORE)?;
-    run_blocking(&context, move |memory| Ok(Json(requested_store(memory, &name, &params)?.view()))).await
+    run_blocking(&context, move |memory| {
+        Ok(Json(requested_store(memory, &name, &params)?.view()))
+    })
+    .await
 }
 
 /// The answer of a store to a key.
@@ -180,11 +233,20 @@ pub(crate) async fn get(
     run_blocking(&context, move |memory| {
         let policy = params.text("policy").unwrap_or(memory.settings.policy.word());
         let policy = dta::Policy::from_name(policy).ok_or_else(|| {
-            Refusal::bad(format!("there is no policy {policy:?}; use first, majority or strict"))
+            Refusal::bad(format!(
+                "there is no policy {policy:?}; use first, majority or strict"
+            ))
         })?;
         let largest = params.number::<u32>("largest")?;
-        let query = KeyQuery { policy, copies: params.number("copies")?.unwrap_or(4), largest };
-        requested_store(memory, &name, &params)?.get(&key, query).map(Json).map_err(Refusal::bad)
+        let query = KeyQuery {
+            policy,
+            copies: params.number("copies")?.unwrap_or(4),
+            largest,
+        };
+        requested_store(memory, &name, &params)?
+            .get(&key, query)
+            .map(Json)
+            .map_err(Refusal::bad)
     })
     .await
 }
@@ -199,7 +261,10 @@ pub(crate) async fn count(
     let key = needed_key(&params)?;
     run_blocking(&context, move |memory| {
         let copies = params.number("copies")?.unwrap_or(2);
-        requested_store(memory, &name, &params)?.count(&key, copies).map(Json).map_err(Refusal::bad)
+        requested_store(memory, &name, &params)?
+            .count(&key, copies)
+            .map(Json)
+            .map_err(Refusal::bad)
     })
     .await
 }
@@ -240,9 +305,15 @@ pub(crate) async fn lists(
     let limit = params.only(LISTS)?.limit()?;
     run_blocking(&context, move |memory| {
         let events = |name: &str| {
-            memory.settings.stores.iter().any(|store| store.name == name && store.events.is_some())
+            memory
+                .settings
+                .stores
+                .iter()
+                .any(|store| store.name == name && store.events.is_some())
         };
-        Ok(Json(Lists { lists: memory.source.lists(events, limit) }))
+        Ok(Json(Lists {
+            lists: memory.source.lists(events, limit),
+        }))
     })
     .await
 }
@@ -259,8 +330,15 @@ pub(crate) async fn tail(
     let (limit, from) = (params.limit()?, params.number("from")?);
     let reasons = build::drop_reasons(&context.active_config.settings());
     run_blocking(&context, move |memory| {
-        let mut answer = memory.source.tail(list, from, limit).map_err(Refusal::not_found)?;
-        answer.entries.iter_mut().filter_map(|entry| entry.fields.as_mut()).for_each(|f| name(f, &reasons));
+        let mut answer = memory
+            .source
+            .tail(list, from, limit)
+            .map_err(Refusal::not_found)?;
+        answer
+            .entries
+            .iter_mut()
+            .filter_map(|entry| entry.fields.as_mut())
+            .for_each(|f| name(f, &reasons));
         Ok(Json(answer))
     })
     .await
@@ -268,7 +346,10 @@ pub(crate) async fn tail(
 
 /// Adds the name of a drop reason.
 fn name(fields: &mut Values, reasons: &crate::view::ReasonNames) {
-    let code = fields.get("reason").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
+    let code = fields
+        .get("reason")
+        .and_then(Value::as_u64)
+        .and_then(|code| u8::try_from(code).ok());
     if let Some(name) = code.and_then(|code| reasons.get(&code)) {
         fields.0.push(("reason_name".to_owned(), name.as_str().into()));
     }
@@ -288,7 +369,12 @@ pub(crate) async fn snapshots(
     params: Params,
 ) -> Result<Json<Snapshots>, Refusal> {
     params.only(&[])?;
-    run_blocking(&context, |memory| Ok(Json(Snapshots { snapshots: memory.snapshot_list() }))).await
+    run_blocking(&context, |memory| {
+        Ok(Json(Snapshots {
+            snapshots: memory.snapshot_list(),
+        }))
+    })
+    .await
 }
 
 /// The stores of which to take a snapshot.

@@ -25,7 +25,12 @@ pub(super) const FILTER: &[Param] = &[
         Form::OneOf(|| View::ALL.map(View::name).to_vec()),
     ),
     Param::new("text", "The filter.", Form::Text),
-    Param::integer("at", "Where the cursor is, in UTF-16 units; default: at the end.", 0, u32::MAX as u64),
+    Param::integer(
+        "at",
+        "Where the cursor is, in UTF-16 units; default: at the end.",
+        0,
+        u32::MAX as u64,
+    ),
 ];
 
 /// The filter of a request.
@@ -34,7 +39,9 @@ pub(super) async fn condition(
     params: &Params,
     view: View,
 ) -> Result<Option<Arc<Filter>>, Refusal> {
-    let Some(text) = params.text("filter") else { return Ok(None) };
+    let Some(text) = params.text("filter") else {
+        return Ok(None);
+    };
     // The manager is asked for the names of nodes only if the filter has one.
     let asks_names = Cell::new(false);
     let without = Filter::parse(text, view, &|_| {
@@ -49,8 +56,14 @@ pub(super) async fn condition(
         }
     };
     let filter = filter.map_err(|fault| {
-        let at = text.get(..fault.position).map_or(0, |before| before.chars().count()) + 1;
-        Refusal::bad(format!("the filter is wrong at character {at}: {}", fault.message))
+        let at = text
+            .get(..fault.position)
+            .map_or(0, |before| before.chars().count())
+            + 1;
+        Refusal::bad(format!(
+            "the filter is wrong at character {at}: {}",
+            fault.message
+        ))
     })?;
     Ok(Some(Arc::new(filter)))
 }
@@ -58,25 +71,40 @@ pub(super) async fn condition(
 /// Whether a filter is right, what can complete it, and the fields that it can have.
 pub(crate) async fn help(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {
     let params = params.only(FILTER)?;
-    let view = if params.text("view") == Some(View::Flows.name()) { View::Flows } else { View::Events };
+    let view = if params.text("view") == Some(View::Flows.name()) {
+        View::Flows
+    } else {
+        View::Events
+    };
     let text = params.text("text").unwrap_or_default().to_owned();
     let at = params.number::<usize>("at")?.unwrap_or(usize::MAX);
     let make = names::known(&context).await;
     page::make(&context, move || {
         let names = Names::new(make);
         let fault = Filter::parse(&text, view, &|name| names.id(name)).err();
-        let fault =
-            fault.map(|Fault { position, length, message }| fault_view(&text, (position, length), message));
+        let fault = fault.map(
+            |Fault {
+                 position,
+                 length,
+                 message,
+             }| fault_view(&text, (position, length), message),
+        );
         let end = byte_of(&text, at);
         let completions = complete(&text[..end], view, &names.all());
-        let view_of =
-            |Completion { from, text, about }| CompletionView { from: units(&text, from), text, about };
+        let view_of = |Completion { from, text, about }| CompletionView {
+            from: units(&text, from),
+            text,
+            about,
+        };
         let fields = Field::ALL.into_iter().filter(|field| field.is_of(view));
         FilterHelp {
             fault,
             completions: completions.into_iter().map(view_of).collect(),
             fields: fields
-                .map(|field| FieldView { name: field.name().into(), about: field.about(view).into() })
+                .map(|field| FieldView {
+                    name: field.name().into(),
+                    about: field.about(view).into(),
+                })
                 .collect(),
         }
     })
@@ -91,7 +119,11 @@ fn units(text: &str, byte: usize) -> usize {
 /// A fault at this byte and of so many, in UTF-16 units as pages count them.
 pub(super) fn fault_view(text: &str, (position, length): (usize, usize), message: String) -> FaultView {
     let start = units(text, position);
-    FaultView { position: start, length: units(text, position + length) - start, message }
+    FaultView {
+        position: start,
+        length: units(text, position + length) - start,
+        message,
+    }
 }
 
 /// The byte at a place that is counted in UTF-16 units.
@@ -113,13 +145,19 @@ struct Names<F> {
 
 impl<F: FnOnce() -> NamesView> Names<F> {
     fn new(make: F) -> Self {
-        Self { make: Cell::new(Some(make)), known: OnceCell::new() }
+        Self {
+            make: Cell::new(Some(make)),
+            known: OnceCell::new(),
+        }
     }
 
     fn known(&self) -> &HashMap<String, u32> {
         self.known.get_or_init(|| {
             let nodes = self.make.take().map(|make| make().nodes).unwrap_or_default();
-            nodes.into_iter().filter_map(|node| Some((node.name?, node.node))).collect()
+            nodes
+                .into_iter()
+                .filter_map(|node| Some((node.name?, node.node)))
+                .collect()
         })
     }
 
@@ -142,6 +180,10 @@ mod tests {
     fn places_are_counted_as_browsers_do() {
         let text = "a\u{e9}\u{1f600}b";
         let bytes = [0, 1, 2, 3, 4, 5, 6].map(|at| byte_of(text, at));
-        assert_eq!(bytes, [0, 1, 3, 7, 7, 8, 8], "a character of two units is not divided");
+        assert_eq!(
+            bytes,
+            [0, 1, 3, 7, 7, 8, 8],
+            "a character of two units is not divided"
+        );
     }
 }

@@ -66,10 +66,22 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     let limit = params.limit()?;
     let condition = filters::condition(&context, &params, View::Flows).await?;
     if let Some(span) = past::span(&context, &params)? {
-        let filter = FlowFilter { span, order, text: None, id: None, after, limit };
+        let filter = FlowFilter {
+            span,
+            order,
+            text: None,
+            id: None,
+            after,
+            limit,
+        };
         return past::flows(&context, FlowsQuestion { filter, condition }).await;
     }
-    let query = FlowQuery { limit, order, filter: None, after };
+    let query = FlowQuery {
+        limit,
+        order,
+        filter: None,
+        after,
+    };
     let index = context.monitor.flow_index(arrival, false).await?;
     let as_of = index.as_of();
     let found = match condition {
@@ -78,14 +90,31 @@ pub(crate) async fn flows(State(context): State<Arc<Context>>, params: Params) -
     };
     let asked = Arc::clone(&context);
     page::make(&context, move || {
-        let Found { rows, whole, last, more, total, at_least } = found;
+        let Found {
+            rows,
+            whole,
+            last,
+            more,
+            total,
+            at_least,
+        } = found;
         names::look_up(&asked, rows.iter().map(|(_, copy)| &copy.row.flow));
         let (flows, cut) = page::fill(rows.iter().map(|(_, copy)| flow_view(copy)), limit);
-        let shown = rows.get(..flows.len()).and_then(<[_]>::last).map(|(rank, _)| *rank);
+        let shown = rows
+            .get(..flows.len())
+            .and_then(<[_]>::last)
+            .map(|(rank, _)| *rank);
         // Flows after the last one that is shown have expired, unless the page was cut.
         let last = if cut || !whole { shown } else { last };
         let next = last.filter(|_| more || cut || !whole).map(cursor);
-        Flows { flows, total, at_least: at_least.then_some(true), as_of, next, range: None }
+        Flows {
+            flows,
+            total,
+            at_least: at_least.then_some(true),
+            as_of,
+            next,
+            range: None,
+        }
     })
     .await
 }
@@ -114,14 +143,23 @@ async fn by_summary(
 ) -> Result<Found, Refusal> {
     let page = page::compute(context, move || {
         FlowPage::select_where(index.flows(), &query, |flow| {
-            condition.as_ref().is_none_or(|condition| condition.matches(&facts_of(flow)))
+            condition
+                .as_ref()
+                .is_none_or(|condition| condition.matches(&facts_of(flow)))
         })
     })
     .await?;
     let (rows, whole) = present(context, &page).await?;
     let FlowPage { flows, more, total } = page;
     let last = flows.last().map(|(rank, _)| *rank);
-    Ok(Found { rows, whole, last, more, total, at_least: false })
+    Ok(Found {
+        rows,
+        whole,
+        last,
+        more,
+        total,
+        at_least: false,
+    })
 }
 
 /// By values of nodes, which only the workers have: those that the copy does not exclude are looked up, some at a time.
@@ -133,21 +171,34 @@ async fn by_nodes(
 ) -> Result<Found, Refusal> {
     let limit = std::mem::replace(&mut query.limit, LOOKED_UP_AT_ONCE);
     let begins = query.after.is_none();
-    let (mut found, mut looked_up) = (Found { at_least: true, ..Found::default() }, 0);
+    let (mut found, mut looked_up) = (
+        Found {
+            at_least: true,
+            ..Found::default()
+        },
+        0,
+    );
     loop {
         let (copy, asked, condition_of_copy) = (Arc::clone(index), query.clone(), Arc::clone(condition));
         let page = page::compute(context, move || {
-            FlowPage::select_where(copy.flows(), &asked, |flow| !condition_of_copy.excludes(&facts_of(flow)))
+            FlowPage::select_where(copy.flows(), &asked, |flow| {
+                !condition_of_copy.excludes(&facts_of(flow))
+            })
         })
         .await?;
         let (rows, whole) = present(context, &page).await?;
         let last = rows.last().map(|(rank, _)| *rank);
-        let matching = rows.into_iter().filter(|(_, copy)| condition.matches(&copy.facts()));
+        let matching = rows
+            .into_iter()
+            .filter(|(_, copy)| condition.matches(&copy.facts()));
         found.rows.extend(matching.take(limit + 1 - found.rows.len()));
         looked_up += page.flows.len();
         found.whole = true;
-        (found.more, found.last) =
-            if whole { (page.more, page.flows.last().map(|(rank, _)| *rank)) } else { (true, last) };
+        (found.more, found.last) = if whole {
+            (page.more, page.flows.last().map(|(rank, _)| *rank))
+        } else {
+            (true, last)
+        };
         if found.rows.len() > limit {
             found.rows.truncate(limit);
             (found.more, found.last) = (true, found.rows.last().map(|(rank, _)| *rank));
@@ -166,7 +217,12 @@ async fn by_nodes(
 fn facts_of(flow: &FlowSummary) -> Facts<'_> {
     let mut values = [None; Metric::COUNT];
     values[Metric::FlowLatency as usize] = flow.flow_latency();
-    Facts { flow: Some(&flow.flow), reports: Some(flow.reports), values, ..Facts::default() }
+    Facts {
+        flow: Some(&flow.flow),
+        reports: Some(flow.reports),
+        values,
+        ..Facts::default()
+    }
 }
 
 /// The present state of a flow, as a worker copies it.
@@ -196,7 +252,13 @@ impl FlowCopy {
 
     fn facts(&self) -> Facts<'_> {
         let (flow, reports) = (Some(&self.row.flow), Some(self.row.reports));
-        Facts { flow, path: &self.path, reports, values: self.values, ..Facts::default() }
+        Facts {
+            flow,
+            path: &self.path,
+            reports,
+            values: self.values,
+            ..Facts::default()
+        }
     }
 }
 
@@ -228,11 +290,15 @@ async fn present(context: &Context, page: &FlowPage) -> Result<(Vec<(FlowRank, F
         }
         let keys: Vec<FlowKey> = chunk.iter().map(|(_, key)| *key).collect();
         let ask = move |collector: &Collector| {
-            keys.iter().map(|key| collector.flow(key).as_ref().map(FlowCopy::of)).collect::<Vec<_>>()
+            keys.iter()
+                .map(|key| collector.flow(key).as_ref().map(FlowCopy::of))
+                .collect::<Vec<_>>()
         };
         let mut workers = context.monitor.ask(ask).await?;
         for (index, (rank, _)) in chunk.iter().enumerate() {
-            let copy = workers.iter_mut().find_map(|copies| copies.get_mut(index).and_then(Option::take));
+            let copy = workers
+                .iter_mut()
+                .find_map(|copies| copies.get_mut(index).and_then(Option::take));
             let Some(copy) = copy else { continue };
             hops += copy.path.len();
             present.push((*rank, copy));
@@ -277,7 +343,12 @@ fn flow_detail(flow: &collector::FlowView<'_>) -> FlowDetail {
         latest_link_utilization: hop.link_latest.map(|latest| shown::fraction(latest.value)),
         latest_link_age_s: hop.link_latest.map(|latest| latest.age),
     });
-    FlowDetail { flow: flow_view(&FlowCopy::of(flow)), hops: hops.collect(), intents: None, range: None }
+    FlowDetail {
+        flow: flow_view(&FlowCopy::of(flow)),
+        hops: hops.collect(),
+        intents: None,
+        range: None,
+    }
 }
 
 /// One flow, by its id or by its text, hop by hop.
@@ -290,14 +361,18 @@ pub(crate) async fn flow(
     if let Some(span) = past::span(&context, &params)? {
         return Ok(Json(past::flow(&context, &id, span).await?));
     }
-    let Ok(key) = id.parse::<FlowKey>() else { return Ok(Json(flow_by_id(&context, &id).await?.1)) };
+    let Ok(key) = id.parse::<FlowKey>() else {
+        return Ok(Json(flow_by_id(&context, &id).await?.1));
+    };
     detail(&context, key).await?.map(Json).ok_or_else(|| no_flow(&id))
 }
 
 /// The flow as it is now, hop by hop.
 async fn detail(context: &Context, key: FlowKey) -> Result<Option<FlowDetail>, Busy> {
-    let found =
-        context.monitor.ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow))).await?;
+    let found = context
+        .monitor
+        .ask(move |collector| collector.flow(&key).map(|flow| flow_detail(&flow)))
+        .await?;
     let mut found = found.into_iter().flatten().next();
     if found.is_some() {
         names::look_up(context, [&key]);

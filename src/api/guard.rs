@@ -29,7 +29,10 @@ use settings::values::Secret;
 /// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
     let settings = context.active_config.settings();
-    let connection = request.extensions().get::<ConnectInfo<Peer>>().map(|info| Arc::clone(&info.0.0));
+    let connection = request
+        .extensions()
+        .get::<ConnectInfo<Peer>>()
+        .map(|info| Arc::clone(&info.0.0));
     let admitted = admit(&settings.api, request.uri(), request.headers())
         .and_then(|session| session.may(request.method(), request.uri().path()).map(|()| session))
         .and_then(|session| match settings.console.is_some() && !is_in_console(request.uri().path()) {
@@ -51,9 +54,13 @@ pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request,
         Err(refusal) => refusal.into_response(),
     };
     let stream = response.body().size_hint().exact().is_none();
-    connection.iter().for_each(|connection| connection.responds(stream));
+    connection
+        .iter()
+        .for_each(|connection| connection.responds(stream));
     for (name, value) in SAFE_HEADERS {
-        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     response
 }
@@ -64,12 +71,17 @@ async fn read_body(request: Request) -> Result<Request, Refusal> {
     let bytes = match time::timeout(BODY_TIME, to_bytes(body, MAX_BODY)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => {
-            let message =
-                format!("the body of the request broke off, or is longer than {} KiB", MAX_BODY >> 10);
+            let message = format!(
+                "the body of the request broke off, or is longer than {} KiB",
+                MAX_BODY >> 10
+            );
             return Err(Refusal::bad(message));
         }
         Err(_) => {
-            let message = format!("the body of the request did not arrive within {} s", BODY_TIME.as_secs());
+            let message = format!(
+                "the body of the request did not arrive within {} s",
+                BODY_TIME.as_secs()
+            );
             return Err(Refusal::bad(message));
         }
     };
@@ -78,10 +90,17 @@ async fn read_body(request: Request) -> Result<Request, Refusal> {
 
 /// Bounds the memory of all responses that clients are slow to receive.
 fn bounded(context: &Context, response: Response) -> Response {
-    let Some(size) = response.body().size_hint().exact() else { return response };
+    let Some(size) = response.body().size_hint().exact() else {
+        return response;
+    };
     let kib = u32::try_from(size >> 10).unwrap_or(u32::MAX);
     match Arc::clone(&context.unsent).try_acquire_many_owned(kib) {
-        Ok(permit) => response.map(|inner| Body::new(Unsent { inner, _permit: permit })),
+        Ok(permit) => response.map(|inner| {
+            Body::new(Unsent {
+                inner,
+                _permit: permit,
+            })
+        }),
         Err(_) => {
             let message =
                 "clients are slow to receive their responses, and there is no room for another; ask again";
@@ -123,7 +142,9 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Session, Refusal> {
     // RFC 9112, 3.2: a proxy could have looked at the other one.
     if headers.get_all(header::HOST).iter().count() > 1 {
-        return Err(Refusal::bad("the request has more than one Host header; send one"));
+        return Err(Refusal::bad(
+            "the request has more than one Host header; send one",
+        ));
     }
     let host = text(headers, &header::HOST).unwrap_or("");
     // On a loopback address there is no token by default. By DNS rebinding a web site could point its name to 127.0.0.1 and
@@ -141,7 +162,11 @@ fn admit(settings: &ApiSettings, uri: &Uri, headers: &HeaderMap) -> Result<Sessi
         ));
     }
     if !settings.needs_token() || !needs_token(uri.path()) {
-        return Ok(Session { role: Role::Operate, name: None, token: None });
+        return Ok(Session {
+            role: Role::Operate,
+            name: None,
+            token: None,
+        });
     }
     let given = bearer(headers).or_else(|| query_token(uri)).unwrap_or_default();
     holder(settings, &given).ok_or_else(|| {
@@ -160,7 +185,11 @@ fn holder(settings: &ApiSettings, given: &str) -> Option<Session> {
             found = Some((entry.role, Some(&entry.name)));
         }
     }
-    found.map(|(role, name)| Session { role, name: name.cloned(), token: Some(Secret(given.to_owned())) })
+    found.map(|(role, name)| Session {
+        role,
+        name: name.cloned(),
+        token: Some(Secret(given.to_owned())),
+    })
 }
 
 /// Whether somebody who was admitted with this token still is.
@@ -170,7 +199,9 @@ pub(crate) fn admits(settings: &ApiSettings, token: Option<&Secret>) -> bool {
 
 /// Whether a console has it: what was stored, and what is of the program itself.
 fn is_in_console(path: &str) -> bool {
-    let Some(rest) = path.strip_prefix("/api/v1/") else { return true };
+    let Some(rest) = path.strip_prefix("/api/v1/") else {
+        return true;
+    };
     CONSOLE.contains(&rest) || rest.starts_with("flows/") || rest.starts_with("queues/")
 }
 
@@ -223,21 +254,29 @@ fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
 
 fn bearer(headers: &HeaderMap) -> Option<String> {
     let (scheme, token) = text(headers, &header::AUTHORIZATION)?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim().to_owned())
 }
 
 /// `?token=` for EventSource, which cannot send headers. Tokens are letters, digits and punctuation: percent-encoding is
 /// undone for what a browser encodes.
 fn query_token(uri: &Uri) -> Option<String> {
-    let value = uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))?;
+    let value = uri
+        .query()?
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("token="))?;
     unescaped(&value.replace('+', " "))
 }
 
 /// Equality in constant time: the time does not depend on where two texts differ.
 fn same(given: &str, token: &str) -> bool {
-    let difference = token.bytes().enumerate().fold(given.len() ^ token.len(), |difference, (i, byte)| {
-        difference | usize::from(byte ^ given.as_bytes().get(i).copied().unwrap_or(0))
-    });
+    let difference = token
+        .bytes()
+        .enumerate()
+        .fold(given.len() ^ token.len(), |difference, (i, byte)| {
+            difference | usize::from(byte ^ given.as_bytes().get(i).copied().unwrap_or(0))
+        });
     std::hint::black_box(difference) == 0
 }
 
@@ -266,23 +305,41 @@ mod tests {
     }
 
     fn headers(list: &[(HeaderName, &str)]) -> HeaderMap {
-        list.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()
+        list.iter()
+            .map(|(name, value)| (name.clone(), value.parse().unwrap()))
+            .collect()
     }
 
     #[test]
     fn on_loopback_only_names_of_this_machine_are_served() {
         let settings = settings("127.0.0.1:8080", None);
         let admitted = |host: &str| {
-            admit(&settings, &Uri::from_static("/api/v1/status"), &headers(&[(header::HOST, host)])).is_ok()
+            admit(
+                &settings,
+                &Uri::from_static("/api/v1/status"),
+                &headers(&[(header::HOST, host)]),
+            )
+            .is_ok()
         };
-        for host in
-            ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "127.8.8.8", "noc.example:80"]
-        {
+        for host in [
+            "127.0.0.1:8080",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:8080",
+            "127.8.8.8",
+            "noc.example:80",
+        ] {
             assert!(admitted(host), "{host}");
         }
-        for host in
-            ["", "evil.example", "127.0.0.1.evil.example:8080", "10.0.0.1", "localhost.evil", "[::1", "["]
-        {
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example:8080",
+            "10.0.0.1",
+            "localhost.evil",
+            "[::1",
+            "[",
+        ] {
             assert!(!admitted(host), "{host}");
         }
     }
@@ -306,7 +363,10 @@ mod tests {
             |path: &str, headers: &HeaderMap| admit(&settings, &path.parse().unwrap(), headers).is_ok();
         let good = format!("Bearer {TOKEN}");
         assert!(admitted("/api/v1/status", &bearer(&good)) && admitted("/metrics", &bearer(&good)));
-        assert!(admitted(&format!("/api/v1/events/stream?kind=new&token={TOKEN}"), &headers(&[])));
+        assert!(admitted(
+            &format!("/api/v1/events/stream?kind=new&token={TOKEN}"),
+            &headers(&[])
+        ));
         assert!(admitted("/healthz", &headers(&[])) && admitted("/", &headers(&[])));
         for value in [
             "",
@@ -337,22 +397,37 @@ mod tests {
         ];
         let held = |token: &str| holder(&settings, token).map(|session| (session.role, session.name));
         assert_eq!(held(TOKEN), Some((Role::Operate, None)));
-        assert_eq!(held("anna-anna-anna-an"), Some((Role::Read, Some("anna".to_owned()))));
-        assert_eq!(held("otto-otto-otto-ot"), Some((Role::Operate, Some("otto".to_owned()))));
+        assert_eq!(
+            held("anna-anna-anna-an"),
+            Some((Role::Read, Some("anna".to_owned())))
+        );
+        assert_eq!(
+            held("otto-otto-otto-ot"),
+            Some((Role::Operate, Some("otto".to_owned())))
+        );
         assert_eq!((held(""), held("anna-anna-anna-ax")), (None, None));
         let still = |settings: &ApiSettings, token: Option<&str>| {
             admits(settings, token.map(|token| Secret(token.to_owned())).as_ref())
         };
-        assert_eq!([Some("anna-anna-anna-an"), None].map(|token| still(&settings, token)), [true, false]);
+        assert_eq!(
+            [Some("anna-anna-anna-an"), None].map(|token| still(&settings, token)),
+            [true, false]
+        );
         settings.tokens.remove(0);
-        assert_eq!([TOKEN, "anna-anna-anna-an"].map(|token| still(&settings, Some(token))), [true, false]);
+        assert_eq!(
+            [TOKEN, "anna-anna-anna-an"].map(|token| still(&settings, Some(token))),
+            [true, false]
+        );
         settings.token = None;
         assert!(admit(&settings, &Uri::from_static("/api/v1/status"), &headers(&[])).is_err());
     }
 
     #[test]
     fn a_token_in_the_address_may_be_percent_encoded() {
-        assert_eq!(query_token(&Uri::from_static("/?a=b&token=a%2Bb%3d")), Some("a+b=".to_owned()));
+        assert_eq!(
+            query_token(&Uri::from_static("/?a=b&token=a%2Bb%3d")),
+            Some("a+b=".to_owned())
+        );
         assert_eq!(query_token(&Uri::from_static("/?token=a%2")), None);
         assert_eq!(query_token(&Uri::from_static("/?atoken=a")), None);
     }

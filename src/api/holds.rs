@@ -39,7 +39,11 @@ impl Silences {
     ) -> Result<Self, Refusal> {
         let longest = nanos(push).saturating_add(nanos(push) / 2);
         let margin = flow.threshold.saturating_mul(THRESHOLDS);
-        let mut silences = Self { longest, margin, ..Self::default() };
+        let mut silences = Self {
+            longest,
+            margin,
+            ..Self::default()
+        };
         for (node, (from, to)) in silences.needed(&flow.series, end).into_iter().take(MOST_NODES) {
             let filter = RollupFilter {
                 from: Some(from),
@@ -60,7 +64,10 @@ impl Silences {
     /// Those of a flow whose latest value is stored at least this often, ns; 0: it is not.
     #[cfg(test)]
     pub(super) fn stored_every(longest: u64) -> Self {
-        Self { longest, ..Self::default() }
+        Self {
+            longest,
+            ..Self::default()
+        }
     }
 
     /// Adds a rollup of one second. Each worker has one of its own.
@@ -80,7 +87,10 @@ impl Silences {
             }
             let (from, to) = (first * SECOND, last * SECOND);
             for (node, _) in self.high(point) {
-                needed.entry(node).and_modify(|span| span.1 = to).or_insert((from, to));
+                needed
+                    .entry(node)
+                    .and_modify(|span| span.1 = to)
+                    .or_insert((from, to));
             }
         }
         needed
@@ -176,11 +186,19 @@ mod tests {
     use super::*;
 
     fn point(ms: u64, hops: &[(u32, u64)]) -> FlowPoint {
-        FlowPoint { ts: ms * 1_000_000, hops: hops.to_vec(), ..FlowPoint::default() }
+        FlowPoint {
+            ts: ms * 1_000_000,
+            hops: hops.to_vec(),
+            ..FlowPoint::default()
+        }
     }
 
     fn silences(longest: u64, margin: u64, greatest: &[(u32, u64, u64)]) -> Silences {
-        let mut silences = Silences { longest: longest * SECOND, margin, ..Silences::default() };
+        let mut silences = Silences {
+            longest: longest * SECOND,
+            margin,
+            ..Silences::default()
+        };
         for (node, second, max) in greatest {
             silences.add(*node, second * SECOND, *max);
         }
@@ -188,37 +206,60 @@ mod tests {
     }
 
     fn ends(silences: &Silences, series: &[FlowPoint], end: u64) -> Vec<u64> {
-        silences.ends(series, end * SECOND).into_iter().map(|end| end / 1_000_000).collect()
+        silences
+            .ends(series, end * SECOND)
+            .into_iter()
+            .map(|end| end / 1_000_000)
+            .collect()
     }
 
     #[test]
     fn a_burst_ends_in_the_first_seconds_in_which_no_packet_took_as_long() {
         // Two bursts, 20 s apart; other flows are fast all the time.
-        let series = [point(10_485, &[(102, 300), (201, 90)]), point(10_508, &[(102, 5_000), (201, 9_800)])];
+        let series = [
+            point(10_485, &[(102, 300), (201, 90)]),
+            point(10_508, &[(102, 5_000), (201, 9_800)]),
+        ];
         let series = [&series[..], &[point(30_490, &[(102, 300), (201, 90)])]].concat();
         let fast = (11..40).flat_map(|second| [(102, second, 90), (201, second, 120)]);
         let mut greatest: Vec<_> = fast.chain([(201, 10, 9_900), (201, 30, 9_900)]).collect();
-        assert_eq!(ends(&silences(90, 300, &greatest), &series, 40), [10_508, 11_000, 40_000]);
+        assert_eq!(
+            ends(&silences(90, 300, &greatest), &series, 40),
+            [10_508, 11_000, 40_000]
+        );
         // Another worker has seen a packet that was as slow in this second, and not in the others.
         greatest.push((201, 12, 9_600));
         greatest.retain(|(node, ..)| *node == 201);
-        assert_eq!(ends(&silences(90, 300, &greatest), &series, 40), [10_508, 13_000, 40_000]);
+        assert_eq!(
+            ends(&silences(90, 300, &greatest), &series, 40),
+            [10_508, 13_000, 40_000]
+        );
     }
 
     #[test]
     fn a_value_holds_while_nothing_shows_a_silence() {
         let series = [point(10_500, &[(1, 5_000)])];
         let all = [10, 4_699, 4_700].map(|max| (11..30).map(|second| (1, second, max)).collect::<Vec<_>>());
-        let [fast, below, within] = &all[..] else { unreachable!() };
+        let [fast, below, within] = &all[..] else {
+            unreachable!()
+        };
         assert_eq!(ends(&silences(0, 300, below), &series, 30), [11_000]);
         // Some packet took as long, within the margin; no rollups; no threshold; a value that is not above the margin.
         for (margin, greatest) in [(300, &within[..]), (300, &[]), (0, fast), (5_000, fast)] {
-            assert_eq!(ends(&silences(0, margin, greatest), &series, 30), [30_000], "{margin} {greatest:?}");
+            assert_eq!(
+                ends(&silences(0, margin, greatest), &series, 30),
+                [30_000],
+                "{margin} {greatest:?}"
+            );
         }
         // One second alone, or two with an unknown one between them, may be those of a late report.
         for seconds in [&[14][..], &[14, 16, 18]] {
             let greatest: Vec<_> = seconds.iter().map(|second| (1, *second, 10)).collect();
-            assert_eq!(ends(&silences(0, 300, &greatest), &series, 30), [30_000], "{seconds:?}");
+            assert_eq!(
+                ends(&silences(0, 300, &greatest), &series, 30),
+                [30_000],
+                "{seconds:?}"
+            );
         }
         let greatest = [(1, 14, 10), (1, 16, 10), (1, 17, 10)];
         assert_eq!(ends(&silences(0, 300, &greatest), &series, 30), [16_000]);
@@ -229,7 +270,10 @@ mod tests {
         let series = [0, 1, 15, 16, 40].map(|at| point(at * 1_000, &[(1, 5)]));
         let expected = [1_000, 15_000, 16_000, 19_000, 43_000];
         assert_eq!(ends(&silences(15, 0, &[]), &series, 60), expected);
-        assert_eq!(ends(&silences(0, 0, &[]), &series, 60), [1_000, 15_000, 16_000, 40_000, 60_000]);
+        assert_eq!(
+            ends(&silences(0, 0, &[]), &series, 60),
+            [1_000, 15_000, 16_000, 40_000, 60_000]
+        );
         assert_eq!(ends(&silences(15, 0, &[]), &series, 50)[4], 50_000);
         assert_eq!(ends(&silences(15, 0, &[]), &[], 50), [] as [u64; 0]);
     }
@@ -247,7 +291,11 @@ mod tests {
         assert_eq!(needed, Needed::from(expected));
         assert_eq!(silences(0, 0, &[]).needed(&series, 40 * SECOND), Needed::new());
         // Extreme times.
-        let late = [FlowPoint { ts: u64::MAX, hops: vec![(1, u64::MAX)], ..FlowPoint::default() }];
+        let late = [FlowPoint {
+            ts: u64::MAX,
+            hops: vec![(1, u64::MAX)],
+            ..FlowPoint::default()
+        }];
         assert_eq!(silences(90, 300, &[]).ends(&late, 0), [0]);
     }
 }

@@ -44,11 +44,17 @@ impl Columns {
         while at < until {
             let column = (at - self.from) / self.column.max(1);
             let end = until.min(self.from.saturating_add((column + 1).saturating_mul(self.column)));
-            let Ok(place) = usize::try_from(column) else { return };
+            let Ok(place) = usize::try_from(column) else {
+                return;
+            };
             if place >= self.count() || end <= at {
                 return;
             }
-            values.held.push(Held { column: place, value, time: end - at });
+            values.held.push(Held {
+                column: place,
+                value,
+                time: end - at,
+            });
             at = end;
         }
     }
@@ -57,7 +63,11 @@ impl Columns {
 /// The distribution of a flow's latencies.
 pub(super) fn latencies(history: &FlowHistory, silences: &Silences, columns: Columns) -> HopLatencies {
     let (mut hops, mut flow): (BTreeMap<u32, Values>, Values) = Default::default();
-    for (point, end) in history.series.iter().zip(silences.ends(&history.series, columns.to)) {
+    for (point, end) in history
+        .series
+        .iter()
+        .zip(silences.ends(&history.series, columns.to))
+    {
         let time = (point.ts, end);
         if let Some(latency) = point.flow_latency {
             columns.hold(&mut flow, latency, time);
@@ -67,12 +77,21 @@ pub(super) fn latencies(history: &FlowHistory, silences: &Silences, columns: Col
         }
     }
     hops.retain(|_, values| !values.held.is_empty());
-    let all = hops.values().chain([&flow]).flat_map(|values| &values.held).map(|held| held.value);
+    let all = hops
+        .values()
+        .chain([&flow])
+        .flat_map(|values| &values.held)
+        .map(|held| held.value);
     let bounds = bounds(all);
     let order = order(history.series.last(), &hops);
     let shown = order.iter().take(MOST_HOPS);
     let spreads = shown
-        .filter_map(|id| Some(LatencySpread { node: node(*id), ..spread(hops.get(id)?, columns, &bounds) }))
+        .filter_map(|id| {
+            Some(LatencySpread {
+                node: node(*id),
+                ..spread(hops.get(id)?, columns, &bounds)
+            })
+        })
         .collect();
     HopLatencies {
         from: columns.from,
@@ -89,7 +108,10 @@ pub(super) fn latencies(history: &FlowHistory, silences: &Silences, columns: Col
 /// Nodes in the order of the latest path, then those of earlier ones.
 fn order(last: Option<&FlowPoint>, hops: &BTreeMap<u32, Values>) -> Vec<u32> {
     let mut order: Vec<u32> = Vec::with_capacity(hops.len());
-    let latest = last.into_iter().flat_map(|point| &point.hops).map(|(node, _)| node);
+    let latest = last
+        .into_iter()
+        .flat_map(|point| &point.hops)
+        .map(|(node, _)| node);
     for node in latest.chain(hops.keys()) {
         if hops.contains_key(node) && !order.contains(node) {
             order.push(*node);
@@ -108,7 +130,12 @@ fn spread(values: &Values, columns: Columns, bounds: &[u64]) -> LatencySpread {
     let mut all = values.held.clone();
     let [p50, p90, p99] = quantiles(&mut all).unwrap_or_default();
     let by_column: Vec<Option<[u64; 3]>> = parts.iter_mut().map(|part| quantiles(part)).collect();
-    let quantile = |which: usize| by_column.iter().map(|three| three.map(|three| three[which])).collect();
+    let quantile = |which: usize| {
+        by_column
+            .iter()
+            .map(|three| three.map(|three| three[which]))
+            .collect()
+    };
     LatencySpread {
         node: None,
         values: values.count,
@@ -143,7 +170,10 @@ fn quantiles(held: &mut [Held]) -> Option<[u64; 3]> {
 
 fn mean(held: &[Held]) -> Option<u64> {
     let time: u128 = held.iter().map(|held| u128::from(held.time)).sum();
-    let sum: u128 = held.iter().map(|held| u128::from(held.time) * u128::from(held.value)).sum();
+    let sum: u128 = held
+        .iter()
+        .map(|held| u128::from(held.time) * u128::from(held.value))
+        .sum();
     let mean = sum.checked_div(time)?;
     Some(u64::try_from(mean).unwrap_or(u64::MAX))
 }
@@ -156,18 +186,25 @@ fn classes(held: &[Held], bounds: &[u64]) -> Vec<u16> {
     }
     let mut times = vec![0_u128; bounds.len()];
     for held in held {
-        let class = bounds.partition_point(|bound| *bound < held.value).min(bounds.len().saturating_sub(1));
+        let class = bounds
+            .partition_point(|bound| *bound < held.value)
+            .min(bounds.len().saturating_sub(1));
         if let Some(time) = times.get_mut(class) {
             *time += u128::from(held.time);
         }
     }
     // What there is, is seen: rounded up.
-    times.into_iter().map(|time| u16::try_from((time * 1000).div_ceil(all)).unwrap_or(1000)).collect()
+    times
+        .into_iter()
+        .map(|time| u16::try_from((time * 1000).div_ceil(all)).unwrap_or(1000))
+        .collect()
 }
 
 /// Upper bounds of classes 1, 2, 5, 10, … that contain all values; at most so many that a row of each can be drawn.
 fn bounds(values: impl Iterator<Item = u64> + Clone) -> Vec<u64> {
-    let (Some(least), Some(most)) = (values.clone().min(), values.max()) else { return Vec::new() };
+    let (Some(least), Some(most)) = (values.clone().min(), values.max()) else {
+        return Vec::new();
+    };
     let mut bounds: Vec<u64> = Vec::new();
     let mut decade = 1_u64;
     'all: loop {
@@ -198,11 +235,20 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn point(at: u64, flow: u64, hops: &[(u32, u64)]) -> FlowPoint {
-        FlowPoint { ts: at * SECOND, flow_latency: Some(flow), hops: hops.to_vec(), ..FlowPoint::default() }
+        FlowPoint {
+            ts: at * SECOND,
+            flow_latency: Some(flow),
+            hops: hops.to_vec(),
+            ..FlowPoint::default()
+        }
     }
 
     fn latencies(history: &FlowHistory) -> HopLatencies {
-        let columns = Columns { from: 10 * SECOND, to: 30 * SECOND, column: 10 * SECOND };
+        let columns = Columns {
+            from: 10 * SECOND,
+            to: 30 * SECOND,
+            column: 10 * SECOND,
+        };
         super::latencies(history, &Silences::default(), columns)
     }
 
@@ -215,17 +261,30 @@ mod tests {
             point(16, 1_000, &[(1, 100)]),
             point(20, 1_000, &[(2, 40), (1, 100)]),
         ];
-        let history = FlowHistory { series, ..FlowHistory::default() };
+        let history = FlowHistory {
+            series,
+            ..FlowHistory::default()
+        };
         let found = latencies(&history);
         assert_eq!(found.bounds, [50, 100, 200, 500, 1_000, 2_000, 5_000]);
-        let nodes: Vec<_> = found.hops.iter().map(|hop| (hop.node, hop.values, hop.time / SECOND)).collect();
+        let nodes: Vec<_> = found
+            .hops
+            .iter()
+            .map(|hop| (hop.node, hop.values, hop.time / SECOND))
+            .collect();
         assert_eq!(nodes, [(Some(2), 1, 10), (Some(1), 3, 20)]);
         let one = &found.hops[1];
-        assert_eq!((one.p50, one.p90, one.p99, one.max, one.mean), (100, 100, 900, 900, 140));
+        assert_eq!(
+            (one.p50, one.p90, one.p99, one.max, one.mean),
+            (100, 100, 900, 900, 140)
+        );
         assert_eq!(one.medians, [Some(100), Some(100)]);
         assert_eq!(one.p99s, [Some(900), Some(100)]);
         assert_eq!(one.means, [Some(180), Some(100)]);
-        assert_eq!(one.classes, [vec![0, 900, 0, 0, 100, 0, 0], vec![0, 1000, 0, 0, 0, 0, 0]]);
+        assert_eq!(
+            one.classes,
+            [vec![0, 900, 0, 0, 100, 0, 0], vec![0, 1000, 0, 0, 0, 0, 0]]
+        );
         assert_eq!(found.hops[0].classes[0], [] as [u16; 0]);
         assert_eq!(found.hops[0].means, [None, Some(40)]);
         assert_eq!(found.flow.map(|flow| (flow.max, flow.p50)), Some((3_000, 1_000)));
@@ -233,23 +292,39 @@ mod tests {
 
     #[test]
     fn a_silent_flow_has_no_latency() {
-        let history =
-            FlowHistory { series: vec![point(11, 7, &[(1, 5)])], truncated: true, ..FlowHistory::default() };
-        let columns = Columns { from: 10 * SECOND, to: 30 * SECOND, column: 10 * SECOND };
+        let history = FlowHistory {
+            series: vec![point(11, 7, &[(1, 5)])],
+            truncated: true,
+            ..FlowHistory::default()
+        };
+        let columns = Columns {
+            from: 10 * SECOND,
+            to: 30 * SECOND,
+            column: 10 * SECOND,
+        };
         let found = super::latencies(&history, &Silences::stored_every(10 * SECOND), columns);
         assert_eq!(found.hops[0].time, 3 * SECOND);
         assert_eq!(found.hops[0].means, [Some(5), None]);
         assert!(found.truncated);
         let nothing = latencies(&FlowHistory::default());
-        assert_eq!((nothing.bounds.len(), nothing.hops.len(), nothing.flow), (0, 0, None));
+        assert_eq!(
+            (nothing.bounds.len(), nothing.hops.len(), nothing.flow),
+            (0, 0, None)
+        );
     }
 
     #[test]
     fn there_are_few_classes_and_few_hops_whatever_was_reported() {
         let hops: Vec<(u32, u64)> = (0..60).map(|node| (node, 1_u64 << node)).collect();
-        let history = FlowHistory { series: vec![point(11, u64::MAX, &hops)], ..FlowHistory::default() };
+        let history = FlowHistory {
+            series: vec![point(11, u64::MAX, &hops)],
+            ..FlowHistory::default()
+        };
         let found = latencies(&history);
-        assert_eq!((found.bounds.len(), found.hops.len(), found.left_out), (MOST_CLASSES, MOST_HOPS, 44));
+        assert_eq!(
+            (found.bounds.len(), found.hops.len(), found.left_out),
+            (MOST_CLASSES, MOST_HOPS, 44)
+        );
         assert!(
             found
                 .hops

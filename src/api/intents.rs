@@ -23,8 +23,10 @@ use crate::manager_role::{
 };
 
 /// The parameters of `/domain/history`.
-pub(super) const HISTORY: &[Param] =
-    &[Param::new("subject", "Only this intent or device.", Form::Text), Param::limit(100, 10_000)];
+pub(super) const HISTORY: &[Param] = &[
+    Param::new("subject", "Only this intent or device.", Form::Text),
+    Param::limit(100, 10_000),
+];
 
 /// The refusal of a process without a manager.
 pub(super) const NO_MANAGER: &str = "there is no manager in this process; add [manager] to its configuration";
@@ -91,7 +93,8 @@ pub(crate) async fn remove(
     params.only(&[])?;
     let if_match = etag(&headers, header::IF_MATCH);
     change(&context, move |core, now| {
-        core.remove((&name, if_match.as_deref()), &by, now).map(|()| core.intents(now))
+        core.remove((&name, if_match.as_deref()), &by, now)
+            .map(|()| core.intents(now))
     })
     .await
 }
@@ -123,7 +126,10 @@ pub(crate) async fn forget(
     Requester(by): Requester,
 ) -> Result<Json<DevicesView>, Refusal> {
     params.only(&[])?;
-    change(&context, move |core, now| core.forget_leaving(&name, &by, now).map(|()| core.devices(now))).await
+    change(&context, move |core, now| {
+        core.forget_leaving(&name, &by, now).map(|()| core.devices(now))
+    })
+    .await
 }
 
 /// What waits for a person, or for the calm.
@@ -202,14 +208,21 @@ pub(crate) async fn history(
 
 /// A version in a header, without its quotation marks.
 fn etag(headers: &HeaderMap, name: HeaderName) -> Option<String> {
-    headers.get(name)?.to_str().ok().map(|etag| etag.trim_matches('"').to_owned())
+    headers
+        .get(name)?
+        .to_str()
+        .ok()
+        .map(|etag| etag.trim_matches('"').to_owned())
 }
 
 async fn ask<T: Send + 'static>(
     context: &Context,
     question: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
-    let handle = context.manager.as_ref().ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
+    let handle = context
+        .manager
+        .as_ref()
+        .ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
     Ok(Json(handle.ask(question).await.ok_or_else(busy)??))
 }
 
@@ -217,7 +230,10 @@ async fn change<T: Send + 'static>(
     context: &Context,
     change: impl FnOnce(&mut Core, u64) -> Result<T, Error> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
-    let handle = context.manager.as_ref().ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
+    let handle = context
+        .manager
+        .as_ref()
+        .ok_or_else(|| Refusal::not_found(NO_MANAGER))?;
     Ok(Json(handle.change(change).await.ok_or_else(busy)??))
 }
 

@@ -123,7 +123,10 @@ impl Ends {
 
     /// Packets of no link that is known.
     fn unplaced(&self, losses: &Losses) -> u64 {
-        let unplaced = losses.drops.iter().filter(|(place, _)| self.node(place).is_none());
+        let unplaced = losses
+            .drops
+            .iter()
+            .filter(|(place, _)| self.node(place).is_none());
         unplaced.map(|(_, sum)| sum.packets).fold(0, u64::saturating_add)
     }
 }
@@ -149,10 +152,16 @@ fn drops(losses: &Losses, reasons: &BTreeMap<u8, String>, ends: &Ends, evidence:
 }
 
 fn reporters(losses: &Losses) -> Vec<ReporterView> {
-    let view =
-        |node, loss: &ReporterLoss| ReporterView { node, lost: loss.lost, duplicated: loss.duplicated };
-    let mut all: Vec<ReporterView> =
-        losses.reporters.iter().map(|(node, loss)| view(Some(*node), loss)).collect();
+    let view = |node, loss: &ReporterLoss| ReporterView {
+        node,
+        lost: loss.lost,
+        duplicated: loss.duplicated,
+    };
+    let mut all: Vec<ReporterView> = losses
+        .reporters
+        .iter()
+        .map(|(node, loss)| view(Some(*node), loss))
+        .collect();
     if losses.unknown_reporters != ReporterLoss::default() {
         all.push(view(None, &losses.unknown_reporters));
     }
@@ -184,7 +193,12 @@ fn judge(losses: &Losses, mut links: BTreeSet<(u32, u32)>, ends: &Ends, evidence
         .collect();
     all.sort_by_key(|link| {
         let lost = link.lost.unwrap_or(0).saturating_add(link.dropped);
-        (std::cmp::Reverse(lost), link.unknown.is_some(), link.from, link.to)
+        (
+            std::cmp::Reverse(lost),
+            link.unknown.is_some(),
+            link.from,
+            link.to,
+        )
     });
     all
 }
@@ -197,7 +211,10 @@ fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
             true => ONE_END,
             false => needs(evidence),
         };
-        return LinkLoss { unknown: Some(unknown.to_owned()), ..link };
+        return LinkLoss {
+            unknown: Some(unknown.to_owned()),
+            ..link
+        };
     };
     let of = |node: u32| losses.reporters.get(&node).copied().unwrap_or_default();
     let (sender, receiver) = (of(link.from), of(link.to));
@@ -205,7 +222,10 @@ fn counted(losses: &Losses, link: LinkLoss, evidence: Evidence) -> LinkLoss {
     let explains = receiver.lost.saturating_add(sender.duplicated);
     let hides = sender.lost.saturating_add(receiver.duplicated);
     if count.arrived > count.sent.saturating_add(explains).saturating_add(hides) {
-        return LinkLoss { unknown: Some(UNEQUAL.to_owned()), ..link };
+        return LinkLoss {
+            unknown: Some(UNEQUAL.to_owned()),
+            ..link
+        };
     }
     let missing = count.sent.saturating_sub(count.arrived);
     LinkLoss {

@@ -227,7 +227,10 @@ async fn fallback(
     headers: HeaderMap,
 ) -> Response {
     if uri.path().starts_with("/api") {
-        let message = format!("there is no {}; /api/v1/openapi.json lists what there is", uri.path());
+        let message = format!(
+            "there is no {}; /api/v1/openapi.json lists what there is",
+            uri.path()
+        );
         return Refusal::not_found(message).into_response();
     }
     if !matches!(method, Method::GET | Method::HEAD) {

@@ -36,7 +36,10 @@ pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
         None => None,
     };
     let inventory = known.unwrap_or_else(|| inventory::of(&settings.inventory));
-    inventory.devices().map(|device| (device.node, device.labels.clone())).collect()
+    inventory
+        .devices()
+        .map(|device| (device.node, device.labels.clone()))
+        .collect()
 }
 
 /// Makes the names, without those by DNS: outside the runtime, because they may be many.

@@ -32,10 +32,17 @@ mod tests {
             .unwrap()
             .iter()
             .flat_map(|(path, methods)| {
-                methods.as_object().unwrap().keys().map(move |method| (method.clone(), path.clone()))
+                methods
+                    .as_object()
+                    .unwrap()
+                    .keys()
+                    .map(move |method| (method.clone(), path.clone()))
             })
             .collect();
-        let routed = ROUTES.iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())).collect();
+        let routed = ROUTES
+            .iter()
+            .map(|(method, path)| ((*method).to_owned(), (*path).to_owned()))
+            .collect();
         assert_eq!(described, routed);
     }
 
@@ -83,7 +90,10 @@ mod tests {
             fields(&mut out, "", schema);
             for choice in schema["oneOf"].as_array().into_iter().flatten() {
                 let about = text(&choice["description"]);
-                out.push_str(&format!("\n- `kind` = {}: {about}", choice["properties"]["kind"]["const"]));
+                out.push_str(&format!(
+                    "\n- `kind` = {}: {about}",
+                    choice["properties"]["kind"]["const"]
+                ));
                 fields(&mut out, "  ", choice);
             }
             if !schema["properties"].is_object() {
@@ -99,7 +109,9 @@ mod tests {
             if !schema["const"].is_null() {
                 continue;
             }
-            let about = schema["description"].as_str().map_or_else(String::new, |about| format!(" {about}"));
+            let about = schema["description"]
+                .as_str()
+                .map_or_else(String::new, |about| format!(" {about}"));
             out.push_str(&format!("\n{indent}- `{field}`: {}.{about}", kind(schema)));
         }
     }
@@ -117,7 +129,11 @@ mod tests {
             return choices.iter().map(kind).collect::<Vec<_>>().join(" or ");
         }
         if let Some(words) = schema["enum"].as_array() {
-            return words.iter().map(|word| word.as_str().unwrap_or("null")).collect::<Vec<_>>().join(", ");
+            return words
+                .iter()
+                .map(|word| word.as_str().unwrap_or("null"))
+                .collect::<Vec<_>>()
+                .join(", ");
         }
         let types: Vec<&str> = match &schema["type"] {
             Value::Array(list) => list.iter().map(text).collect(),
@@ -128,7 +144,9 @@ mod tests {
             "array" => format!("list of {}", kind(&schema["items"])),
             "object" => match schema["properties"].as_object() {
                 Some(fields) => {
-                    let fields = fields.iter().map(|(name, schema)| format!("{name}: {}", kind(schema)));
+                    let fields = fields
+                        .iter()
+                        .map(|(name, schema)| format!("{name}: {}", kind(schema)));
                     format!("{{{}}}", fields.collect::<Vec<_>>().join("; "))
                 }
                 None if schema["additionalProperties"].is_object() => {

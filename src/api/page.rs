@@ -45,7 +45,9 @@ pub(super) async fn compute<T: Send + 'static>(
 ) -> Result<T, Refusal> {
     let place = time::timeout(PERMIT_TIMEOUT, context.pages.clone().acquire_owned()).await;
     let Ok(Ok(place)) = place else {
-        return Err(Refusal::unavailable("too many large responses are being made; ask again in a moment"));
+        return Err(Refusal::unavailable(
+            "too many large responses are being made; ask again in a moment",
+        ));
     };
     let made = task::spawn_blocking(move || {
         // Held until the end, even if the client disconnects.

@@ -40,7 +40,10 @@ pub(crate) fn are_built_in() -> bool {
 }
 
 fn find(path: &str) -> Option<&'static Asset> {
-    PAGES.binary_search_by(|asset| asset.path.cmp(path)).ok().map(|index| &PAGES[index])
+    PAGES
+        .binary_search_by(|asset| asset.path.cmp(path))
+        .ok()
+        .map(|index| &PAGES[index])
 }
 
 impl Asset {
@@ -74,8 +77,13 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
     let quality = |wanted: &str| {
         list(request, &header::ACCEPT_ENCODING).find_map(|coding| {
             let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
-            let weight = parameters.trim().strip_prefix("q=").and_then(|q| q.trim().parse::<f32>().ok());
-            name.trim().eq_ignore_ascii_case(wanted).then(|| weight.unwrap_or(1.0))
+            let weight = parameters
+                .trim()
+                .strip_prefix("q=")
+                .and_then(|q| q.trim().parse::<f32>().ok());
+            name.trim()
+                .eq_ignore_ascii_case(wanted)
+                .then(|| weight.unwrap_or(1.0))
         })
     };
     quality("gzip").or_else(|| quality("*")).is_some_and(|q| q > 0.0)
@@ -83,18 +91,27 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
 
 /// The elements of a header that is a comma-separated list.
 fn list<'h>(headers: &'h HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'h str> {
-    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    let values = headers
+        .get_all(name)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
 fn headers(path: &str) -> HeaderMap {
     // Vite puts a hash of the content into the names below assets/: they never change.
-    let caching =
-        if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let caching = if path.starts_with("assets/") {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-cache"
+    };
     [
         (header::CONTENT_TYPE, HeaderValue::from_static(content_type(path))),
         (header::CACHE_CONTROL, HeaderValue::from_static(caching)),
-        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY)),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static(CONTENT_SECURITY_POLICY),
+        ),
     ]
     .into_iter()
     .collect()
@@ -133,11 +150,19 @@ mod tests {
     use super::*;
 
     fn request(fields: &[(header::HeaderName, &'static str)]) -> HeaderMap {
-        fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
+        fields
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
+            .collect()
     }
 
     fn asset(gzip: Option<&'static [u8]>) -> &'static Asset {
-        Box::leak(Box::new(Asset { path: "assets/a.js", hash: "0a", plain: b"plain", gzip }))
+        Box::leak(Box::new(Asset {
+            path: "assets/a.js",
+            hash: "0a",
+            plain: b"plain",
+            gzip,
+        }))
     }
 
     fn header_of(response: &Response, name: header::HeaderName) -> Option<&str> {
@@ -156,8 +181,16 @@ mod tests {
 
     #[test]
     fn a_path_that_is_no_page_is_not_found() {
-        for path in ["/unknown", "/metrics/", "//", "//api/v1/status", "/api/v1/", "/index", "/assets/", "*"]
-        {
+        for path in [
+            "/unknown",
+            "/metrics/",
+            "//",
+            "//api/v1/status",
+            "/api/v1/",
+            "/index",
+            "/assets/",
+            "*",
+        ] {
             assert_eq!(
                 page(&Uri::from_static(path), &HeaderMap::new()).status(),
                 StatusCode::NOT_FOUND,
@@ -170,9 +203,14 @@ mod tests {
     fn the_first_page_is_html_that_may_run_only_our_scripts() {
         let response = page(&Uri::from_static("/"), &HeaderMap::new());
         assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");
+        assert_eq!(
+            response.headers()[header::CONTENT_TYPE],
+            "text/html; charset=utf-8"
+        );
         assert_eq!(response.headers()[header::CACHE_CONTROL], "no-cache");
-        let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+        let policy = response.headers()[header::CONTENT_SECURITY_POLICY]
+            .to_str()
+            .unwrap();
         assert!(policy.starts_with("default-src 'none'; script-src 'self';") && !policy.contains("unsafe"));
     }
 
@@ -181,7 +219,11 @@ mod tests {
         let both = asset(Some(b"gz"));
         for accepted in ["gzip", "br, GZIP;q=0.5", "*", "deflate, *;q=0.1"] {
             let response = both.respond(&request(&[(header::ACCEPT_ENCODING, accepted)]));
-            assert_eq!(header_of(&response, header::CONTENT_ENCODING), Some("gzip"), "{accepted}");
+            assert_eq!(
+                header_of(&response, header::CONTENT_ENCODING),
+                Some("gzip"),
+                "{accepted}"
+            );
             assert_eq!(header_of(&response, header::ETAG), Some("\"0a-gzip\""));
             assert_eq!(header_of(&response, header::VARY), Some("accept-encoding"));
             assert_eq!(length(&response), 2);
@@ -193,7 +235,10 @@ mod tests {
             assert_eq!(length(&response), 5);
         }
         let plain = asset(None).respond(&request(&[(header::ACCEPT_ENCODING, "gzip")]));
-        assert_eq!((header_of(&plain, header::CONTENT_ENCODING), length(&plain)), (None, 5));
+        assert_eq!(
+            (header_of(&plain, header::CONTENT_ENCODING), length(&plain)),
+            (None, 5)
+        );
     }
 
     #[test]
@@ -204,7 +249,11 @@ mod tests {
         };
         for known in ["\"0a-gzip\"", "W/\"0a-gzip\"", "\"x\", \"0a-gzip\"", "*"] {
             let response = with(known);
-            assert_eq!((response.status(), length(&response)), (StatusCode::NOT_MODIFIED, 0), "{known}");
+            assert_eq!(
+                (response.status(), length(&response)),
+                (StatusCode::NOT_MODIFIED, 0),
+                "{known}"
+            );
             assert_eq!(header_of(&response, header::ETAG), Some("\"0a-gzip\""));
         }
         // The tag of the plain content names other bytes.
@@ -215,8 +264,14 @@ mod tests {
     fn the_scripts_and_styles_of_the_build_are_compressed() {
         let text = |asset: &&Asset| [".js", ".css"].iter().any(|end| asset.path.ends_with(end));
         for asset in PAGES.iter().filter(text).filter(|asset| asset.plain.len() > 1024) {
-            let gzip = asset.gzip.unwrap_or_else(|| panic!("{} has no gzip form", asset.path));
-            assert!(gzip.starts_with(&[0x1f, 0x8b]) && gzip.len() < asset.plain.len(), "{}", asset.path);
+            let gzip = asset
+                .gzip
+                .unwrap_or_else(|| panic!("{} has no gzip form", asset.path));
+            assert!(
+                gzip.starts_with(&[0x1f, 0x8b]) && gzip.len() < asset.plain.len(),
+                "{}",
+                asset.path
+            );
         }
     }
 }

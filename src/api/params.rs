@@ -18,7 +18,10 @@ use crate::config::renamed;
 pub(crate) struct Param {
     pub(crate) name: &'static str,
     /// Its description in the document.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only the generator of the document reads it"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "only the generator of the document reads it")
+    )]
     pub(crate) about: &'static str,
     pub(crate) form: Form,
 }
@@ -27,7 +30,11 @@ pub(crate) struct Param {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
     /// A whole number from `min` to `max`.
-    Integer { min: u64, max: u64, default: Option<u64> },
+    Integer {
+        min: u64,
+        max: u64,
+        default: Option<u64>,
+    },
     /// A point in time: nanoseconds since the Unix epoch, or as `hopwise` prints it.
     Time,
     /// A number between 0 and 1, both excluded.
@@ -41,7 +48,10 @@ pub(crate) enum Form {
     /// Where a page begins, as the previous page says.
     Cursor {
         /// A regular expression that it matches.
-        #[cfg_attr(not(test), expect(dead_code, reason = "only the generator of the document reads it"))]
+        #[cfg_attr(
+            not(test),
+            expect(dead_code, reason = "only the generator of the document reads it")
+        )]
         pattern: &'static str,
         check: fn(&str) -> bool,
     },
@@ -61,24 +71,48 @@ impl Param {
 
     /// A whole number without a default.
     pub(crate) const fn integer(name: &'static str, about: &'static str, min: u64, max: u64) -> Self {
-        Self::new(name, about, Form::Integer { min, max, default: None })
+        Self::new(
+            name,
+            about,
+            Form::Integer {
+                min,
+                max,
+                default: None,
+            },
+        )
     }
 
     /// The maximum number of rows, from 1.
     pub(crate) const fn limit(default: u64, max: u64) -> Self {
-        Self::new("limit", "Maximum number of rows.", Form::Integer { min: 1, max, default: Some(default) })
+        Self::new(
+            "limit",
+            "Maximum number of rows.",
+            Form::Integer {
+                min: 1,
+                max,
+                default: Some(default),
+            },
+        )
     }
 
     /// Rows to skip: those of the pages before.
     pub(crate) const fn offset() -> Self {
-        let form = Form::Integer { min: 0, max: u32::MAX as u64, default: Some(0) };
+        let form = Form::Integer {
+            min: 0,
+            max: u32::MAX as u64,
+            default: Some(0),
+        };
         Self::new("offset", "Rows to skip: `next` of the previous page.", form)
     }
 
     /// Checks one value.
     fn check(&self, text: &str) -> Result<(), Refusal> {
         let name = self.name;
-        let bad = |what: &str| Err(Refusal::bad(format!("{name} = {text:?} cannot be read; write {what}")));
+        let bad = |what: &str| {
+            Err(Refusal::bad(format!(
+                "{name} = {text:?} cannot be read; write {what}"
+            )))
+        };
         match self.form {
             Form::Integer { min, max, .. } => match text.parse::<u64>() {
                 Ok(value) if (min..=max).contains(&value) => Ok(()),
@@ -86,7 +120,9 @@ impl Param {
                 Err(_) if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) => {
                     bad("a whole number")
                 }
-                _ => Err(Refusal::bad(format!("{name} = {text} is out of range; write {min} to {max}"))),
+                _ => Err(Refusal::bad(format!(
+                    "{name} = {text} is out of range; write {min} to {max}"
+                ))),
             },
             Form::Time if time(text).is_none() => {
                 bad("nanoseconds since the Unix epoch, or a time such as 2026-11-26T03:10Z")
@@ -105,7 +141,10 @@ impl Param {
             Form::Names(names, most)
                 if text.split(',').count() > most || !text.split(',').all(|name| names().contains(&name)) =>
             {
-                bad(&format!("1 to {most} of {}, separated by commas", names().join(", ")))
+                bad(&format!(
+                    "1 to {most} of {}, separated by commas",
+                    names().join(", ")
+                ))
             }
             Form::Cursor { check, .. } if !check(text) => bad("`next` of the previous page"),
             Form::OneOf(_)
@@ -147,8 +186,11 @@ pub(crate) const UNTIL: Param = Param::new(
 /// A node.
 pub(crate) const NODE: Param = Param::integer("node", "Only this node.", 0, u32::MAX as u64);
 /// A flow.
-pub(crate) const FLOW: Param =
-    Param::new("flow", "Only this flow, for example 10.0.0.1:5000>10.0.0.2:80/17.", Form::Flow);
+pub(crate) const FLOW: Param = Param::new(
+    "flow",
+    "Only this flow, for example 10.0.0.1:5000>10.0.0.2:80/17.",
+    Form::Flow,
+);
 /// Events that a filter matches.
 pub(crate) const EVENT_FILTER: Param = Param::new(
     "filter",
@@ -156,11 +198,17 @@ pub(crate) const EVENT_FILTER: Param = Param::new(
     Form::Filter,
 );
 /// A kind of event.
-pub(crate) const KIND: Param =
-    Param::new("kind", "Only this kind.", Form::OneOf(|| Kind::ALL.map(Kind::name).to_vec()));
+pub(crate) const KIND: Param = Param::new(
+    "kind",
+    "Only this kind.",
+    Form::OneOf(|| Kind::ALL.map(Kind::name).to_vec()),
+);
 /// A metric.
-pub(crate) const METRIC: Param =
-    Param::new("metric", "Only this metric.", Form::OneOf(|| Metric::ALL.map(Metric::name).to_vec()));
+pub(crate) const METRIC: Param = Param::new(
+    "metric",
+    "Only this metric.",
+    Form::OneOf(|| Metric::ALL.map(Metric::name).to_vec()),
+);
 
 /// The parameters of a request. `token` is the guard's, and always allowed.
 #[derive(Clone, Debug)]
@@ -173,9 +221,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        let Query(pairs) =
-            Query::<Vec<(String, String)>>::from_request_parts(parts, state).await.map_err(|error| {
-                Refusal::bad(format!("the query string cannot be read: {error}; encode it as name=value&…"))
+        let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, state)
+            .await
+            .map_err(|error| {
+                Refusal::bad(format!(
+                    "the query string cannot be read: {error}; encode it as name=value&…"
+                ))
             })?;
         Ok(Self { pairs, known: &[] })
     }
@@ -188,7 +239,9 @@ impl Params {
         for (name, value) in self.pairs.iter().filter(|(name, _)| name != "token") {
             match known.iter().find(|param| param.name == name) {
                 Some(_) if self.pairs.iter().filter(|(other, _)| other == name).count() > 1 => {
-                    return Err(Refusal::bad(format!("{name} is given more than once; remove all but one")));
+                    return Err(Refusal::bad(format!(
+                        "{name} is given more than once; remove all but one"
+                    )));
                 }
                 // An empty text means no filter; an empty value of any other form is invalid.
                 Some(param) if !value.is_empty() || !matches!(param.form, Form::Text | Form::Filter) => {
@@ -213,16 +266,32 @@ impl Params {
     /// A number, or its default.
     pub(crate) fn number<T: FromStr + TryFrom<u64>>(&self, name: &str) -> Result<Option<T>, Refusal> {
         let Some(text) = self.text(name) else {
-            let default = self.known.iter().find(|param| param.name == name).map(|param| param.form);
-            let Some(Form::Integer { default: Some(default), .. }) = default else { return Ok(None) };
+            let default = self
+                .known
+                .iter()
+                .find(|param| param.name == name)
+                .map(|param| param.form);
+            let Some(Form::Integer {
+                default: Some(default),
+                ..
+            }) = default
+            else {
+                return Ok(None);
+            };
             return Ok(T::try_from(default).ok());
         };
-        let form = self.known.iter().find(|param| param.name == name).map(|param| param.form);
+        let form = self
+            .known
+            .iter()
+            .find(|param| param.name == name)
+            .map(|param| param.form);
         if let Some(Form::Time) = form {
             return Ok(time(text).and_then(|time| T::try_from(time).ok()));
         }
         // `only` has checked it; a type that is narrower than the bounds is refused here.
-        text.parse().map(Some).map_err(|_| Refusal::bad(format!("{name} = {text} is out of range")))
+        text.parse()
+            .map(Some)
+            .map_err(|_| Refusal::bad(format!("{name} = {text} is out of range")))
     }
 
     /// The maximum number of rows.
@@ -232,7 +301,11 @@ impl Params {
 
     /// A number between 0 and 1, or its default.
     pub(crate) fn share(&self, name: &str) -> Option<f64> {
-        let default = self.known.iter().find(|param| param.name == name).map(|param| param.form);
+        let default = self
+            .known
+            .iter()
+            .find(|param| param.name == name)
+            .map(|param| param.form);
         match (self.text(name), default) {
             (Some(text), _) => text.parse().ok(),
             (None, Some(Form::Share { default })) => Some(default),
@@ -242,7 +315,9 @@ impl Params {
 
     /// A count such as 1M.
     pub(crate) fn count(&self, name: &str) -> Option<u64> {
-        self.text(name).and_then(crate::config::memory::Count::parse).map(|count| count.0)
+        self.text(name)
+            .and_then(crate::config::memory::Count::parse)
+            .map(|count| count.0)
     }
 
     /// A flow.
@@ -252,7 +327,8 @@ impl Params {
 
     /// A kind of event.
     pub(crate) fn kind(&self) -> Option<Kind> {
-        self.text(KIND.name).and_then(|text| Kind::ALL.into_iter().find(|kind| kind.name() == text))
+        self.text(KIND.name)
+            .and_then(|text| Kind::ALL.into_iter().find(|kind| kind.name() == text))
     }
 
     /// A metric.
@@ -276,7 +352,10 @@ fn unknown(name: &str, known: &[Param]) -> Refusal {
         return Refusal::bad(format!("there is no parameter `{name}` here; remove it"));
     }
     let names: Vec<&str> = known.iter().map(|param| param.name).collect();
-    Refusal::bad(format!("there is no parameter `{name}` here; use {}", names.join(", ")))
+    Refusal::bad(format!(
+        "there is no parameter `{name}` here; use {}",
+        names.join(", ")
+    ))
 }
 
 /// One segment of a path, percent-decoded. A malformed one is refused as JSON, like a malformed parameter.
@@ -299,7 +378,10 @@ mod tests {
     use super::*;
 
     fn params(pairs: &[(&str, &str)]) -> Params {
-        let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         Params { pairs, known: &[] }
     }
 
@@ -311,10 +393,16 @@ mod tests {
     fn a_time_is_a_number_or_a_text() {
         const TIMES: &[Param] = &[FROM, TO];
         let read = |text: &str| {
-            params(&[("from", text)]).only(TIMES).and_then(|params| params.number::<u64>("from"))
+            params(&[("from", text)])
+                .only(TIMES)
+                .and_then(|params| params.number::<u64>("from"))
         };
         // The query string of +05:30 has a space there.
-        for text in ["17", "1970-01-01T00:00:00.000000017Z", "1970-01-01T05:30:00.000000017 05:30"] {
+        for text in [
+            "17",
+            "1970-01-01T00:00:00.000000017Z",
+            "1970-01-01T05:30:00.000000017 05:30",
+        ] {
             assert_eq!(read(text), Ok(Some(17)), "{text}");
         }
         for text in ["-1", "18446744073709551616", "2026-11-26T", "now"] {
@@ -329,7 +417,10 @@ mod tests {
     fn an_unknown_name_and_a_bad_value_are_refused_with_the_remedy() {
         const LIMIT: &[Param] = &[Param::limit(10, 100)];
         let unknown = params(&[("token", "x"), ("limt", "1")]).only(LIMIT).err();
-        assert_eq!(unknown, Some(Refusal::bad("there is no parameter `limt` here; use limit")));
+        assert_eq!(
+            unknown,
+            Some(Refusal::bad("there is no parameter `limt` here; use limit"))
+        );
         let names = "new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest";
         let kind = Refusal::bad(format!("kind = \"nwe\" cannot be read; write one of {names}"));
         assert_eq!(refused(&[KIND], "kind", "nwe"), Some(kind));
@@ -343,6 +434,9 @@ mod tests {
         assert_eq!(params(&[]).only(LIMIT).unwrap().limit(), Ok(10));
         assert_eq!(params(&[("limit", "100")]).only(LIMIT).unwrap().limit(), Ok(100));
         let twice = Refusal::bad("limit is given more than once; remove all but one");
-        assert_eq!(params(&[("limit", "9"), ("limit", "9")]).only(LIMIT).err(), Some(twice));
+        assert_eq!(
+            params(&[("limit", "9"), ("limit", "9")]).only(LIMIT).err(),
+            Some(twice)
+        );
     }
 }

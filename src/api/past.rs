@@ -34,7 +34,11 @@ pub(super) const ACTIVITY: &[Param] = &[
     Param::new(
         "columns",
         "Maximum number of parts.",
-        Form::Integer { min: 1, max: 1_000, default: Some(180) },
+        Form::Integer {
+            min: 1,
+            max: 1_000,
+            default: Some(180),
+        },
     ),
 ];
 
@@ -59,7 +63,11 @@ fn whole(from: Option<u64>, to: Option<u64>) -> Span {
 }
 
 pub(super) fn range(span: Span, truncated: bool) -> Option<RangeView> {
-    Some(RangeView { from: span.from(), to: span.to(), truncated })
+    Some(RangeView {
+        from: span.from(),
+        to: span.to(),
+        truncated,
+    })
 }
 
 /// Reports, events and losses over time.
@@ -74,7 +82,9 @@ pub(crate) async fn activity(
     let place = place(&context).await?;
     let now = nic::time::now();
     let reports_to = reports_known_to(now).min(span.to());
-    let rates = history_of(&context)?.rates((span, column, reports_to), Arc::clone(&place)).await?;
+    let rates = history_of(&context)?
+        .rates((span, column, reports_to), Arc::clone(&place))
+        .await?;
     respond(place, move || {
         let point = |point: &store::RatePoint| ActivityPoint {
             ts: point.ts,
@@ -82,10 +92,22 @@ pub(crate) async fn activity(
             events: point.events,
             lost: point.lost,
         };
-        let kinds = rates.kinds.iter().map(|(kind, count): (&Kind, &u64)| (kind.name(), *count)).collect();
+        let kinds = rates
+            .kinds
+            .iter()
+            .map(|(kind, count): (&Kind, &u64)| (kind.name(), *count))
+            .collect();
         let points = rates.points.iter().map(point).collect();
         let events_to = now.min(span.to());
-        Activity { from: span.from(), to: span.to(), column, reports_to, events_to, points, kinds }
+        Activity {
+            from: span.from(),
+            to: span.to(),
+            column,
+            reports_to,
+            events_to,
+            points,
+            kinds,
+        }
     })
     .await
 }
@@ -95,7 +117,9 @@ fn column(length: u64, columns: u64) -> u64 {
     let least = length.div_ceil(columns);
     let parts = [1, 2, 5, 10, 15, 30].map(|seconds| seconds * SECOND);
     // Below a minute, events are counted one by one.
-    let short = parts.into_iter().find(|part| *part >= least && length <= LONGEST_COUNTED);
+    let short = parts
+        .into_iter()
+        .find(|part| *part >= least && length <= LONGEST_COUNTED);
     short.unwrap_or_else(|| least.div_ceil(MINUTE).max(1).saturating_mul(MINUTE))
 }
 
@@ -107,16 +131,32 @@ pub(super) async fn flows(context: &Arc<Context>, question: FlowsQuestion) -> Re
     names::look_up(context, spans.flows.iter().map(|(_, flow)| &flow.flow));
     respond(place, move || {
         let (flows, cut) = page::fill(spans.flows.iter().map(|(_, flow)| flow_view(flow)), limit);
-        let last = spans.flows.get(..flows.len()).and_then(<[_]>::last).map(|(rank, _)| *rank);
+        let last = spans
+            .flows
+            .get(..flows.len())
+            .and_then(<[_]>::last)
+            .map(|(rank, _)| *rank);
         let next = last.filter(|_| cut || spans.more).map(cursor::cursor);
         let range = range(span, spans.truncated);
-        Flows { flows, total: spans.total, at_least: None, as_of: span.to(), next, range }
+        Flows {
+            flows,
+            total: spans.total,
+            at_least: None,
+            as_of: span.to(),
+            next,
+            range,
+        }
     })
     .await
 }
 
 fn flow_view(span: &FlowSpan) -> FlowView {
-    let FlowSpan { flow, sum, path, basis } = span;
+    let FlowSpan {
+        flow,
+        sum,
+        path,
+        basis,
+    } = span;
     // A flow without latencies has counts only.
     let latencies = sum.has_values().then(|| Latencies {
         min: sum.min,
@@ -149,10 +189,20 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
         ))
     })?;
     let text = key.map(|key| key.to_string());
-    let filter = FlowFilter { span, order: FlowOrder::LastSeen, text, id: Some(id), after: None, limit: 1 };
+    let filter = FlowFilter {
+        span,
+        order: FlowOrder::LastSeen,
+        text,
+        id: Some(id),
+        after: None,
+        limit: 1,
+    };
     let place = place(context).await?;
     let history = history_of(context)?;
-    let question = FlowsQuestion { filter, condition: None };
+    let question = FlowsQuestion {
+        filter,
+        condition: None,
+    };
     let spans = history.flows(question, Arc::clone(&place)).await?;
     let Some((_, found)) = spans.flows.into_iter().next() else {
         return Err(Refusal::not_found(format!(
@@ -162,17 +212,29 @@ pub(super) async fn flow(context: &Arc<Context>, name: &str, span: Span) -> Resu
     names::look_up(context, [&found.flow]);
     // A value that was not reported has not changed by more than its threshold.
     let from = Some(span.from().saturating_sub(BEFORE));
-    let question =
-        FlowQuestion { flow: found.flow, from, to: Some(span.to().saturating_sub(1)), limit: POINTS };
+    let question = FlowQuestion {
+        flow: found.flow,
+        from,
+        to: Some(span.to().saturating_sub(1)),
+        limit: POINTS,
+    };
     let past = history.flow(question, place).await?;
     let last = past.series.last().map_or(&[][..], |point| &point.hops[..]);
     let hop = |node: &u32| HopView {
         node: shown::node(*node),
-        hop_latency: last.iter().find(|(id, _)| id == node).map(|(_, latency)| *latency),
+        hop_latency: last
+            .iter()
+            .find(|(id, _)| id == node)
+            .map(|(_, latency)| *latency),
         ..HopView::default()
     };
     let hops = found.path.iter().map(hop).collect();
-    Ok(FlowDetail { flow: flow_view(&found), hops, intents: None, range: range(span, spans.truncated) })
+    Ok(FlowDetail {
+        flow: flow_view(&found),
+        hops,
+        intents: None,
+        range: range(span, spans.truncated),
+    })
 }
 
 /// Nodes of a span with their queues, by id.
@@ -186,10 +248,16 @@ pub(super) async fn nodes(
     let spans = history_of(context)?.nodes(span, Arc::clone(&place)).await?;
     respond(place, move || {
         let views = node_views(&spans, &settings);
-        let rest = views.into_values().filter(|node| after.is_none_or(|after| node.node > after));
+        let rest = views
+            .into_values()
+            .filter(|node| after.is_none_or(|after| node.node > after));
         let (nodes, more) = page::fill(rest, limit);
         let next = nodes.last().map(|node| node.node).filter(|_| more);
-        Nodes { nodes, next, range: range(span, spans.truncated) }
+        Nodes {
+            nodes,
+            next,
+            range: range(span, spans.truncated),
+        }
     })
     .await
 }
@@ -211,10 +279,19 @@ fn node_views(spans: &NodeSpans, settings: &Settings) -> BTreeMap<u32, NodeView>
         view.last_seen = view.last_seen.max(sum.last);
         if key.metric == Metric::HopLatency as u8 {
             view.reports = sum.count;
-            view.hop_latency = Spread { min: Some(sum.min), max: Some(sum.max), ..Spread::default() };
+            view.hop_latency = Spread {
+                min: Some(sum.min),
+                max: Some(sum.max),
+                ..Spread::default()
+            };
         } else if key.metric == Metric::QueueOccupancy as u8 {
             let unit = units.get(&key.node).unwrap_or(&usual).clone();
-            view.queues.push(QueueView { queue: key.queue, occupancy: sum.mean(), max: Some(sum.max), unit });
+            view.queues.push(QueueView {
+                queue: key.queue,
+                occupancy: sum.mean(),
+                max: Some(sum.max),
+                unit,
+            });
         }
     }
     for (id, drops) in &spans.drops {
@@ -243,13 +320,22 @@ pub(super) async fn links(
         }
         for link in links.values_mut() {
             let (metric, interface) = (Metric::LinkUtilization as u8, link.egress_if);
-            let key = SeriesKey { metric, node: link.from, interface, queue: None };
+            let key = SeriesKey {
+                metric,
+                node: link.from,
+                interface,
+                queue: None,
+            };
             let sum = interface.and_then(|_| spans.series.get(&key));
             link.utilization = sum.map(|sum: &SpanSum| shown::fraction(sum.max));
         }
         let (links, more) = page::fill(links.into_values().skip(offset), limit);
         let range = range(span, truncated || spans.truncated || has_more);
-        Links { next: more.then_some(offset + links.len()), links, range }
+        Links {
+            next: more.then_some(offset + links.len()),
+            links,
+            range,
+        }
     })
     .await
 }
@@ -275,12 +361,20 @@ pub(super) async fn link_ends(
 pub(super) fn link_views(paths: &[PathSpan]) -> BTreeMap<(u32, u32), LinkView> {
     let mut links: BTreeMap<(u32, u32), LinkView> = BTreeMap::new();
     for path in paths {
-        let pairs = path.path.windows(2).filter_map(|ends| Some((*ends.first()?, *ends.get(1)?)));
+        let pairs = path
+            .path
+            .windows(2)
+            .filter_map(|ends| Some((*ends.first()?, *ends.get(1)?)));
         // A path with a loop has a link twice, and its flows once.
-        let ends: BTreeSet<(u32, u32)> =
-            pairs.filter(|(from, to)| *from != u32::MAX && *to != u32::MAX).collect();
+        let ends: BTreeSet<(u32, u32)> = pairs
+            .filter(|(from, to)| *from != u32::MAX && *to != u32::MAX)
+            .collect();
         for (from, to) in ends {
-            let blank = || LinkView { from, to, ..LinkView::default() };
+            let blank = || LinkView {
+                from,
+                to,
+                ..LinkView::default()
+            };
             let link = links.entry((from, to)).or_insert_with(blank);
             link.flows += path.flows;
             link.last_seen = link.last_seen.max(path.last);
@@ -304,7 +398,11 @@ pub(super) async fn paths(
             reports: path.reports,
         };
         let (paths, more) = page::fill(paths.iter().skip(offset).map(view), limit);
-        Paths { next: more.then_some(offset + paths.len()), paths, range: range(span, truncated) }
+        Paths {
+            next: more.then_some(offset + paths.len()),
+            paths,
+            range: range(span, truncated),
+        }
     })
     .await
 }
@@ -326,18 +424,31 @@ mod tests {
 
     #[test]
     fn a_link_of_a_loop_has_each_flow_once() {
-        let path = |path: &[u32], flows, last| PathSpan { path: path.to_vec(), flows, reports: 0, last };
+        let path = |path: &[u32], flows, last| PathSpan {
+            path: path.to_vec(),
+            flows,
+            reports: 0,
+            last,
+        };
         let links = link_views(&[path(&[1, 2, 3, 1, 2, u32::MAX], 4, 10), path(&[1, 2], 3, 20)]);
-        let found: Vec<_> =
-            links.values().map(|link| (link.from, link.to, link.flows, link.last_seen)).collect();
+        let found: Vec<_> = links
+            .values()
+            .map(|link| (link.from, link.to, link.flows, link.last_seen))
+            .collect();
         assert_eq!(found, [(1, 2, 7, 20), (2, 3, 4, 10), (3, 1, 4, 10)]);
     }
 
     #[test]
     fn a_part_is_a_divisor_of_a_minute_or_whole_minutes() {
         let seconds = |length: u64, columns| column(length * SECOND, columns) / SECOND;
-        assert_eq!([60, 180, 900, 1800].map(|length| seconds(length, 180)), [1, 1, 5, 10]);
-        assert_eq!([1860, 3600, 86_400, 7 * 86_400].map(|length| seconds(length, 180)), [60, 60, 480, 3360]);
+        assert_eq!(
+            [60, 180, 900, 1800].map(|length| seconds(length, 180)),
+            [1, 1, 5, 10]
+        );
+        assert_eq!(
+            [1860, 3600, 86_400, 7 * 86_400].map(|length| seconds(length, 180)),
+            [60, 60, 480, 3360]
+        );
         assert_eq!([seconds(0, 1), seconds(900, 1)], [1, 900]);
     }
 }

@@ -33,7 +33,11 @@ pub(super) const LATENCIES: &[Param] = &[
     Param::new(
         "columns",
         "Maximum number of columns.",
-        Form::Integer { min: 1, max: 200, default: Some(60) },
+        Form::Integer {
+            min: 1,
+            max: 200,
+            default: Some(60),
+        },
     ),
 ];
 
@@ -45,9 +49,16 @@ fn flows_of(params: &Params) -> FlowsOf {
     // As the store writes them; what is no address is nobody's.
     let address = |name: &str| {
         let text = params.text(name)?;
-        Some(text.parse::<std::net::IpAddr>().map_or_else(|_| text.to_owned(), |address| address.to_string()))
+        Some(
+            text.parse::<std::net::IpAddr>()
+                .map_or_else(|_| text.to_owned(), |address| address.to_string()),
+        )
     };
-    FlowsOf { flow: params.flow(), src: address("src"), dst: address("dst") }
+    FlowsOf {
+        flow: params.flow(),
+        src: address("src"),
+        dst: address("dst"),
+    }
 }
 
 /// Changes of paths, one by one and together.
@@ -58,7 +69,9 @@ pub(crate) async fn changes(
     let params = params.only(OF_FLOWS)?;
     let (span, of, limit) = (past::span_or_usual(&params)?, flows_of(&params), params.limit()?);
     let place = place(&context).await?;
-    let found = history_of(&context)?.path_changes((span, of, limit), Arc::clone(&place)).await?;
+    let found = history_of(&context)?
+        .path_changes((span, of, limit), Arc::clone(&place))
+        .await?;
     names::look_up(&context, found.changes.iter().map(|change| &change.flow));
     respond(place, move || {
         let (changes, _) = page::fill(found.changes.iter().map(change_view), limit);
@@ -75,7 +88,12 @@ pub(crate) async fn changes(
 }
 
 fn change_view(change: &PathChange) -> PathChangeView {
-    let PathChange { ts, flow, before, after } = change;
+    let PathChange {
+        ts,
+        flow,
+        before,
+        after,
+    } = change;
     PathChangeView {
         ts: *ts,
         id: shown::id(flow.id()),
@@ -92,17 +110,29 @@ pub(crate) async fn uses(State(context): State<Arc<Context>>, params: Params) ->
     let (span, of, limit) = (past::span_or_usual(&params)?, flows_of(&params), params.limit()?);
     let place = place(&context).await?;
     let history = history_of(&context)?;
-    let forward = history.path_uses((span, of.clone(), limit), Arc::clone(&place)).await?;
+    let forward = history
+        .path_uses((span, of.clone(), limit), Arc::clone(&place))
+        .await?;
     let back = opposite(&of);
     let reverse = match &back {
-        Some(back) => Some(history.path_uses((span, back.clone(), limit), Arc::clone(&place)).await?),
+        Some(back) => Some(
+            history
+                .path_uses((span, back.clone(), limit), Arc::clone(&place))
+                .await?,
+        ),
         None => None,
     };
     respond(place, move || {
         let truncated = forward.truncated || reverse.as_ref().is_some_and(|uses| uses.truncated);
         PathUses {
-            forward: direction(&of, &forward, "there were no reports of this direction in this time"),
-            reverse: back.zip(reverse).map(|(of, uses)| direction(&of, &uses, NOT_MEASURED)),
+            forward: direction(
+                &of,
+                &forward,
+                "there were no reports of this direction in this time",
+            ),
+            reverse: back
+                .zip(reverse)
+                .map(|(of, uses)| direction(&of, &uses, NOT_MEASURED)),
             range: past::range(span, truncated),
         }
     })
@@ -114,20 +144,32 @@ fn opposite(of: &FlowsOf) -> Option<FlowsOf> {
     let reversed = |flow: FlowKey| {
         let ports = flow.ports().map(|(src, dst)| (dst, src));
         // A flow of which only its id is known has no addresses.
-        flow.known_id().is_none().then(|| FlowKey::new(flow.dst(), flow.src(), ports, flow.proto()))
+        flow.known_id()
+            .is_none()
+            .then(|| FlowKey::new(flow.dst(), flow.src(), ports, flow.proto()))
     };
     match (of.flow, &of.src, &of.dst) {
-        (Some(flow), ..) => {
-            Some(FlowsOf { flow: Some(reversed(flow)?), src: of.dst.clone(), dst: of.src.clone() })
-        }
+        (Some(flow), ..) => Some(FlowsOf {
+            flow: Some(reversed(flow)?),
+            src: of.dst.clone(),
+            dst: of.src.clone(),
+        }),
         (None, None, None) => None,
-        (None, src, dst) => Some(FlowsOf { flow: None, src: dst.clone(), dst: src.clone() }),
+        (None, src, dst) => Some(FlowsOf {
+            flow: None,
+            src: dst.clone(),
+            dst: src.clone(),
+        }),
     }
 }
 
 /// `nothing`: what is said when there were no reports.
 fn direction(of: &FlowsOf, uses: &store::PathUses, nothing: &str) -> DirectionView {
-    let all = uses.uses.iter().map(|used| used.time).fold(0, u64::saturating_add);
+    let all = uses
+        .uses
+        .iter()
+        .map(|used| used.time)
+        .fold(0, u64::saturating_add);
     DirectionView {
         flow: of.flow.map(|flow| flow.to_string()),
         src: of.src.clone(),
@@ -155,11 +197,21 @@ pub(crate) async fn latencies(
     let columns = Columns {
         from: span.from(),
         to: span.to().min(nic::time::now().max(span.from())),
-        column: span.length().div_ceil(columns).div_ceil(SECOND).max(1).saturating_mul(SECOND),
+        column: span
+            .length()
+            .div_ceil(columns)
+            .div_ceil(SECOND)
+            .max(1)
+            .saturating_mul(SECOND),
     };
     // A value that was not reported has not changed by more than its threshold.
     let from = Some(span.from().saturating_sub(nanos(push + push / 2).max(SECOND)));
-    let question = FlowQuestion { flow, from, to: Some(span.to().saturating_sub(1)), limit: POINTS };
+    let question = FlowQuestion {
+        flow,
+        from,
+        to: Some(span.to().saturating_sub(1)),
+        limit: POINTS,
+    };
     let stored = history_of(&context)?;
     let history = stored.flow(question, Arc::clone(&place)).await?;
     let silences = Silences::read(stored, &place, &history, push, columns.to).await?;
@@ -178,13 +230,22 @@ mod tests {
 
     #[test]
     fn the_opposite_direction_has_addresses_and_ports_exchanged() {
-        let of = |text: &str| FlowsOf { flow: Some(text.parse().unwrap()), ..FlowsOf::default() };
+        let of = |text: &str| FlowsOf {
+            flow: Some(text.parse().unwrap()),
+            ..FlowsOf::default()
+        };
         let found = opposite(&of("10.0.0.1:5000>10.0.0.2:80/17")).unwrap();
         assert_eq!(found, of("10.0.0.2:80>10.0.0.1:5000/17"));
         assert_eq!(opposite(&found), Some(of("10.0.0.1:5000>10.0.0.2:80/17")));
         assert_eq!(opposite(&of("flow-id:0x0000f10a")), None);
-        let pair = FlowsOf { src: Some("10.0.0.1".to_owned()), ..FlowsOf::default() };
-        let back = FlowsOf { dst: Some("10.0.0.1".to_owned()), ..FlowsOf::default() };
+        let pair = FlowsOf {
+            src: Some("10.0.0.1".to_owned()),
+            ..FlowsOf::default()
+        };
+        let back = FlowsOf {
+            dst: Some("10.0.0.1".to_owned()),
+            ..FlowsOf::default()
+        };
         assert_eq!(opposite(&pair), Some(back));
         assert_eq!(opposite(&FlowsOf::default()), None);
     }

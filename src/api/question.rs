@@ -60,7 +60,10 @@ fn no_store() -> Refusal {
 pub(super) async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
     let permit = tokio::time::timeout(PERMIT_TIMEOUT, Arc::clone(places).acquire_owned()).await;
     let message = "too many queries run already; wait for one to end, or raise [api] max_queries";
-    permit.ok().and_then(Result::ok).ok_or_else(|| Refusal::unavailable(message))
+    permit
+        .ok()
+        .and_then(Result::ok)
+        .ok_or_else(|| Refusal::unavailable(message))
 }
 
 /// How long a query waits for a permit.

@@ -40,14 +40,23 @@ pub(super) const HEAT: &[Param] = &[
     Param::new(
         "columns",
         "Maximum number of columns.",
-        super::params::Form::Integer { min: 1, max: MOST_COLUMNS as u64, default: Some(180) },
+        super::params::Form::Integer {
+            min: 1,
+            max: MOST_COLUMNS as u64,
+            default: Some(180),
+        },
     ),
     Param::limit(50, 500),
 ];
 
 /// The parameters of `/queues/burst`.
-pub(super) const BURST: &[Param] =
-    &[NODE, Param::integer("queue", "Only this queue.", 0, u8::MAX as u64), FROM, TO, Param::limit(20, 200)];
+pub(super) const BURST: &[Param] = &[
+    NODE,
+    Param::integer("queue", "Only this queue.", 0, u8::MAX as u64),
+    FROM,
+    TO,
+    Param::limit(20, 200),
+];
 
 /// The parameters of `/recordings`.
 pub(super) const RECORDINGS: &[Param] = &[FROM, TO, NODE, Param::limit(200, 1_000)];
@@ -63,17 +72,36 @@ pub(crate) async fn heat(State(context): State<Arc<Context>>, params: Params) ->
     let column = (to - from).div_ceil((columns - 1).max(1)).div_ceil(unit).max(1) * unit;
     // The longest rollups of which a column has a whole number.
     let fits = |interval: &u32| column.is_multiple_of(u64::from(*interval) * SECOND);
-    let interval = [3600, 600, 60].into_iter().find(|interval| unit > SECOND && fits(interval)).unwrap_or(1);
+    let interval = [3600, 600, 60]
+        .into_iter()
+        .find(|interval| unit > SECOND && fits(interval))
+        .unwrap_or(1);
     // Columns begin at whole multiples of their length, so that they stay the same while time passes.
     let (from, to) = (from / column * column, to.div_ceil(column).saturating_mul(column));
     let node = params.number("node")?;
-    let filter = HeatFilter { metric, from, to, column, interval, node, limit: params.limit()? };
+    let filter = HeatFilter {
+        metric,
+        from,
+        to,
+        column,
+        interval,
+        node,
+        limit: params.limit()?,
+    };
     let place = place(&context).await?;
     let heat = history_of(&context)?.heat(filter, Arc::clone(&place)).await?;
     respond(place, move || {
         let (rows, _) = page::fill(heat.rows.iter().map(HeatRowView::from), filter.limit);
         let metric = metric.name().into();
-        HeatView { metric, from, to, column, interval, rows, ..HeatView::of(&heat) }
+        HeatView {
+            metric,
+            from,
+            to,
+            column,
+            interval,
+            rows,
+            ..HeatView::of(&heat)
+        }
     })
     .await
 }
@@ -84,7 +112,10 @@ pub(crate) async fn recordings(
     params: Params,
 ) -> Result<Prepared, Refusal> {
     let params = params.only(RECORDINGS)?;
-    let (from, to) = (params.number("from")?.unwrap_or(0), params.number("to")?.unwrap_or(u64::MAX));
+    let (from, to) = (
+        params.number("from")?.unwrap_or(0),
+        params.number("to")?.unwrap_or(u64::MAX),
+    );
     let (node, limit) = (params.number("node")?, params.limit()?);
     let recorder = context.monitor.flight_recorder().map(|counts| RecorderView {
         memory: counts.memory,
@@ -97,11 +128,21 @@ pub(crate) async fn recordings(
         shed: counts.shed,
     });
     let place = place(&context).await?;
-    let question = RecordingQuestion { span: (from, to), node, limit: limit + 1 };
-    let rows = history_of(&context)?.recordings(question, Arc::clone(&place)).await?;
+    let question = RecordingQuestion {
+        span: (from, to),
+        node,
+        limit: limit + 1,
+    };
+    let rows = history_of(&context)?
+        .recordings(question, Arc::clone(&place))
+        .await?;
     respond(place, move || {
         let (recordings, more) = page::fill(rows.iter().take(limit).map(RecordingView::from), limit);
-        Recordings { recordings, truncated: more || rows.len() > limit, recorder }
+        Recordings {
+            recordings,
+            truncated: more || rows.len() > limit,
+            recorder,
+        }
     })
     .await
 }
@@ -118,7 +159,13 @@ pub(crate) async fn burst(
     let queue = params.number("queue")?;
     let (from, to) = span(&params)?;
     let question = QueueQuestion {
-        queue: QueueFilter { node, queue, from, to, limit: MOST_PASSAGES },
+        queue: QueueFilter {
+            node,
+            queue,
+            from,
+            to,
+            limit: MOST_PASSAGES,
+        },
         recordings: MOST_RECORDINGS,
         events: MOST_EVENTS,
     };
@@ -126,10 +173,26 @@ pub(crate) async fn burst(
     let reasons = build::drop_reasons(&context.active_config.settings());
     let place = place(&context).await?;
     let records = history_of(&context)?.queue(question, Arc::clone(&place)).await?;
-    let units = if records.exported.is_some() { Units::NANOS } else { Units::new(&context) };
-    names::look_up(&context, records.passages.iter().filter_map(|row| row.passage.flow.as_ref()));
+    let units = if records.exported.is_some() {
+        Units::NANOS
+    } else {
+        Units::new(&context)
+    };
+    names::look_up(
+        &context,
+        records
+            .passages
+            .iter()
+            .filter_map(|row| row.passage.flow.as_ref()),
+    );
     respond(place, move || {
-        let QueueRecords { recordings, windows, passages, truncated, .. } = &records;
+        let QueueRecords {
+            recordings,
+            windows,
+            passages,
+            truncated,
+            ..
+        } = &records;
         BurstView {
             node,
             queue,
@@ -162,8 +225,14 @@ fn lacks(exported: &Exported) -> Vec<String> {
         }
     };
     let recordings = "Recordings of the flight recorder are at the collectors.";
-    let more = exported.more.then_some("More collectors than are named here heard the node in this time.");
-    [packets, recordings].into_iter().chain(more).map(str::to_owned).collect()
+    let more = exported
+        .more
+        .then_some("More collectors than are named here heard the node in this time.");
+    [packets, recordings]
+        .into_iter()
+        .chain(more)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn drops(records: &QueueRecords, queue: Option<u8>, reasons: &BTreeMap<u8, String>) -> Vec<DropCount> {
@@ -173,7 +242,14 @@ fn drops(records: &QueueRecords, queue: Option<u8>, reasons: &BTreeMap<u8, Strin
         *counts.entry(drop.reason).or_default() += 1;
     }
     let name = |reason: Option<u8>| reason.and_then(|code| reasons.get(&code).cloned());
-    counts.into_iter().map(|(reason, count)| DropCount { reason, name: name(reason), count }).collect()
+    counts
+        .into_iter()
+        .map(|(reason, count)| DropCount {
+            reason,
+            name: name(reason),
+            count,
+        })
+        .collect()
 }
 
 fn changes(records: &QueueRecords, most: usize) -> Vec<ChangeView> {
@@ -230,9 +306,17 @@ fn view(
         .iter()
         .take(most)
         .map(|part| {
-            let path = rows.iter().rev().find(|row| row.passage.flow == part.flow).map(|row| &row.path[..]);
+            let path = rows
+                .iter()
+                .rev()
+                .find(|row| row.passage.flow == part.flow)
+                .map(|row| &row.path[..]);
             let view = PartView::new(part, path.unwrap_or_default());
-            PartView { first: shown.at(part.first), last: shown.at(part.last), ..view }
+            PartView {
+                first: shown.at(part.first),
+                last: shown.at(part.last),
+                ..view
+            }
         })
         .collect();
     BurstView {
@@ -252,7 +336,10 @@ fn view(
 /// different shares.
 fn weight_at(windows: &[(u64, u64, u64)], ts: u64) -> u64 {
     let begun = windows.partition_point(|(since, ..)| *since <= ts);
-    let covering = windows[..begun].iter().rev().take_while(|(_, until, _)| *until >= ts);
+    let covering = windows[..begun]
+        .iter()
+        .rev()
+        .take_while(|(_, until, _)| *until >= ts);
     covering.map(|(.., every)| *every).max().unwrap_or(1)
 }
 
@@ -274,19 +361,35 @@ fn device_ticks(rows: &[PassageRow]) -> Vec<Option<u64>> {
         last = Some(at);
         at
     };
-    let ticks = |row: &PassageRow| if are_narrow { next(row.passage.ts) } else { row.passage.ts };
+    let ticks = |row: &PassageRow| {
+        if are_narrow {
+            next(row.passage.ts)
+        } else {
+            row.passage.ts
+        }
+    };
     let mut ticks = ticks;
     rows.iter().map(|row| row.by_device.then(|| ticks(row))).collect()
 }
 
 /// The packets in the order of time, thinned evenly. The one that saw the peak is among them.
 fn packets(burst: &Burst, mut passages: Vec<Passage>, shown: &Shown, most: usize) -> Vec<PassageView> {
-    let places: HashMap<Option<FlowKey>, usize> =
-        burst.flows.iter().take(most).enumerate().map(|(place, part)| (part.flow, place)).collect();
+    let places: HashMap<Option<FlowKey>, usize> = burst
+        .flows
+        .iter()
+        .take(most)
+        .enumerate()
+        .map(|(place, part)| (part.flow, place))
+        .collect();
     passages.sort_by_key(|passage| passage.ts);
     let every = passages.len().div_ceil(MOST_PACKETS).max(1);
-    let peak = burst.peak.and_then(|(ts, _)| passages.iter().position(|passage| passage.ts == ts));
-    let chosen = passages.iter().enumerate().filter(|(at, _)| at % every == 0 || Some(*at) == peak);
+    let peak = burst
+        .peak
+        .and_then(|(ts, _)| passages.iter().position(|passage| passage.ts == ts));
+    let chosen = passages
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| at % every == 0 || Some(*at) == peak);
     chosen
         .map(|(_, passage)| PassageView {
             ts: shown.at(passage.ts),
@@ -307,7 +410,10 @@ impl Shown {
     fn new(burst: &Burst, rows: &[PassageRow], passages: &[Passage]) -> Self {
         let device = burst.peak.map_or(0, |(ts, _)| ts);
         let at = passages.iter().position(|passage| passage.ts == device);
-        Self { device, here: at.and_then(|at| rows.get(at)).map_or(device, |row| row.ts) }
+        Self {
+            device,
+            here: at.and_then(|at| rows.get(at)).map_or(device, |row| row.ts),
+        }
     }
 
     fn at(&self, ts: u64) -> u64 {
@@ -327,18 +433,31 @@ struct Units {
 
 impl Units {
     /// Of what is exported.
-    const NANOS: Self = Self { nodes: BTreeMap::new(), sources: Vec::new(), default: (1, 1) };
+    const NANOS: Self = Self {
+        nodes: BTreeMap::new(),
+        sources: Vec::new(),
+        default: (1, 1),
+    };
 
     fn new(context: &Context) -> Self {
         let settings = context.active_config.settings();
         let units = |profile: &collector::Profile| {
-            (u64::from(profile.timestamp_unit_ns), u64::from(profile.latency_unit_ns))
+            (
+                u64::from(profile.timestamp_unit_ns),
+                u64::from(profile.latency_unit_ns),
+            )
         };
         let (default, by_source) = build::profiles(&settings);
         let nodes = build::node_profiles(&settings);
         Self {
-            nodes: nodes.iter().map(|(node, profile)| (*node, units(profile))).collect(),
-            sources: by_source.iter().map(|(prefix, profile)| (*prefix, units(profile))).collect(),
+            nodes: nodes
+                .iter()
+                .map(|(node, profile)| (*node, units(profile)))
+                .collect(),
+            sources: by_source
+                .iter()
+                .map(|(prefix, profile)| (*prefix, units(profile)))
+                .collect(),
             default: units(&default),
         }
     }
@@ -347,7 +466,11 @@ impl Units {
     fn of_rows(&self, node: u32, rows: &[PassageRow]) -> Vec<(u64, u64)> {
         let mut known: HashMap<&str, (u64, u64)> = HashMap::new();
         rows.iter()
-            .map(|row| *known.entry(&row.source).or_insert_with(|| self.of(node, &row.source)))
+            .map(|row| {
+                *known
+                    .entry(&row.source)
+                    .or_insert_with(|| self.of(node, &row.source))
+            })
             .collect()
     }
 
@@ -356,24 +479,38 @@ impl Units {
             return *units;
         }
         let address = source.parse().ok();
-        let found = self.sources.iter().filter(|(prefix, _)| address.is_some_and(|one| prefix.contains(one)));
-        found.max_by_key(|(prefix, _)| prefix.len()).map_or(self.default, |(_, units)| *units)
+        let found = self
+            .sources
+            .iter()
+            .filter(|(prefix, _)| address.is_some_and(|one| prefix.contains(one)));
+        found
+            .max_by_key(|(prefix, _)| prefix.len())
+            .map_or(self.default, |(_, units)| *units)
     }
 }
 
 /// The time that is asked about: by default the last 15 minutes. One that ends before it begins is empty.
 fn span(params: &Params) -> Result<(u64, u64), Refusal> {
     let to = params.number("to")?.unwrap_or_else(nic::time::now).min(LATEST);
-    let from = params.number("from")?.unwrap_or_else(|| to.saturating_sub(FINE / 2));
+    let from = params
+        .number("from")?
+        .unwrap_or_else(|| to.saturating_sub(FINE / 2));
     Ok((from.min(to), to))
 }
 
-const START: Param =
-    Param::new("from", "Start of the time; default: 15 minutes before its end.", super::params::Form::Time);
+const START: Param = Param::new(
+    "from",
+    "Start of the time; default: 15 minutes before its end.",
+    super::params::Form::Time,
+);
 const END: Param = Param::new("to", "End of the time; default: now.", super::params::Form::Time);
 /// Metrics of nodes, queues and links.
-const METRICS: [Metric; 4] =
-    [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::HopLatency, Metric::LinkUtilization];
+const METRICS: [Metric; 4] = [
+    Metric::QueueOccupancy,
+    Metric::QueueCongestion,
+    Metric::HopLatency,
+    Metric::LinkUtilization,
+];
 const SECOND: u64 = 1_000_000_000;
 /// The latest time that the store can hold.
 const LATEST: u64 = i64::MAX as u64;

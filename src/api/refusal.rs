@@ -26,7 +26,10 @@ pub(super) struct Body<'a> {
 
 impl Refusal {
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self {
+            status,
+            message: message.into(),
+        }
     }
 
     /// The request is wrong (400).
@@ -81,7 +84,9 @@ impl IntoResponse for Refusal {
         let mut response = (self.status, Json(Body { error: &self.message })).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = axum::http::HeaderValue::from_static("Bearer");
-            response.headers_mut().insert(axum::http::header::WWW_AUTHENTICATE, scheme);
+            response
+                .headers_mut()
+                .insert(axum::http::header::WWW_AUTHENTICATE, scheme);
         }
         response
     }

@@ -30,7 +30,12 @@ pub(super) const RULES: &[Param] = &[
         "Wait for another version than this `etag`, up to 20 s; the response has the version then in force.",
         Form::Text,
     ),
-    Param::integer("seen", "With `wait`: wait for another number of `neighbour_changes`, too.", 0, u64::MAX),
+    Param::integer(
+        "seen",
+        "With `wait`: wait for another number of `neighbour_changes`, too.",
+        0,
+        u64::MAX,
+    ),
 ];
 
 /// Changes of rules.
@@ -52,7 +57,11 @@ pub(crate) async fn rules(
 ) -> Result<Json<RulesView>, Refusal> {
     let params = params.only(RULES)?;
     let handle = handle(&context)?;
-    Ok(Json(handle.rules(params.text("wait"), params.number("seen")?, session.role).await?))
+    Ok(Json(
+        handle
+            .rules(params.text("wait"), params.number("seen")?, session.role)
+            .await?,
+    ))
 }
 
 /// Makes the requester the only writer.
@@ -63,7 +72,11 @@ pub(crate) async fn claim(
 ) -> Result<Json<RulesView>, Refusal> {
     params.only(&[])?;
     let election: ElectionView = read(body)?;
-    Ok(Json(handle(&context)?.propose(Proposal::Claim(election.into())).await?))
+    Ok(Json(
+        handle(&context)?
+            .propose(Proposal::Claim(election.into()))
+            .await?,
+    ))
 }
 
 /// Renews the lease of the manager that claimed the switch.
@@ -74,8 +87,11 @@ pub(crate) async fn renew(
 ) -> Result<Json<CountersView>, Refusal> {
     params.only(&[])?;
     let election: ElectionView = read(body)?;
-    let renew =
-        move |forwarder: &mut Forwarder| forwarder.renew(election.into()).map(|()| forwarder.counters_view());
+    let renew = move |forwarder: &mut Forwarder| {
+        forwarder
+            .renew(election.into())
+            .map(|()| forwarder.counters_view())
+    };
     let renewed = handle(&context)?.ask(renew).await;
     Ok(Json(renewed.ok_or_else(silent)?.map_err(RulesError::Refused)?))
 }
@@ -88,7 +104,9 @@ pub(crate) async fn change(
     body: Result<Json<Value>, JsonRejection>,
 ) -> Result<Json<RulesView>, Refusal> {
     params.only(&[])?;
-    let etag = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok());
+    let etag = headers
+        .get(header::IF_MATCH)
+        .and_then(|value| value.to_str().ok());
     let etag = etag.map(|etag| Etag(etag.trim_matches('"').to_owned()));
     let etag = etag.ok_or_else(|| {
         Refusal::bad(
@@ -98,13 +116,19 @@ pub(crate) async fn change(
     let ChangesBody { election, changes } = read(body)?;
     let changes: Result<Vec<Change>, String> = changes.iter().map(Change::try_from).collect();
     let changes = changes.map_err(Refusal::bad)?;
-    let proposal = Proposal::Apply { election: election.into(), etag, changes };
+    let proposal = Proposal::Apply {
+        election: election.into(),
+        etag,
+        changes,
+    };
     Ok(Json(handle(&context)?.propose(proposal).await?))
 }
 
 fn read<T: DeserializeOwned>(body: Result<Json<Value>, JsonRejection>) -> Result<T, Refusal> {
     let wrong = |error: serde_json::Error| {
-        Refusal::bad(format!("{error}; /api/v1/openapi.json describes the body of this request"))
+        Refusal::bad(format!(
+            "{error}; /api/v1/openapi.json describes the body of this request"
+        ))
     };
     serde_json::from_value(json(body)?).map_err(wrong)
 }

@@ -33,7 +33,13 @@ pub(crate) struct Api {
 impl Api {
     /// An API that is not started.
     pub(crate) fn new(listen: SocketAddr, context: Context) -> Self {
-        Self { context: Arc::new(context), listen, address: None, stop: None, thread: None }
+        Self {
+            context: Arc::new(context),
+            listen,
+            address: None,
+            stop: None,
+            thread: None,
+        }
     }
 
     /// Its address, once started.
@@ -106,7 +112,12 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
         tokio::spawn(alerts::remind(Arc::downgrade(&context)));
     }
     let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => Limited::new(listener, Arc::clone(&context.tls), MAX_CONNECTIONS, CONNECTION_TIME),
+        Ok(listener) => Limited::new(
+            listener,
+            Arc::clone(&context.tls),
+            MAX_CONNECTIONS,
+            CONNECTION_TIME,
+        ),
         Err(error) => {
             context.control.failed(format!("the API cannot serve: {error}"));
             return;
@@ -128,7 +139,11 @@ async fn serve(listener: TcpListener, context: Arc<Context>, stopped: oneshot::R
     let _ = time::timeout(LAST_RESPONSES, served).await;
     let known = Arc::clone(&context.known_links);
     // It may wait for a thread, behind questions that nobody waits for any more.
-    let _ = time::timeout(LAST_RESPONSES, tokio::task::spawn_blocking(move || known.save(true))).await;
+    let _ = time::timeout(
+        LAST_RESPONSES,
+        tokio::task::spawn_blocking(move || known.save(true)),
+    )
+    .await;
 }
 
 /// Looks at the links in use every few seconds, so that those that fail are known.
@@ -137,7 +152,9 @@ async fn learn(context: Weak<Context>) {
         time::sleep(LEARN_EVERY).await;
         let Some(context) = context.upgrade() else { return };
         // A worker that does not answer now does the next time.
-        let Ok(links) = context.monitor.links().await else { continue };
+        let Ok(links) = context.monitor.links().await else {
+            continue;
+        };
         let known = Arc::clone(&context.known_links);
         let work = move || {
             known.memory().learn(&links);
@@ -194,10 +211,19 @@ impl Drops {
         }
         for stage in monitor.stages(collector::Losses::default()) {
             for (reason, count) in stage.drops {
-                let reported = self.reported.entry((stage.stage.clone(), reason.clone())).or_default();
+                let reported = self
+                    .reported
+                    .entry((stage.stage.clone(), reason.clone()))
+                    .or_default();
                 if count > *reported {
                     let new = count - *reported;
-                    tracing::warn!(stage = &*stage.stage, reason = &*reason, new, total = count, "dropped");
+                    tracing::warn!(
+                        stage = &*stage.stage,
+                        reason = &*reason,
+                        new,
+                        total = count,
+                        "dropped"
+                    );
                     *reported = count;
                 }
             }
@@ -218,7 +244,12 @@ struct StoreLog {
 impl StoreLog {
     /// One line when the store begins to fail, or its disk is full, one when it works again, and one for each problem of a file.
     fn report(&mut self, stats: &store::Stats) {
-        for problem in stats.problems.list().iter().filter(|problem| problem.number > self.problem) {
+        for problem in stats
+            .problems
+            .list()
+            .iter()
+            .filter(|problem| problem.number > self.problem)
+        {
             tracing::error!(
                 file = &*problem.file,
                 kind = problem.kind.name(),
@@ -227,8 +258,11 @@ impl StoreLog {
                 "a file of the store has a problem"
             );
         }
-        self.problem =
-            stats.problems.list().last().map_or(self.problem, |last| self.problem.max(last.number));
+        self.problem = stats
+            .problems
+            .list()
+            .last()
+            .map_or(self.problem, |last| self.problem.max(last.number));
         let more = stats.problems.more();
         if more > 0 && !self.has_more {
             tracing::error!(more, "more files of the store have problems than are listed");
@@ -241,7 +275,10 @@ impl StoreLog {
             store::State::Ok => tracing::info!("the store works again"),
             store::State::Closed => {}
             store::State::Full => {
-                tracing::error!(reason = message, "the store's disk is full: records are not stored");
+                tracing::error!(
+                    reason = message,
+                    "the store's disk is full: records are not stored"
+                );
             }
             _ => tracing::error!(reason = message, "the store fails: records are not stored"),
         }

@@ -89,8 +89,18 @@ pub(crate) async fn view(
     };
     let settings = context.active_config.settings();
     let (needs_token, console) = (settings.api.needs_token(), settings.console.is_some());
-    let collectors = settings.console.as_ref().map(|console| console.collectors.clone()).unwrap_or_default();
-    Ok(Json(SessionView { role, name: session.name, needs_token, console, collectors }))
+    let collectors = settings
+        .console
+        .as_ref()
+        .map(|console| console.collectors.clone())
+        .unwrap_or_default();
+    Ok(Json(SessionView {
+        role,
+        name: session.name,
+        needs_token,
+        console,
+        collectors,
+    }))
 }
 
 /// Who asks, for the history: the name of the token; without one, what the request says, which is no proof.
@@ -100,10 +110,21 @@ impl<S: Sync> FromRequestParts<S> for Requester {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let proven = parts.extensions.get::<Session>().and_then(|session| session.name.clone());
+        let proven = parts
+            .extensions
+            .get::<Session>()
+            .and_then(|session| session.name.clone());
         let claimed = || {
-            let given = parts.headers.get("x-requested-by").and_then(|value| value.to_str().ok());
-            given.unwrap_or("api").chars().filter(|c| !c.is_control()).take(64).collect()
+            let given = parts
+                .headers
+                .get("x-requested-by")
+                .and_then(|value| value.to_str().ok());
+            given
+                .unwrap_or("api")
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(64)
+                .collect()
         };
         Ok(Self(proven.unwrap_or_else(claimed)))
     }

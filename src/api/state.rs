@@ -32,7 +32,9 @@ pub(crate) async fn status(State(context): State<Arc<Context>>, params: Params) 
     let exports = context.exports.clone();
     page::make(&context, move || {
         let mut status = monitor.status(&settings);
-        status.loss_budget.extend(exports.map(|exports| export_role::view::view(&exports).stage));
+        status
+            .loss_budget
+            .extend(exports.map(|exports| export_role::view::view(&exports).stage));
         status
     })
     .await
@@ -44,13 +46,20 @@ pub(crate) async fn rates(
     params: Params,
 ) -> Result<Json<RateHistory>, Refusal> {
     params.only(&[])?;
-    Ok(Json(RateHistory { rates: context.monitor.rate_history() }))
+    Ok(Json(RateHistory {
+        rates: context.monitor.rate_history(),
+    }))
 }
 
 /// The parameters of `/nodes`.
 pub(super) const NODES: &[Param] = &[
     Param::limit(4_096, MAX_ROWS),
-    Param::integer("after", "Only nodes after this one: `next` of the previous page.", 0, u32::MAX as u64),
+    Param::integer(
+        "after",
+        "Only nodes after this one: `next` of the previous page.",
+        0,
+        u32::MAX as u64,
+    ),
     SINCE,
     UNTIL,
 ];
@@ -72,7 +81,11 @@ pub(crate) async fn nodes(State(context): State<Arc<Context>>, params: Params) -
         let views = nodes.map(|(id, node)| node_view(*id, node, &units, (&settings, &drops)));
         let (nodes, more) = page::fill(views, limit);
         let next = nodes.last().map(|node| node.node).filter(|_| more);
-        Nodes { nodes, next, range: None }
+        Nodes {
+            nodes,
+            next,
+            range: None,
+        }
     })
     .await
 }
@@ -112,7 +125,11 @@ fn spread(series: &SeriesView) -> Spread {
 }
 
 fn queue_view(series: &SeriesView, unit: &str) -> QueueView {
-    let max = if series.last.count > 0 { series.last.max.max(series.latest) } else { series.latest };
+    let max = if series.last.count > 0 {
+        series.last.max.max(series.latest)
+    } else {
+        series.latest
+    };
     QueueView {
         // The entry for all queues of the node has no number.
         queue: u8::try_from(series.part).ok(),
@@ -135,7 +152,11 @@ pub(crate) async fn links(State(context): State<Arc<Context>>, params: Params) -
     let topology = context.monitor.topology().await?;
     page::make(&context, move || {
         let (links, more) = page::fill(topology.links().skip(offset), limit);
-        Links { next: more.then_some(offset + links.len()), links, range: None }
+        Links {
+            next: more.then_some(offset + links.len()),
+            links,
+            range: None,
+        }
     })
     .await
 }
@@ -153,7 +174,11 @@ pub(crate) async fn paths(State(context): State<Arc<Context>>, params: Params) -
     let topology = context.monitor.topology().await?;
     page::make(&context, move || {
         let (paths, more) = page::fill(topology.paths().skip(offset), limit);
-        Paths { next: more.then_some(offset + paths.len()), paths, range: None }
+        Paths {
+            next: more.then_some(offset + paths.len()),
+            paths,
+            range: None,
+        }
     })
     .await
 }
@@ -184,7 +209,10 @@ pub(crate) async fn reload(
 ) -> Result<Json<Reload>, Refusal> {
     params.only(&[])?;
     match context.control.reload().await {
-        Ok(Ok(restart_required)) => Ok(Json(Reload { reloaded: true, restart_required })),
+        Ok(Ok(restart_required)) => Ok(Json(Reload {
+            reloaded: true,
+            restart_required,
+        })),
         Ok(Err(error)) => Err(Refusal::bad(error)),
         Err(_) => Err(Refusal::unavailable("hopwise is stopping; start it again")),
     }
@@ -197,7 +225,11 @@ pub(crate) async fn metrics(
     params: Params,
 ) -> Result<([(HeaderName, &'static str); 1], String), Refusal> {
     params.only(&[])?;
-    let accept: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect();
+    let accept: Vec<&str> = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .collect();
     let format = Format::accepted(&accept.join(","));
     let switch = match &context.switch {
         Some(switch) => switch.last_view().await,
@@ -210,11 +242,16 @@ pub(crate) async fn metrics(
     let memory = context.memory.as_ref().map(|memory| memory.view());
     // A manager that is too busy to answer leaves them out.
     let devices = match &context.manager {
-        Some(manager) => manager.ask(|core, _| core.device_counters()).await.unwrap_or_default(),
+        Some(manager) => manager
+            .ask(|core, _| core.device_counters())
+            .await
+            .unwrap_or_default(),
         None => Vec::new(),
     };
     // Outside the runtime; without names if there is no thread.
-    let names = tokio::task::spawn_blocking(super::names::known(&context).await).await.unwrap_or_default();
+    let names = tokio::task::spawn_blocking(super::names::known(&context).await)
+        .await
+        .unwrap_or_default();
     let parts = metrics::Parts {
         switch: switch.as_ref(),
         aggregator: aggregator.as_ref(),
@@ -236,7 +273,10 @@ pub(crate) async fn health(State(context): State<Arc<Context>>) -> Result<&'stat
     match context.monitor.pipeline().store() {
         Some(stats) if stats.state != store::State::Ok => {
             let message = stats.message.unwrap_or_else(|| "see /api/v1/status".to_owned());
-            Err(Refusal::unavailable(format!("the store is {}: {message}", stats.state.name())))
+            Err(Refusal::unavailable(format!(
+                "the store is {}: {message}",
+                stats.state.name()
+            )))
         }
         _ => Ok("ok\n"),
     }

@@ -32,7 +32,12 @@ use crate::view::{
 /// The parameters of `/events`.
 pub(super) const EVENTS: &[Param] = &[
     Param::limit(200, MAX_ROWS),
-    Param::integer("before", "Strictly before: `ts` of the last event on the previous page.", 0, u64::MAX),
+    Param::integer(
+        "before",
+        "Strictly before: `ts` of the last event on the previous page.",
+        0,
+        u64::MAX,
+    ),
     FROM,
     TO,
     KIND,
@@ -48,14 +53,19 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
     let params = params.only(EVENTS)?;
     let to = params.number("to")?.map(|to: u64| to.saturating_add(1));
     let condition = filters::condition(&context, &params, View::Events).await?;
-    let required = condition.as_deref().map(filter::Filter::required).unwrap_or_default();
+    let required = condition
+        .as_deref()
+        .map(filter::Filter::required)
+        .unwrap_or_default();
     let kind = |name: &str| Kind::ALL.into_iter().find(|kind| kind.name() == name);
     let filter = EventFilter {
         from: params.number("from")?,
         before: params.number("before")?.into_iter().chain(to).min(),
         kind: params.kind().or(required.kind.as_deref().and_then(kind)),
         node: params.number("node")?.or(required.node),
-        metric: params.metric().or(required.metric.as_deref().and_then(Metric::from_name)),
+        metric: params
+            .metric()
+            .or(required.metric.as_deref().and_then(Metric::from_name)),
         flow: params.flow().or(required.flow),
         limit: params.limit()?,
     };
@@ -70,8 +80,14 @@ pub(crate) async fn events(State(context): State<Arc<Context>>, params: Params) 
             EventView::new(&row.event, row.rule.as_deref(), path, &reasons)
         };
         let (events, cut) = page::fill(rows.iter().map(view), filter.limit);
-        let last = events.last().map(|event| event.ts).filter(|_| cut || events.len() == filter.limit);
-        Events { next: last.or(stopped), events }
+        let last = events
+            .last()
+            .map(|event| event.ts)
+            .filter(|_| cut || events.len() == filter.limit);
+        Events {
+            next: last.or(stopped),
+            events,
+        }
     })
     .await
 }
@@ -112,7 +128,10 @@ pub(crate) async fn rollups(
         // Beyond the limit the latest rows are returned.
         let (mut rollups, truncated) = page::fill(rows.iter().rev().map(RollupView::from), filter.limit);
         rollups.reverse();
-        Rollups { rollups, truncated: truncated || rows.len() == filter.limit }
+        Rollups {
+            rollups,
+            truncated: truncated || rows.len() == filter.limit,
+        }
     })
     .await
 }
@@ -131,7 +150,12 @@ pub(crate) async fn history(
     let flow = flow_named(&context, &id).await?;
     let push = context.active_config.settings().collector.push_interval;
     let place = place(&context).await?;
-    let question = FlowQuestion { flow, from, to, limit };
+    let question = FlowQuestion {
+        flow,
+        from,
+        to,
+        limit,
+    };
     let stored = history_of(&context)?;
     let history = stored.flow(question, Arc::clone(&place)).await?;
     let last = history.series.last().map_or(0, |point| point.ts);
@@ -140,7 +164,10 @@ pub(crate) async fn history(
         let ends = silences.ends(&history.series, last).into_iter();
         let nexts = history.series.iter().skip(1).map(|point| point.ts);
         let times = history.series.iter().map(|point| point.ts).zip(ends.zip(nexts));
-        let silent = times.filter(|(_, (end, next))| end < next).map(|(ts, (end, _))| (ts, end)).collect();
+        let silent = times
+            .filter(|(_, (end, next))| end < next)
+            .map(|(ts, (end, _))| (ts, end))
+            .collect();
         let point = |point: FlowPoint| PointView {
             ts: point.ts,
             flow_latency: point.flow_latency,
@@ -148,17 +175,27 @@ pub(crate) async fn history(
             hops: point
                 .hops
                 .into_iter()
-                .map(|(id, latency)| HopLatency { node: node(id), latency })
+                .map(|(id, latency)| HopLatency {
+                    node: node(id),
+                    latency,
+                })
                 .collect(),
         };
-        let since = |(ts, nodes): &(u64, Vec<u32>)| PathSince { ts: *ts, path: path(nodes) };
+        let since = |(ts, nodes): &(u64, Vec<u32>)| PathSince {
+            ts: *ts,
+            path: path(nodes),
+        };
         // Beyond the limit the latest rows are returned.
         let (mut series, more) = page::fill(history.series.into_iter().rev().map(point), limit);
         let (mut paths, more_paths) = page::fill(history.paths.iter().rev().map(since), limit);
         series.reverse();
         paths.reverse();
         let series = with_silences(series.into_iter(), &silent);
-        HistoryView { series, paths, truncated: history.truncated || more || more_paths }
+        HistoryView {
+            series,
+            paths,
+            truncated: history.truncated || more || more_paths,
+        }
     })
     .await
 }
@@ -181,7 +218,12 @@ fn with_silences(series: impl Iterator<Item = PointView>, silent: &BTreeMap<u64,
         let end = silent.get(&point.ts).copied();
         let basis = point.basis.clone();
         points.push(point);
-        points.extend(end.map(|ts| PointView { ts, flow_latency: None, basis, hops: Vec::new() }));
+        points.extend(end.map(|ts| PointView {
+            ts,
+            flow_latency: None,
+            basis,
+            hops: Vec::new(),
+        }));
     }
     points
 }
@@ -212,14 +254,22 @@ pub(crate) struct SqlQuery {
 pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
-    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
     // Every float below 2^64 without a fraction converts exactly.
-    let float =
-        number.as_f64().filter(|float| float.fract() == 0.0 && (0.0..u64::MAX as f64).contains(float));
+    let float = number
+        .as_f64()
+        .filter(|float| float.fract() == 0.0 && (0.0..u64::MAX as f64).contains(float));
     let value = number.as_u64().or(float.map(|float| float as u64));
-    value.and_then(|value| T::try_from(value).ok()).map(Some).ok_or_else(|| {
-        serde::de::Error::custom(format_args!("{number} is out of range; write a whole number from 0"))
-    })
+    value
+        .and_then(|value| T::try_from(value).ok())
+        .map(Some)
+        .ok_or_else(|| {
+            serde::de::Error::custom(format_args!(
+                "{number} is out of range; write a whole number from 0"
+            ))
+        })
 }
 
 /// SQL over the views of the store: read-only, and bounded in time, rows and bytes. The query ends when the client disconnects.
@@ -228,7 +278,10 @@ pub(crate) async fn query(
     query: Result<Json<SqlQuery>, JsonRejection>,
 ) -> Result<Prepared, Refusal> {
     let Json(query) = query.map_err(|error| {
-        Refusal::bad(format!("{}; send {{\"sql\": \"SELECT …\"}} as application/json", error.body_text()))
+        Refusal::bad(format!(
+            "{}; send {{\"sql\": \"SELECT …\"}} as application/json",
+            error.body_text()
+        ))
     })?;
     let history = history_of(&context)?;
     let settings = context.active_config.settings();
@@ -255,13 +308,23 @@ mod tests {
     fn a_whole_number_may_be_written_as_a_float() {
         let read = |from: &str| {
             let text = format!("{{\"sql\": \"SELECT 1\", \"from\": {from}}}");
-            serde_json::from_str::<SqlQuery>(&text).ok().map(|query| query.from)
+            serde_json::from_str::<SqlQuery>(&text)
+                .ok()
+                .map(|query| query.from)
         };
         assert_eq!(
             ["488.0", "4076402218306774.0", "18446744073709551615", "null"].map(read),
-            [Some(Some(488)), Some(Some(4_076_402_218_306_774)), Some(Some(u64::MAX)), Some(None)]
+            [
+                Some(Some(488)),
+                Some(Some(4_076_402_218_306_774)),
+                Some(Some(u64::MAX)),
+                Some(None)
+            ]
         );
-        assert_eq!(["488.5", "-1", "1e30", "\"7\"", "18446744073709551616"].map(read), [None; 5]);
+        assert_eq!(
+            ["488.5", "-1", "1e30", "\"7\"", "18446744073709551616"].map(read),
+            [None; 5]
+        );
     }
 
     #[test]
@@ -269,12 +332,28 @@ mod tests {
         let point = |ts: u64, latency: Option<u64>| PointView {
             ts,
             flow_latency: latency,
-            hops: latency.map(|latency| HopLatency { node: Some(1), latency }).into_iter().collect(),
+            hops: latency
+                .map(|latency| HopLatency {
+                    node: Some(1),
+                    latency,
+                })
+                .into_iter()
+                .collect(),
             ..PointView::default()
         };
         let values = [0, 1, 15, 16, 40].map(|at| point(at, Some(5)));
-        let with_holes = [(0, true), (1, true), (15, true), (16, true), (19, false), (40, true)];
+        let with_holes = [
+            (0, true),
+            (1, true),
+            (15, true),
+            (16, true),
+            (19, false),
+            (40, true),
+        ];
         let expected = with_holes.map(|(at, value)| point(at, value.then_some(5)));
-        assert_eq!(with_silences(values.into_iter(), &BTreeMap::from([(16, 19)])), expected);
+        assert_eq!(
+            with_silences(values.into_iter(), &BTreeMap::from([(16, 19)])),
+            expected
+        );
     }
 }

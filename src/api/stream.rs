@@ -36,7 +36,12 @@ pub(crate) async fn events(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let params = params.only(EVENTS)?;
     let condition = filters::condition(&context, &params, View::Events).await?;
-    let filter = Filter { kind: params.kind(), node: params.number("node")?, flow: params.flow(), condition };
+    let filter = Filter {
+        kind: params.kind(),
+        node: params.number("node")?,
+        flow: params.flow(),
+        condition,
+    };
     subscribe(&context, Topic::Events(filter), session)
 }
 
@@ -64,7 +69,9 @@ fn subscribe(
     })?;
     // A reload in the meantime has not seen this client.
     if !admits(&context.active_config.settings().api, token.as_ref()) {
-        return Err(Refusal::unauthorized("this token is no longer one; send another one of [api]"));
+        return Err(Refusal::unauthorized(
+            "this token is no longer one; send another one of [api]",
+        ));
     }
     Ok(Sse::new(Events { subscription }).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }

@@ -84,12 +84,17 @@ pub(crate) async fn port(
         number.filter(|&number| forwarder.port_settings(number).is_some())
     };
     let Some(number) = handle.ask(known).await.ok_or_else(silent)? else {
-        return Err(Refusal::not_found("there is no such port; /api/v1/switch lists the ports"));
+        return Err(Refusal::not_found(
+            "there is no such port; /api/v1/switch lists the ports",
+        ));
     };
     let change = move |forwarder: &mut switch::Forwarder| {
         let port = switch::port(forwarder.settings(), number, body)?;
         forwarder.set_port(port)?;
-        forwarder.view().port(number).ok_or_else(|| "the port is gone".to_owned())
+        forwarder
+            .view()
+            .port(number)
+            .ok_or_else(|| "the port is gone".to_owned())
     };
     done(handle.ask(change).await)
 }
@@ -111,7 +116,11 @@ pub(crate) async fn wipe(
 fn own(forwarder: &switch::Forwarder) -> Result<(), String> {
     let message =
         "the manager of this switch decides which flows are watched and filtered; add an intent there";
-    if forwarder.is_managed() { Err(message.to_owned()) } else { Ok(()) }
+    if forwarder.is_managed() {
+        Err(message.to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 pub(super) fn handle(context: &Context) -> Result<&Handle, Refusal> {

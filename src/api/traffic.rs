@@ -27,7 +27,11 @@ pub(super) const TRAFFIC: &[Param] = &[
         "What is added up; default: reports.",
         Form::OneOf(|| Measure::ALL.map(Measure::name).to_vec()),
     ),
-    Param::new("from", "Start of the time; default: 15 minutes before its end.", Form::Time),
+    Param::new(
+        "from",
+        "Start of the time; default: 15 minutes before its end.",
+        Form::Time,
+    ),
     Param::new("to", "End of the time; default: now.", Form::Time),
     Param::new(
         "filter",
@@ -37,22 +41,38 @@ pub(super) const TRAFFIC: &[Param] = &[
     Param::new(
         "top",
         "How many groups are kept apart.",
-        Form::Integer { min: 1, max: MOST_GROUPS, default: Some(8) },
+        Form::Integer {
+            min: 1,
+            max: MOST_GROUPS,
+            default: Some(8),
+        },
     ),
     Param::new(
         "columns",
         "Maximum number of columns. With many flows there are fewer.",
-        Form::Integer { min: 1, max: 1_000, default: Some(180) },
+        Form::Integer {
+            min: 1,
+            max: 1_000,
+            default: Some(180),
+        },
     ),
     Param::new(
         "prefix4",
         "Length of prefixes of IPv4.",
-        Form::Integer { min: 0, max: 32, default: Some(24) },
+        Form::Integer {
+            min: 0,
+            max: 32,
+            default: Some(24),
+        },
     ),
     Param::new(
         "prefix6",
         "Length of prefixes of IPv6.",
-        Form::Integer { min: 0, max: 128, default: Some(64) },
+        Form::Integer {
+            min: 0,
+            max: 128,
+            default: Some(64),
+        },
     ),
 ];
 
@@ -64,7 +84,9 @@ pub(crate) async fn traffic(
     let params = params.only(TRAFFIC)?;
     let question = Arc::new(question(&context, &params).await?);
     let place = place(&context).await?;
-    let answer = history_of(&context)?.traffic(Arc::clone(&question), Arc::clone(&place)).await?;
+    let answer = history_of(&context)?
+        .traffic(Arc::clone(&question), Arc::clone(&place))
+        .await?;
     respond(place, move || view(&question, &answer)).await
 }
 
@@ -72,12 +94,21 @@ async fn question(context: &Context, params: &Params) -> Result<TrafficQuestion,
     let named = |text: &str| Measure::ALL.into_iter().find(|one| one.name() == text);
     let measure = params.text("measure").and_then(named).unwrap_or(Measure::Reports);
     let mut by: Vec<Dimension> = Vec::new();
-    for dimension in params.text("by").unwrap_or("node").split(',').filter_map(Dimension::from_name) {
+    for dimension in params
+        .text("by")
+        .unwrap_or("node")
+        .split(',')
+        .filter_map(Dimension::from_name)
+    {
         if !by.contains(&dimension) {
             by.push(dimension);
         }
     }
-    let view = if measure.source() == Source::Flows { View::Flows } else { View::Events };
+    let view = if measure.source() == Source::Flows {
+        View::Flows
+    } else {
+        View::Events
+    };
     let condition = filters::condition(context, params, view).await?;
     let labels = match by.contains(&Dimension::Label) {
         true => names::labels(context).await,
@@ -85,9 +116,14 @@ async fn question(context: &Context, params: &Params) -> Result<TrafficQuestion,
     };
     let now = nic::time::now();
     let to = params.number("to")?.unwrap_or(now).min(LATEST);
-    let from = params.number("from")?.unwrap_or_else(|| to.saturating_sub(USUAL)).min(to);
-    let prefixes =
-        Prefixes { v4: params.number("prefix4")?.unwrap_or(24), v6: params.number("prefix6")?.unwrap_or(64) };
+    let from = params
+        .number("from")?
+        .unwrap_or_else(|| to.saturating_sub(USUAL))
+        .min(to);
+    let prefixes = Prefixes {
+        v4: params.number("prefix4")?.unwrap_or(24),
+        v6: params.number("prefix6")?.unwrap_or(64),
+    };
     Ok(TrafficQuestion {
         span: (from, to),
         now,
@@ -108,14 +144,20 @@ fn view(question: &TrafficQuestion, answer: &Traffic) -> TrafficView {
         let key = |part: &Part| (*part != Part::Unknown).then(|| part.to_string());
         TrafficRow {
             key: pairs().map(|(_, part)| key(part)).collect(),
-            filters: pairs().map(|(dimension, part)| dimension.filter(part, &question.labels)).collect(),
+            filters: pairs()
+                .map(|(dimension, part)| dimension.filter(part, &question.labels))
+                .collect(),
             ..numbers(measure, values)
         }
     };
     let rows = answer.groups.iter().map(|(parts, values)| row(parts, values));
     let (groups, is_cut) = page::fill(rows, question.top);
     TrafficView {
-        by: question.by.iter().map(|dimension| dimension.name().into()).collect(),
+        by: question
+            .by
+            .iter()
+            .map(|dimension| dimension.name().into())
+            .collect(),
         measure: measure.name().into(),
         unit: measure.unit().into(),
         counts: measure.is_count(),

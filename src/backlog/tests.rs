@@ -45,13 +45,19 @@ fn event_bytes() -> usize {
 fn drain(backlog: &mut Backlog) -> (Vec<u64>, Vec<u64>) {
     let (mut events, mut rows) = (Vec::new(), Vec::new());
     while let Some(records) = backlog.pop() {
-        let RecordBatch::Results(batch, _) = records else { continue };
+        let RecordBatch::Results(batch, _) = records else {
+            continue;
+        };
         assert_eq!(batch.refused(), 0);
         events.extend(batch.events().map(|(event, _)| event.id));
         rows.extend(batch.flows().map(|(row, _)| row.reports));
     }
     assert_eq!(
-        (backlog.bytes(), backlog.changes.by_sender.len(), backlog.routine.by_sender.len()),
+        (
+            backlog.bytes(),
+            backlog.changes.by_sender.len(),
+            backlog.routine.by_sender.len()
+        ),
         (0, 0, 0)
     );
     (events, rows)
@@ -65,7 +71,10 @@ fn a_sender_that_floods_takes_nothing_from_another() {
     // The reader stalls for 20 rounds, takes all, and stalls again. A round: 1,000 events of the flood, 5 of the other.
     for round in 0..60_u64 {
         for index in 0..1_000 {
-            backlog.offer(Record::Event(7, &event(Kind::Change, 1 << 32 | index), &[1, 2, 3]), &rules);
+            backlog.offer(
+                Record::Event(7, &event(Kind::Change, 1 << 32 | index), &[1, 2, 3]),
+                &rules,
+            );
             assert!(backlog.bytes() <= limit);
         }
         for _ in 0..5 {
@@ -81,7 +90,10 @@ fn a_sender_that_floods_takes_nothing_from_another() {
     let of_honest: Vec<u64> = found.iter().copied().filter(|id| *id < 1 << 32).collect();
     assert_eq!(of_honest, (0..honest).collect::<Vec<_>>(), "all, and in order");
     let shed = backlog.shed();
-    assert!(shed.share > 40_000 && shed.full == 0 && shed.displaced == 0, "{shed:?}");
+    assert!(
+        shed.share > 40_000 && shed.full == 0 && shed.displaced == 0,
+        "{shed:?}"
+    );
     assert_eq!(offered, found.len() as u64 + shed.sum());
 }
 
@@ -91,9 +103,21 @@ fn the_bound_in_bytes_holds_exactly() {
     // Room for eight events, of which every sender may have two.
     let mut backlog = Backlog::new(bytes * 8);
     for sender in 1..=10 {
-        backlog.offer(Record::Event(sender, &event(Kind::New, u64::from(sender)), &[]), &rules);
+        backlog.offer(
+            Record::Event(sender, &event(Kind::New, u64::from(sender)), &[]),
+            &rules,
+        );
     }
-    assert_eq!((backlog.bytes(), backlog.shed()), (bytes * 8, Shed { full: 2, ..Shed::default() }));
+    assert_eq!(
+        (backlog.bytes(), backlog.shed()),
+        (
+            bytes * 8,
+            Shed {
+                full: 2,
+                ..Shed::default()
+            }
+        )
+    );
     assert_eq!(drain(&mut backlog).0, (1..=8).collect::<Vec<_>>());
     // One byte less has room for seven.
     let mut backlog = Backlog::new(bytes * 8 - 1);
@@ -102,7 +126,10 @@ fn the_bound_in_bytes_holds_exactly() {
     }
     assert_eq!((backlog.bytes(), backlog.shed().full), (bytes * 7, 1));
     // A path counts.
-    assert_eq!(Record::Event(1, &event(Kind::New, 0), &[1, 2, 3]).bytes(), bytes + 12);
+    assert_eq!(
+        Record::Event(1, &event(Kind::New, 0), &[1, 2, 3]).bytes(),
+        bytes + 12
+    );
 }
 
 #[test]
@@ -125,7 +152,10 @@ fn changes_displace_routine_records() {
     let (events, kept) = drain(&mut backlog);
     assert_eq!(events, (0..2_000).collect::<Vec<_>>());
     assert_eq!(kept.len() as u64 + shed.displaced + 1, rows);
-    assert!(kept.into_iter().eq(0..rows - 1 - shed.displaced), "the newest made room");
+    assert!(
+        kept.into_iter().eq(0..rows - 1 - shed.displaced),
+        "the newest made room"
+    );
 }
 
 #[test]
@@ -145,18 +175,33 @@ fn every_kind_of_record_comes_out_as_it_went_in() {
         reason: Some(4),
     };
     batch.drop_report(&drop);
-    let loss = Loss { ts: 1, node: None, source: [7; 16], hw_id: 0, lost: 1, reordered: 0, duplicated: 0 };
+    let loss = Loss {
+        ts: 1,
+        node: None,
+        source: [7; 16],
+        hw_id: 0,
+        lost: 1,
+        reordered: 0,
+        duplicated: 0,
+    };
     batch.loss(&loss);
     batch.flow(&row(9), &[4]);
     let mut backlog = Backlog::new(1 << 20);
     records(&batch).for_each(|record| backlog.offer(record, &rules));
     assert_eq!(backlog.changes.by_sender.len(), 2);
-    let Some(RecordBatch::Results(out, names)) = backlog.pop() else { panic!("nothing") };
+    let Some(RecordBatch::Results(out, names)) = backlog.pop() else {
+        panic!("nothing")
+    };
     assert!(Arc::ptr_eq(&names, &rules));
-    assert_eq!(out.events_by_sender().collect::<Vec<_>>(), [(3, &event(Kind::New, 5), &[1, 2][..])]);
+    assert_eq!(
+        out.events_by_sender().collect::<Vec<_>>(),
+        [(3, &event(Kind::New, 5), &[1, 2][..])]
+    );
     assert_eq!(out.drops_by_sender().collect::<Vec<_>>(), [(3, &drop)]);
     assert_eq!(out.losses(), [loss]);
-    let Some(RecordBatch::Results(out, _)) = backlog.pop() else { panic!("nothing") };
+    let Some(RecordBatch::Results(out, _)) = backlog.pop() else {
+        panic!("nothing")
+    };
     assert_eq!(out.flows().collect::<Vec<_>>(), [(&row(9), &[4][..])]);
     assert!(backlog.pop().is_none());
 }

@@ -111,11 +111,20 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             change(&api, "POST", "/alerts/acknowledge", &body)?;
             print(&format!("acknowledged {id}\n"))
         }
-        Command::Silence(Silence { filter, length, comment, api }) => {
+        Command::Silence(Silence {
+            filter,
+            length,
+            comment,
+            api,
+        }) => {
             let body = json!({"filter": filter, "seconds": length, "comment": comment});
             let silence = change(&api, "POST", "/alerts/silences", &body)?;
             let until = silence["until"].as_u64().unwrap_or_default();
-            print(&format!("silence {} until {}\n", silence["id"], units::date_time(until)))
+            print(&format!(
+                "silence {} until {}\n",
+                silence["id"],
+                units::date_time(until)
+            ))
         }
         Command::Silences(show) => silences(&show),
         Command::End(End { id, api }) => {
@@ -136,7 +145,11 @@ fn list(args: &List) -> Result<ExitCode, CliError> {
     } else {
         print(&table(&alerts))?;
     }
-    Ok(if alerts.firing > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if alerts.firing > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn table(alerts: &Alerts) -> String {
@@ -163,13 +176,17 @@ fn table(alerts: &Alerts) -> String {
             one.text.clone().unwrap_or_default(),
             place,
             one.value.map_or(String::new(), |value| value_of(one, value)),
-            one.since.map_or_else(|| "not stored".to_owned(), units::date_time),
+            one.since
+                .map_or_else(|| "not stored".to_owned(), units::date_time),
             units::count(one.count),
         ]);
     }
     let mut text = table.render();
     if alerts.total > alerts.alerts.len() {
-        text.push_str(&format!("{} more are not shown\n", alerts.total - alerts.alerts.len()));
+        text.push_str(&format!(
+            "{} more are not shown\n",
+            alerts.total - alerts.alerts.len()
+        ));
     }
     if let Some(since) = alerts.known_since {
         text.push_str(&format!(
@@ -214,13 +231,21 @@ fn silences(show: &Show) -> Result<ExitCode, CliError> {
     ];
     let mut table = Table::new(columns);
     for one in silences {
-        table.row([one.id.to_string(), one.filter, units::date_time(one.until), one.by, one.comment]);
+        table.row([
+            one.id.to_string(),
+            one.filter,
+            units::date_time(one.until),
+            one.by,
+            one.comment,
+        ]);
     }
     print(&table.render())
 }
 
 fn change(api: &Api, method: &str, path: &str, body: &Value) -> Result<Value, CliError> {
-    api.client()?.send(method, path, body).map_err(|error| CliError::new(error.to_string()))
+    api.client()?
+        .send(method, path, body)
+        .map_err(|error| CliError::new(error.to_string()))
 }
 
 fn print(text: &str) -> Result<ExitCode, CliError> {
@@ -231,7 +256,9 @@ fn print(text: &str) -> Result<ExitCode, CliError> {
 /// Seconds.
 fn duration(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no length of time; write one such as 30m, 2h or 7d");
-    super::question::seconds(text).filter(|seconds| *seconds > 0).ok_or_else(wrong)
+    super::question::seconds(text)
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -260,9 +287,17 @@ mod tests {
             count: 3,
             ..AlertView::default()
         };
-        let silenced = AlertView { silence: Some(1), ..alert("firing") };
+        let silenced = AlertView {
+            silence: Some(1),
+            ..alert("firing")
+        };
         let all = vec![alert("firing"), silenced, alert("resolved")];
-        let text = table(&Alerts { alerts: all, total: 5, known_since: Some(0), ..Alerts::default() });
+        let text = table(&Alerts {
+            alerts: all,
+            total: 5,
+            known_since: Some(0),
+            ..Alerts::default()
+        });
         for part in [
             "firing",
             "silenced",

@@ -59,6 +59,12 @@ impl Switch for MeasuredSwitch {
         let (stats, queued) = self.0.totals();
         let (received, sent, dropped) = (stats.received(), stats.sent(), stats.drops());
         let unaccounted = (received + stats.originated).abs_diff(sent + stats.consumed + dropped + queued);
-        Totals { received, sent, dropped, unaccounted, ring_full: self.0.ring_full() }
+        Totals {
+            received,
+            sent,
+            dropped,
+            unaccounted,
+            ring_full: self.0.ring_full(),
+        }
     }
 }

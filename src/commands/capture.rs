@@ -53,10 +53,12 @@ pub(super) fn read(
     progress: &mut Progress,
     mut each: impl FnMut(u64, CapturedFrame<'_>) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    frames(path, account, progress, |account, frame| match telemetry(frame, ports, account) {
-        Ok((datagram, _)) => each(frame.ts, CapturedFrame::Datagram(datagram, frame.layer())),
-        Err(Some((refusal, source))) => each(frame.ts, CapturedFrame::Refused(refusal, source)),
-        Err(None) => Ok(()),
+    frames(path, account, progress, |account, frame| {
+        match telemetry(frame, ports, account) {
+            Ok((datagram, _)) => each(frame.ts, CapturedFrame::Datagram(datagram, frame.layer())),
+            Err(Some((refusal, source))) => each(frame.ts, CapturedFrame::Refused(refusal, source)),
+            Err(None) => Ok(()),
+        }
     })
 }
 
@@ -86,7 +88,10 @@ pub(super) fn telemetry<'a>(
 fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, Option<Refusal>> {
     match frame.layer() {
         Layer::Ethernet(bytes) => frame::datagram(bytes).map_err(Some),
-        Layer::Network { ethertype: 0x0800 | 0x86dd, bytes } => frame::ip(bytes).map_err(Some),
+        Layer::Network {
+            ethertype: 0x0800 | 0x86dd,
+            bytes,
+        } => frame::ip(bytes).map_err(Some),
         Layer::Network { .. } => Err(Some(Refusal::NotIp)),
         Layer::Cut => Err(Some(Refusal::Truncated)),
         Layer::Unsupported => Err(None),
@@ -214,5 +219,8 @@ fn unreadable(path: &Path, error: &capture::Error) -> CliError {
 
 /// Total size of the files, for progress; `None` if one of them is unknown.
 pub(super) fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
-    paths.iter().map(|path| std::fs::metadata(path).ok().map(|meta| meta.len())).sum()
+    paths
+        .iter()
+        .map(|path| std::fs::metadata(path).ok().map(|meta| meta.len()))
+        .sum()
 }

@@ -59,7 +59,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let (intents, roles) = (intents::compiled(&settings), intents::roles(&settings));
     let exposed = args.config.as_deref().and_then(|file| exposed(file, &settings));
-    for warning in warnings(&settings).iter().chain(&exposed).chain(&intents.refused).chain(&roles.refused) {
+    for warning in warnings(&settings)
+        .iter()
+        .chain(&exposed)
+        .chain(&intents.refused)
+        .chain(&roles.refused)
+    {
         terminal::note(format_args!("warning: {warning}"));
     }
     let out = match args.dump {
@@ -68,7 +73,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         false => summary(&settings) + &in_kernel(&settings)? + &roles.text + &intents.text,
     };
     terminal::print(&out)?;
-    if args.connect { connect(&settings) } else { Ok(ExitCode::SUCCESS) }
+    if args.connect {
+        connect(&settings)
+    } else {
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// Asks each system that receives exports.
@@ -89,16 +98,31 @@ fn connect(settings: &Settings) -> Result<ExitCode, CliError> {
         None => Ok(()),
     }
     .map_err(CliError::output)?;
-    let outlet = settings.outlet.as_ref().map(export_role::probe_outlet).transpose()?;
-    for (side, found) in ["from Kafka", "to ClickHouse"].into_iter().zip(outlet.iter().flatten()) {
+    let outlet = settings
+        .outlet
+        .as_ref()
+        .map(export_role::probe_outlet)
+        .transpose()?;
+    for (side, found) in ["from Kafka", "to ClickHouse"]
+        .into_iter()
+        .zip(outlet.iter().flatten())
+    {
         match found {
             Ok(authority) => writeln!(out, "outlet {side}: {authority} has what is needed"),
             Err(error) => writeln!(out, "outlet {side}: {error}"),
         }
         .map_err(CliError::output)?;
     }
-    let whole = found.values().chain(&console).chain(outlet.iter().flatten()).all(Result::is_ok);
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let whole = found
+        .values()
+        .chain(&console)
+        .chain(outlet.iter().flatten())
+        .all(Result::is_ok);
+    Ok(if whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Warnings: valid settings that may not be intended.
@@ -130,7 +154,12 @@ fn warnings(settings: &Settings) -> Vec<String> {
                 .to_owned(),
         );
     }
-    warnings.extend(settings.manager.as_ref().and_then(ManagerSettings::idle_collectors));
+    warnings.extend(
+        settings
+            .manager
+            .as_ref()
+            .and_then(ManagerSettings::idle_collectors),
+    );
     let api = &settings.api;
     warnings.extend(api.tls.as_ref().and_then(TlsSettings::warning));
     if api.needs_token() && api.tls.is_none() && !api.listen.ip().is_loopback() {
@@ -179,10 +208,16 @@ fn unknown_edges(settings: &Settings) -> Vec<String> {
     };
     let mut unknown = Vec::new();
     for intent in settings.intents.iter().map(|intent| intent.show().to_written()) {
-        let edges = intent.pointer("/at/edges").and_then(|edges| edges.as_array()).cloned();
+        let edges = intent
+            .pointer("/at/edges")
+            .and_then(|edges| edges.as_array())
+            .cloned();
         for edge in edges.unwrap_or_default().iter().filter_map(|edge| edge.as_str()) {
             if !is_known(edge) {
-                let name = intent.get("name").and_then(|name| name.as_str()).unwrap_or_default();
+                let name = intent
+                    .get("name")
+                    .and_then(|name| name.as_str())
+                    .unwrap_or_default();
                 unknown.push(format!(
                     "the intent `{name}` names `{edge}`, and no device of the inventory has this name or label; correct `at.edges`"
                 ));
@@ -194,11 +229,15 @@ fn unknown_edges(settings: &Settings) -> Vec<String> {
 
 /// Whether the folder of the manager's state is there.
 fn has_folder(state: Option<&Path>) -> Result<(), CliError> {
-    let folder = state.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    let folder = state
+        .and_then(Path::parent)
+        .filter(|folder| !folder.as_os_str().is_empty());
     match folder.filter(|folder| !folder.is_dir()) {
         Some(folder) => {
             let folder = folder.display();
-            Err(CliError::new(format!("there is no folder {folder} for [manager] state; create it")))
+            Err(CliError::new(format!(
+                "there is no folder {folder} for [manager] state; create it"
+            )))
         }
         None => Ok(()),
     }
@@ -206,7 +245,11 @@ fn has_folder(state: Option<&Path>) -> Result<(), CliError> {
 
 /// Whether a store can be opened in `dir`, without leaving files.
 fn usable(dir: &Path) -> Result<(), CliError> {
-    if let Some(blocked) = dir.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir()) {
+    if let Some(blocked) = dir
+        .ancestors()
+        .find(|path| path.exists())
+        .filter(|path| !path.is_dir())
+    {
         let blocked = blocked.display();
         return Err(CliError::new(format!(
             "{blocked} is not a directory; set another [store] dir, or move the file away"
@@ -217,7 +260,11 @@ fn usable(dir: &Path) -> Result<(), CliError> {
 
 /// Rules that the kernel program cannot evaluate, with `mode = "kernel"`.
 fn in_kernel(settings: &Settings) -> Result<String, CliError> {
-    let interfaces = settings.collector.listen.iter().any(|listen| matches!(listen, Listen::Xdp { .. }));
+    let interfaces = settings
+        .collector
+        .listen
+        .iter()
+        .any(|listen| matches!(listen, Listen::Xdp { .. }));
     if settings.collector.xdp.mode != XdpMode::Kernel || !interfaces {
         return Ok(String::new());
     }
@@ -235,7 +282,12 @@ fn summary(settings: &Settings) -> String {
             settings.api.listen
         );
     }
-    let listen: Vec<String> = settings.collector.listen.iter().map(ToString::to_string).collect();
+    let listen: Vec<String> = settings
+        .collector
+        .listen
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let store = match settings.store.enabled {
         true => format!("store in {}", settings.store_directory().display()),
         false => "no store".to_owned(),
@@ -254,7 +306,11 @@ fn summary_of_roles(settings: &Settings) -> String {
     let switch = settings.switch.as_ref().map(|switch| {
         let (node, ports, routes) = (switch.node, switch.ports.len(), switch.routes.len());
         let (watched, filters) = (switch.watch.len(), switch.filter.len());
-        let filters = if filters > 0 { format!("{filters} filter(s), ") } else { String::new() };
+        let filters = if filters > 0 {
+            format!("{filters} filter(s), ")
+        } else {
+            String::new()
+        };
         format!("a switch, node {node}, {ports} port(s), {routes} route(s), {watched} watched, {filters}")
     });
     let switch = switch.unwrap_or_default();
@@ -262,18 +318,27 @@ fn summary_of_roles(settings: &Settings) -> String {
         let to: Vec<String> = aggregator.forward.iter().map(ToString::to_string).collect();
         let (from, kind, r) = (&aggregator.listen, aggregator.kind.word(), aggregator.r);
         let memory = build::aggregator(aggregator, settings).bytes().div_ceil(1 << 20);
-        format!("aggregator {kind}({r}) from {from} to {}, {memory} MiB, ", to.join(" "))
+        format!(
+            "aggregator {kind}({r}) from {from} to {}, {memory} MiB, ",
+            to.join(" ")
+        )
     });
     let manager = settings.manager.as_ref().map(|_| {
         let devices = manager::inventory::of(&settings.inventory).devices().count();
-        format!("a manager of {devices} device(s) with {} intent(s), ", settings.intents.len())
+        format!(
+            "a manager of {devices} device(s) with {} intent(s), ",
+            settings.intents.len()
+        )
     });
     let console = settings.console.as_ref();
     let console = console.map(|console| format!("a console over {} of {}, ", console.database, console.url));
     let outlet = settings.outlet.as_ref();
     let outlet = outlet.map(|outlet| {
         let (from, to) = (&outlet.kafka.url, &outlet.clickhouse.url);
-        format!("an outlet from {from} to {} of {to}, ", outlet.clickhouse.database)
+        format!(
+            "an outlet from {from} to {} of {to}, ",
+            outlet.clickhouse.database
+        )
     });
     [
         switch,
@@ -290,7 +355,11 @@ fn summary_of_roles(settings: &Settings) -> String {
 fn dta(settings: &Settings) -> String {
     let translator = settings.translator.as_ref().map(|dta| {
         let listens: Vec<String> = dta.listens().iter().map(ToString::to_string).collect();
-        format!("DTA reports on {} for {} collector(s), ", listens.join(" "), dta.collectors.len())
+        format!(
+            "DTA reports on {} for {} collector(s), ",
+            listens.join(" "),
+            dta.collectors.len()
+        )
     });
     let reporter = settings.reporter.as_ref().map(|reporter| {
         let (id, listen) = (reporter.id, &reporter.listen);
@@ -298,8 +367,11 @@ fn dta(settings: &Settings) -> String {
         format!("DTA reporter {id} on {listen} for {count} collector(s), ")
     });
     let memory = settings.collector.memory.as_ref().map(|memory| {
-        let bytes: u64 =
-            memory.stores.iter().map(|store| crate::memory_role::regions::geometry(store).body_len()).sum();
+        let bytes: u64 = memory
+            .stores
+            .iter()
+            .map(|store| crate::memory_role::regions::geometry(store).body_len())
+            .sum();
         let (stores, directory) = (memory.stores.len(), memory.directory.display());
         format!(
             "{stores} store(s) of {} MiB in {directory}, RoCEv2 on {}, ",
@@ -330,7 +402,10 @@ mod tests {
             );
             warnings(&Settings::parse(&file, "h.toml").unwrap_or_else(|error| panic!("{error}")))
         };
-        let (placed, other) = ("{ address = \"192.0.2.1:1\", at = \"a\" }", "{ address = \"192.0.2.2:1\" }");
+        let (placed, other) = (
+            "{ address = \"192.0.2.1:1\", at = \"a\" }",
+            "{ address = \"192.0.2.2:1\" }",
+        );
         let expected = "192.0.2.2:1 has no `at` in [manager] collectors, and gets only devices without a way to the others; write `at` for all of them or for none";
         assert_eq!(found(&format!("{placed}, {other}")), [expected]);
         for fine in [format!("{other}, {other}"), placed.to_owned()] {
@@ -346,17 +421,25 @@ mod tests {
                 "everyone who reaches {listens} can send reports, which are not authenticated; name the senders in {key}"
             )
         };
-        assert_eq!(found(""), [open("udp://*:32766 and udp://*:32767", "[[collector.allow]]")]);
+        assert_eq!(
+            found(""),
+            [open("udp://*:32766 and udp://*:32767", "[[collector.allow]]")]
+        );
         let one = "[[collector.allow]]\nfrom = [\"10.0.0.0/8\"]\nlisten = [\"udp://*:32766\"]\n";
         assert_eq!(found(one), [open("udp://*:32767", "[[collector.allow]]")]);
-        assert_eq!(found("[[collector.allow]]\nfrom = [\"10.0.0.0/8\"]\n"), Vec::<String>::new());
+        assert_eq!(
+            found("[[collector.allow]]\nfrom = [\"10.0.0.0/8\"]\n"),
+            Vec::<String>::new()
+        );
         assert_eq!(
             found("[collector]\nlisten = [\"udp://127.0.0.1:1\", \"udp://[::1]:1\"]\n"),
             Vec::<String>::new()
         );
         let roles = "[aggregator]\nforward = [\"192.0.2.1:32767\"]\n[translator]\n[[translator.collectors]]\nexchange = \"127.0.0.1:1\"\n";
-        let expected =
-            [open("udp://*:32766", "[aggregator] allow"), open("0.0.0.0:40040", "[translator] allow")];
+        let expected = [
+            open("udp://*:32766", "[aggregator] allow"),
+            open("0.0.0.0:40040", "[translator] allow"),
+        ];
         assert_eq!(found(roles), expected);
         let allow = "allow = [\"10.0.0.0/8\"]\n";
         let closed = roles.replace("[translator]\n", &format!("{allow}[translator]\n{allow}"));
@@ -375,8 +458,13 @@ mod tests {
         );
         let nothing = Settings::parse("[collector]\nenabled = false\n", "h.toml").unwrap();
         assert!(warnings(&nothing)[0].starts_with("`hopwise run` would do nothing: "));
-        let missing = has_folder(Some(Path::new("/no-such-folder/state.sqlite"))).unwrap_err().to_string();
-        assert_eq!(missing, "there is no folder /no-such-folder for [manager] state; create it");
+        let missing = has_folder(Some(Path::new("/no-such-folder/state.sqlite")))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            missing,
+            "there is no folder /no-such-folder for [manager] state; create it"
+        );
         assert!(has_folder(Some(Path::new("state.sqlite"))).is_ok() && has_folder(None).is_ok());
     }
 }

@@ -87,12 +87,16 @@ impl fmt::Display for Error {
                  or set another address with --api"
             ),
             Self::Refused { status: 401, .. } => {
-                write!(f, "the API requires a token; set it with --token or HOPWISE_TOKEN")
+                write!(
+                    f,
+                    "the API requires a token; set it with --token or HOPWISE_TOKEN"
+                )
             }
             // What is wrong is in the request: the message says what.
-            Self::Refused { status: 400 | 404 | 409 | 412, message } if !message.is_empty() => {
-                f.write_str(message)
-            }
+            Self::Refused {
+                status: 400 | 404 | 409 | 412,
+                message,
+            } if !message.is_empty() => f.write_str(message),
             Self::Refused { status, message } => write!(f, "the API refused ({status}): {message}"),
             Self::Protocol(what) => write!(f, "{what}; check that hopwise listens at this address"),
         }
@@ -146,17 +150,28 @@ impl Client {
 
     /// This client for another program's API: everything is below `base`, and `authorization` is the value of that header.
     pub(crate) fn for_other(self, base: String, authorization: Option<String>) -> Self {
-        Self { base, authorization, ..self }
+        Self {
+            base,
+            authorization,
+            ..self
+        }
     }
 
     /// This client with another name in the history than that of the user.
     pub(crate) fn by(self, requester: &str) -> Self {
-        Self { requester: Some(requester.to_owned()), ..self }
+        Self {
+            requester: Some(requester.to_owned()),
+            ..self
+        }
     }
 
     /// `http://host:port`, or with `https`.
     pub(crate) fn url(&self) -> String {
-        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.authority)
+        format!(
+            "{}://{}",
+            if self.tls.is_some() { "https" } else { "http" },
+            self.authority
+        )
     }
 
     /// The JSON response to `GET {path}`, below the path of the API.
@@ -166,8 +181,13 @@ impl Client {
 
     /// The same as bytes: the keys of a [`Value`] are sorted.
     pub(crate) fn get_text(&self, path: &str) -> Result<Vec<u8>, Error> {
-        let request =
-            Request { method: "GET", path, accept: "application/json", body: None, condition: None };
+        let request = Request {
+            method: "GET",
+            path,
+            accept: "application/json",
+            body: None,
+            condition: None,
+        };
         let start = Instant::now();
         loop {
             match self.body(request) {
@@ -215,13 +235,26 @@ impl Client {
 
     /// The stream of server-sent events at `/api/v1{path}`.
     pub(crate) fn stream(&self, path: &str) -> Result<Stream, Error> {
-        let request =
-            Request { method: "GET", path, accept: "text/event-stream", body: None, condition: None };
-        Ok(Stream { body: self.request(request, Some(SILENCE))? })
+        let request = Request {
+            method: "GET",
+            path,
+            accept: "text/event-stream",
+            body: None,
+            condition: None,
+        };
+        Ok(Stream {
+            body: self.request(request, Some(SILENCE))?,
+        })
     }
 
     fn request(&self, request: Request<'_>, timeout: Option<Duration>) -> Result<Body, Error> {
-        let Request { method, path, accept, body, condition } = request;
+        let Request {
+            method,
+            path,
+            accept,
+            body,
+            condition,
+        } = request;
         let mut connection = self.connect().map_err(|source| self.unreachable(source))?;
         let mut head = format!(
             "{method} {}{path} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n",
@@ -240,7 +273,10 @@ impl Client {
             Some(Condition::Has(etag)) => head.push_str(&format!("If-Match: \"{etag}\"\r\n")),
         }
         if let Some(body) = body {
-            head.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
+            head.push_str(&format!(
+                "Content-Type: application/json\r\nContent-Length: {}\r\n",
+                body.len()
+            ));
         }
         head.push_str("\r\n");
         head.push_str(body.unwrap_or(""));
@@ -259,14 +295,19 @@ impl Client {
                 let mut text = Vec::new();
                 // An error response without a message is still an error.
                 let _ = body.by_ref().take(64 * 1024).read_to_end(&mut text);
-                Err(Error::Refused { status, message: sentence(&text) })
+                Err(Error::Refused {
+                    status,
+                    message: sentence(&text),
+                })
             }
         }
     }
 
     fn connect(&self) -> io::Result<Wire> {
         let stream = self.connect_tcp()?;
-        let Some(config) = &self.tls else { return Ok(Wire::Plain(stream)) };
+        let Some(config) = &self.tls else {
+            return Ok(Wire::Plain(stream));
+        };
         stream.set_read_timeout(Some(RESPONSE_WITHIN))?;
         let name = tls::server_name(&self.authority).ok_or(io::ErrorKind::InvalidInput)?;
         let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
@@ -288,7 +329,10 @@ impl Client {
         if let Some(message) = tls::explain(&source, &self.authority) {
             return Error::Tls(message);
         }
-        Error::Unreachable { authority: self.authority.clone(), source }
+        Error::Unreachable {
+            authority: self.authority.clone(),
+            source,
+        }
     }
 }
 
@@ -302,8 +346,9 @@ fn value(body: &[u8]) -> Result<Value, Error> {
 
 /// Who asks, for the history: a name, not a proof.
 fn requester() -> String {
-    let named =
-        ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    let named = ["USER", "LOGNAME"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
     let owner =
         || std::fs::metadata("/proc/self").map_or(0, |process| std::os::unix::fs::MetadataExt::uid(&process));
     let user = named.unwrap_or_else(|| format!("uid-{}", owner()));
@@ -421,7 +466,10 @@ impl Read for Body {
             && let Length::Chunk(chunk) = &mut self.length
         {
             if !line(&mut self.reader)?.is_empty() {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a chunk is longer than it says"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a chunk is longer than it says",
+                ));
             }
             *chunk = None;
         }
@@ -441,14 +489,18 @@ fn line(reader: &mut impl BufRead) -> io::Result<String> {
     if bytes.last() != Some(&b'\n') {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok(String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_string())
+    Ok(String::from_utf8_lossy(&bytes)
+        .trim_end_matches(['\r', '\n'])
+        .to_string())
 }
 
 /// Status and body length; status 0 when this is not HTTP.
 fn read_head(reader: &mut impl BufRead) -> io::Result<(u16, Length)> {
     let first = line(reader)?;
-    let status =
-        first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
+    let status = first
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.split(' ').nth(1)?.parse().ok())
+        .unwrap_or(0);
     let mut length = Length::Close;
     let mut size = first.len() as u64;
     loop {
@@ -457,7 +509,9 @@ fn read_head(reader: &mut impl BufRead) -> io::Result<(u16, Length)> {
         if header.is_empty() || size > HEAD_LIMIT {
             return Ok((if size > HEAD_LIMIT { 0 } else { status }, length));
         }
-        let Some((name, value)) = header.split_once(':') else { continue };
+        let Some((name, value)) = header.split_once(':') else {
+            continue;
+        };
         let value = value.trim();
         if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {
             length = Length::Chunk(None);
@@ -472,7 +526,11 @@ fn sentence(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let json = serde_json::from_slice::<Value>(body).ok();
     let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
-    error.unwrap_or_else(|| text.trim()).chars().filter(|c| !c.is_control() || *c == '\n').collect()
+    error
+        .unwrap_or_else(|| text.trim())
+        .chars()
+        .filter(|c| !c.is_control() || *c == '\n')
+        .collect()
 }
 
 /// One server-sent event.
@@ -494,7 +552,10 @@ impl Iterator for Stream {
     type Item = io::Result<Message>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut message = Message { event: "message".into(), data: String::new() };
+        let mut message = Message {
+            event: "message".into(),
+            data: String::new(),
+        };
         loop {
             let text = match self.line() {
                 Ok(text) => text?,
@@ -538,7 +599,9 @@ impl Stream {
             }
             bytes.push(byte[0]);
         }
-        Ok(Some(String::from_utf8_lossy(&bytes).trim_end_matches('\r').to_string()))
+        Ok(Some(
+            String::from_utf8_lossy(&bytes).trim_end_matches('\r').to_string(),
+        ))
     }
 }
 
@@ -560,8 +623,11 @@ mod tests {
     /// A server that answers one request with these bytes and returns the request.
     fn serve(answer: &'static str) -> (Client, thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client =
-            Client::new(&format!("http://{}/", listener.local_addr().unwrap()), Some("t0".into())).unwrap();
+        let client = Client::new(
+            &format!("http://{}/", listener.local_addr().unwrap()),
+            Some("t0".into()),
+        )
+        .unwrap();
         let server = thread::spawn(move || {
             let (mut connection, _) = listener.accept().unwrap();
             let mut request = String::new();
@@ -583,7 +649,11 @@ mod tests {
             "HTTP/1.0 200 OK\r\n\r\n{\"a\":1}",
         ] {
             let (client, server) = serve(answer);
-            assert_eq!(client.get("/status?x=1").unwrap(), serde_json::json!({"a": 1}), "{answer}");
+            assert_eq!(
+                client.get("/status?x=1").unwrap(),
+                serde_json::json!({"a": 1}),
+                "{answer}"
+            );
             let authority = &client.authority;
             assert_eq!(
                 server.join().unwrap(),
@@ -603,14 +673,19 @@ mod tests {
         let text = "the API requires a token; set it with --token or HOPWISE_TOKEN";
         assert_eq!(client.get("/x").unwrap_err().to_string(), text);
         let (client, _) = serve("HTTP/1.1 403 Forbidden\r\nContent-Length: 15\r\n\r\n{\"error\":\"why\"}");
-        assert_eq!(client.get("/x").unwrap_err().to_string(), "the API refused (403): why");
+        assert_eq!(
+            client.get("/x").unwrap_err().to_string(),
+            "the API refused (403): why"
+        );
     }
 
     #[test]
     fn a_truncated_reply_is_an_error() {
-        for answer in
-            ["HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "HTTP/1.1 200 OK\r\nContent-", "SSH-2.0\n\n"]
-        {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\nContent-",
+            "SSH-2.0\n\n",
+        ] {
             let (client, _) = serve(answer);
             assert!(client.get("/x").is_err(), "{answer}");
         }
@@ -622,8 +697,15 @@ mod tests {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
              8\r\ndata: a\n\r\n1\r\n\n\r\n22\r\n: ping\n\nevent: shed\ndata: 1\ndata:2\r\n3\r\n\n\n\n\r\n0\r\n\r\n",
         );
-        let messages: Vec<_> = client.stream("/events/stream").unwrap().map(Result::unwrap).collect();
-        let message = |event: &str, data: &str| Message { event: event.into(), data: data.into() };
+        let messages: Vec<_> = client
+            .stream("/events/stream")
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        let message = |event: &str, data: &str| Message {
+            event: event.into(),
+            data: data.into(),
+        };
         assert_eq!(messages, [message("message", "a"), message("shed", "1\n2")]);
     }
 
@@ -645,10 +727,23 @@ mod tests {
     #[test]
     fn addresses_are_checked_before_use() {
         assert!(matches!(Client::new("https://x:1", None), Err(Error::Tls(_))));
-        for wrong in ["https://x", "http://x", "x:99999", "http://:80", "http://u@h:1", ""] {
-            assert!(matches!(Client::new(wrong, None), Err(Error::Address(_))), "{wrong}");
+        for wrong in [
+            "https://x",
+            "http://x",
+            "x:99999",
+            "http://:80",
+            "http://u@h:1",
+            "",
+        ] {
+            assert!(
+                matches!(Client::new(wrong, None), Err(Error::Address(_))),
+                "{wrong}"
+            );
         }
-        assert_eq!(Client::new("[::1]:8080", None).unwrap().url(), "http://[::1]:8080");
+        assert_eq!(
+            Client::new("[::1]:8080", None).unwrap().url(),
+            "http://[::1]:8080"
+        );
     }
 
     #[test]

@@ -58,15 +58,39 @@ SIGHUP reloads the configuration, SIGTERM stops.";
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let Args { config, url, database, user, password_file, ca, api } = args;
-    let console = Some(ConsoleOverrides { url, database, user, password_file, ca });
-    let overrides = Overrides { api, console, ..Overrides::default() };
-    let settings = overrides.apply(Settings::load(config.as_deref())?).map_err(CliError::new)?;
+    let Args {
+        config,
+        url,
+        database,
+        user,
+        password_file,
+        ca,
+        api,
+    } = args;
+    let console = Some(ConsoleOverrides {
+        url,
+        database,
+        user,
+        password_file,
+        ca,
+    });
+    let overrides = Overrides {
+        api,
+        console,
+        ..Overrides::default()
+    };
+    let settings = overrides
+        .apply(Settings::load(config.as_deref())?)
+        .map_err(CliError::new)?;
     let log = Log::start(settings.log.level, settings.log.format);
     let mut server = Server::new(settings.clone(), config, log).with_overrides(overrides);
     let addresses = server.start()?;
     if let Some(console) = &settings.console {
-        tracing::info!(clickhouse = console.url, database = console.database, "the console is running");
+        tracing::info!(
+            clickhouse = console.url,
+            database = console.database,
+            "the console is running"
+        );
     }
     let ui = settings.has_pages() && pages::are_built_in();
     tracing::info!(ui, url = %format_args!("{}://{}/", settings.api.scheme(), addresses.api), "the API is ready");

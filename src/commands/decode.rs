@@ -61,15 +61,30 @@ pub(crate) struct Args {
     pub(crate) profile: Option<String>,
 
     /// UDP port of reports; may be repeated
-    #[arg(long = "port", value_name = "PORT", default_value = "32766", conflicts_with = "packets")]
+    #[arg(
+        long = "port",
+        value_name = "PORT",
+        default_value = "32766",
+        conflicts_with = "packets"
+    )]
     pub(crate) ports: Vec<u16>,
 
     /// UDP port of postcard aggregates; may be repeated
-    #[arg(long = "aggregate-port", value_name = "PORT", default_value = "32767", conflicts_with = "packets")]
+    #[arg(
+        long = "aggregate-port",
+        value_name = "PORT",
+        default_value = "32767",
+        conflicts_with = "packets"
+    )]
     pub(crate) aggregate_ports: Vec<u16>,
 
     /// UDP port of RoCEv2; may be repeated. With --config also the port of [collector.memory] listen and [translator] source_port
-    #[arg(long = "roce-port", value_name = "PORT", default_value = "4791", conflicts_with = "packets")]
+    #[arg(
+        long = "roce-port",
+        value_name = "PORT",
+        default_value = "4791",
+        conflicts_with = "packets"
+    )]
     pub(crate) roce_ports: Vec<u16>,
 
     /// Print the INT in data packets instead of reports
@@ -86,11 +101,18 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let mut profiles = build::wire_profiles(&settings);
     let (default, by_source) = build::profiles(&settings);
-    let mut plausibility = PlausibilityCheck { default, by_source, nodes: build::node_profiles(&settings) };
+    let mut plausibility = PlausibilityCheck {
+        default,
+        by_source,
+        nodes: build::node_profiles(&settings),
+    };
     if let Some(name) = &args.profile {
         plausibility.default = super::profile::named(name, &settings)?;
         plausibility.by_source.clear();
-        profiles = Profiles { default: plausibility.default.wire, by_source: Vec::new() };
+        profiles = Profiles {
+            default: plausibility.default.wire,
+            by_source: Vec::new(),
+        };
     }
     build::receive_on(&mut profiles.default, &args.ports);
     for (_, profile) in &mut profiles.by_source {
@@ -112,7 +134,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     // On a terminal the reports are printed as they are decoded; a progress bar would interleave with them.
     let progress = Progress::new("decoding", "frames", capture::total_bytes(&args.files));
     let progress = progress.silenced(Terminal::stdout().interactive);
-    let mut tally = Tally { account: Account::default(), progress };
+    let mut tally = Tally {
+        account: Account::default(),
+        progress,
+    };
     let mut failed = None;
     for file in &args.files {
         printer.is_live = capture::is_live(file);
@@ -135,16 +160,31 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     printer.out.flush().map_err(CliError::output)?;
     tally.progress.finish();
     let noun = if args.packets { "INT packet" } else { "report" };
-    let text = format!("{}{}", printer.summary.text(&tally.account, noun), printer.hint.text());
+    let text = format!(
+        "{}{}",
+        printer.summary.text(&tally.account, noun),
+        printer.hint.text()
+    );
     let _ = terminal::stderr().write_all(text.as_bytes());
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
 /// The ports of RoCEv2 in the configuration.
 fn roce_ports(settings: &Settings) -> Vec<u16> {
-    let memory = settings.collector.memory.as_ref().map(|memory| memory.listen.port());
-    let translator = settings.translator.as_ref().map(|translator| translator.source_port);
-    memory.into_iter().chain(translator).filter(|port| *port != 0).collect()
+    let memory = settings
+        .collector
+        .memory
+        .as_ref()
+        .map(|memory| memory.listen.port());
+    let translator = settings
+        .translator
+        .as_ref()
+        .map(|translator| translator.source_port);
+    memory
+        .into_iter()
+        .chain(translator)
+        .filter(|port| *port != 0)
+        .collect()
 }
 
 /// The account of the frames, and the progress.
@@ -174,7 +214,10 @@ impl Printer {
         let Tally { account, progress } = tally;
         let roce_ports = self.roce_ports.clone();
         let all = [ports, &self.aggregate_ports, &dta::PORTS, &roce_ports].concat();
-        let known = dta::Ports { reports: ports, roce: &roce_ports };
+        let known = dta::Ports {
+            reports: ports,
+            roce: &roce_ports,
+        };
         capture::read(file, &all, account, progress, |ts, found| match found {
             CapturedFrame::Datagram(datagram, _) if self.aggregate_ports.contains(&datagram.dst_port) => {
                 self.aggregate(ts, &datagram)
@@ -226,7 +269,17 @@ impl Printer {
     }
 
     fn datagram(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
-        let Self { decoder, json, out, line, summary, hint, profiles, plausibility, .. } = self;
+        let Self {
+            decoder,
+            json,
+            out,
+            line,
+            summary,
+            hint,
+            profiles,
+            plausibility,
+            ..
+        } = self;
         let plausibility = plausibility.of(&octets(datagram.src));
         let profile = profiles.of(&octets(datagram.src));
         if decoder.profile() != profile {
@@ -243,8 +296,16 @@ impl Printer {
                     // `peek` gives the flow of the datagram's first report only.
                     let flow = |known: Peek| known.flow.filter(|_| index == 0);
                     let known = peek(datagram.payload, profile).ok();
-                    let known = known.map(|known| Peek { flow: flow(known), ..known });
-                    let context = Refused { ts, source: Some(datagram.src), known, refusal: *refusal };
+                    let known = known.map(|known| Peek {
+                        flow: flow(known),
+                        ..known
+                    });
+                    let context = Refused {
+                        ts,
+                        source: Some(datagram.src),
+                        known,
+                        refusal: *refusal,
+                    };
                     context.write(line, *json);
                 }
             }
@@ -261,7 +322,11 @@ impl Printer {
     fn aggregate(&mut self, ts: u64, datagram: &Datagram<'_>) -> Result<(), CliError> {
         match Aggregate::parse(datagram.payload) {
             Ok(aggregate) => {
-                *self.summary.aggregates.entry(aggregate.header().kind.name()).or_default() += 1;
+                *self
+                    .summary
+                    .aggregates
+                    .entry(aggregate.header().kind.name())
+                    .or_default() += 1;
                 self.line.clear();
                 aggregate::write(&mut self.line, (ts, datagram.src), &aggregate, self.json);
                 self.print()
@@ -296,24 +361,39 @@ impl Printer {
 
     fn refused(&mut self, ts: u64, source: Option<IpAddr>, refusal: Refusal) -> Result<(), CliError> {
         self.line.clear();
-        Refused { ts, source, known: None, refusal }.write(&mut self.line, self.json);
+        Refused {
+            ts,
+            source,
+            known: None,
+            refusal,
+        }
+        .write(&mut self.line, self.json);
         self.print()
     }
 
     fn print(&mut self) -> Result<(), CliError> {
-        self.out.write_all(self.line.as_bytes()).map_err(CliError::output)?;
+        self.out
+            .write_all(self.line.as_bytes())
+            .map_err(CliError::output)?;
         self.flush_if_live()
     }
 
     fn flush_if_live(&mut self) -> Result<(), CliError> {
-        if self.is_live { self.out.flush().map_err(CliError::output) } else { Ok(()) }
+        if self.is_live {
+            self.out.flush().map_err(CliError::output)
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// The hops in the INT stack of a data packet, in forwarding order.
 fn hops_of(contents: &Contents<'_>) -> Vec<Hop> {
     match (&contents.int, &contents.ioam) {
-        (Some(int), _) => (0..int.stack.len()).rev().map(|index| int.stack.hop(index)).collect(),
+        (Some(int), _) => (0..int.stack.len())
+            .rev()
+            .map(|index| int.stack.hop(index))
+            .collect(),
         (None, Some(ioam)) => (0..ioam.hop_count()).map(|index| ioam.hop(index)).collect(),
         (None, None) => Vec::new(),
     }
@@ -330,7 +410,11 @@ struct Refused {
 
 impl Refused {
     fn write(&self, out: &mut String, json: bool) {
-        if json { json::refused(out, self) } else { text::refused(out, self) }
+        if json {
+            json::refused(out, self)
+        } else {
+            text::refused(out, self)
+        }
     }
 }
 
@@ -377,7 +461,10 @@ impl Summary {
         }
         if account.skipped_total() > 0 {
             let total = units::count(account.skipped_total());
-            out.push_str(&format!("skipped, not telemetry: {total}{}\n", parts(&account.skipped, "")));
+            out.push_str(&format!(
+                "skipped, not telemetry: {total}{}\n",
+                parts(&account.skipped, "")
+            ));
         }
         let nothing = self.reports.is_empty() && self.aggregates.is_empty() && self.dta.is_empty();
         if nothing && refused.is_empty() && account.skipped.contains_key("other_port") {

@@ -84,7 +84,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let scratch = (!args.no_store && args.store.is_none()).then(|| Scratch::new(&std::env::temp_dir()));
     let scratch = scratch.transpose()?;
-    let dir = args.store.as_deref().or(scratch.as_ref().map(|scratch| scratch.0.as_path()));
+    let dir = args
+        .store
+        .as_deref()
+        .or(scratch.as_ref().map(|scratch| scratch.0.as_path()));
     let memory = Scratch::in_memory()?;
     let past = Duration::from_secs(60 * args.past.unwrap_or(0));
     let (mut network, names) = Network::new(args.seed, past)?;
@@ -102,7 +105,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Server::new(settings, None, Log::start(Level::Warn, LogFormat::Text)).with_devices(network.manage()?);
     let addresses = server.start()?;
     let (Some(input), Some(translator)) = (addresses.inputs.first(), addresses.dta.first()) else {
-        return Err(CliError::new("the collector listens nowhere; this is a fault of this build"));
+        return Err(CliError::new(
+            "the collector listens nowhere; this is a fault of this build",
+        ));
     };
     let (input, url) = (*input, format!("http://{}", addresses.api));
     // Asked without a token: the demo sets none.
@@ -110,7 +115,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     dta::wait_until_connected(&client)?;
     network.report_to(*translator, &reporters)?;
     devices::add_intents(&client, || network.obey())?;
-    introduce(&url, (input, *translator), moved.then_some(args.listen), &network, dir)?;
+    introduce(
+        &url,
+        (input, *translator),
+        moved.then_some(args.listen),
+        &network,
+        dir,
+    )?;
     if args.open {
         open(&url);
     }
@@ -119,7 +130,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let ended = server.wait();
     // Relaxed: no other data depends on the flag; joining orders the rest.
     stop.store(true, Ordering::Relaxed);
-    let (sent, reported) = running.join().map_err(|_| CliError::new("the simulation panicked"))??;
+    let (sent, reported) = running
+        .join()
+        .map_err(|_| CliError::new("the simulation panicked"))??;
     let concluded = conclude(&client, &sent, &reported);
     server.stop();
     ended.and(concluded).map(|()| ExitCode::SUCCESS)
@@ -160,12 +173,17 @@ fn settings(
     settings.store.enabled = store.is_some();
     settings.store.dir = store.map(Path::to_path_buf);
     settings.collector.listen = vec![Listen::Udp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))];
-    settings.nodes = names.into_iter().map(|(id, name)| (id, NodeEntry::named(name))).collect();
+    settings.nodes = names
+        .into_iter()
+        .map(|(id, name)| (id, NodeEntry::named(name)))
+        .collect();
     let profile = ProfileSettings {
         queue_unit: demo::QUEUE_UNIT.to_owned(),
         utilization_scale: demo::UTILIZATION_SCALE,
         clocks: Clocks::Synchronised,
-        drop_reasons: demo::drop_reasons().map(|(code, name)| (code, name.to_owned())).collect(),
+        drop_reasons: demo::drop_reasons()
+            .map(|(code, name)| (code, name.to_owned()))
+            .collect(),
         ..ProfileSettings::default()
     };
     settings.profiles.insert("default".to_owned(), profile);
@@ -175,9 +193,14 @@ fn settings(
     settings.thresholds.queue_occupancy = QueueThreshold(threshold(Metric::QueueOccupancy));
     settings.thresholds.queue_congestion = QueueThreshold(threshold(Metric::QueueCongestion));
     settings.thresholds.link_utilization = UtilizationThreshold(threshold(Metric::LinkUtilization));
-    let rule = |name: &str, when: &str| RuleSettings { name: name.to_owned(), when: when.to_owned() };
-    settings.rules =
-        vec![rule("deep queue", "max(queue_occupancy) > 64k"), rule("slow flow", "flow_latency > 5ms")];
+    let rule = |name: &str, when: &str| RuleSettings {
+        name: name.to_owned(),
+        when: when.to_owned(),
+    };
+    settings.rules = vec![
+        rule("deep queue", "max(queue_occupancy) > 64k"),
+        rule("slow flow", "flow_latency > 5ms"),
+    ];
     Ok((settings, reporters))
 }
 
@@ -200,15 +223,23 @@ fn introduce(
 ) -> Result<(), CliError> {
     let terminal = Terminal::stdout();
     let mut out = String::new();
-    let what =
-        if pages::are_built_in() { "The pages are at" } else { "This build has no pages; the API is at" };
-    out.push_str(&format!("{what} {}\n", terminal.paint(Tone::Strong, &format!("{url}/"))));
+    let what = if pages::are_built_in() {
+        "The pages are at"
+    } else {
+        "This build has no pages; the API is at"
+    };
+    out.push_str(&format!(
+        "{what} {}\n",
+        terminal.paint(Tone::Strong, &format!("{url}/"))
+    ));
     if let Some(taken) = moved {
         out.push_str(&format!("({taken} is in use by another program.)\n"));
     }
     let program = program();
     out.push_str(&format!("Or in another terminal: {program} top --api {url}\n"));
-    out.push_str(&format!("                        {program} events --follow --api {url}\n\n"));
+    out.push_str(&format!(
+        "                        {program} events --follow --api {url}\n\n"
+    ));
     out.push_str(&format!(
         "{}; reports go to udp://{input}, by DTA to udp://{translator}.\n",
         network.describe()
@@ -219,9 +250,17 @@ fn introduce(
     }
     out.push_str(&questions(url, network));
     out.push_str("Schedule of each minute:\n");
-    for line in network.script().iter().take_while(|line| line.at < 60_000_000_000) {
+    for line in network
+        .script()
+        .iter()
+        .take_while(|line| line.at < 60_000_000_000)
+    {
         let at = units::clock(Duration::from_nanos(line.at));
-        out.push_str(&format!("  {at}  {}\n        {}\n", line.text, network::look_at(&line.text)));
+        out.push_str(&format!(
+            "  {at}  {}\n        {}\n",
+            line.text,
+            network::look_at(&line.text)
+        ));
     }
     out.push_str(
         "A few reports are always lost in transit, on purpose: the loss budget (Overview) shows how many.\n",
@@ -238,12 +277,20 @@ fn program() -> String {
 
 /// Example queries of the collector's memory.
 fn questions(url: &str, network: &Network) -> String {
-    let Some(flow) = network.example() else { return String::new() };
+    let Some(flow) = network.example() else {
+        return String::new();
+    };
     let questions = [
         (format!("get paths '{flow}'"), "its last path and latency, ns"),
         (format!("get hop-latency '{flow}'"), "what each hop took, ns"),
-        (format!("count host-packets {}", flow.src()), "packets that this host sent"),
-        (format!("sketch flow-packets '{flow}'"), "packets of this flow in two seconds"),
+        (
+            format!("count host-packets {}", flow.src()),
+            "packets that this host sent",
+        ),
+        (
+            format!("sketch flow-packets '{flow}'"),
+            "packets of this flow in two seconds",
+        ),
         ("tail 1 --follow".to_owned(), "one packet in a thousand"),
         ("tail 2 --follow".to_owned(), "long queues, when there are any"),
         ("tail 3 --follow".to_owned(), "lost packets, likewise"),
@@ -252,7 +299,10 @@ fn questions(url: &str, network: &Network) -> String {
         "The collector's memory contains what the switches report by DTA. Query it, or see DTA stores and DTA lists:\n"
             .to_owned();
     for (question, what) in questions {
-        out.push_str(&format!("  {} {question} --api {url}\n        {what}\n", program()));
+        out.push_str(&format!(
+            "  {} {question} --api {url}\n        {what}\n",
+            program()
+        ));
     }
     out.push('\n');
     out
@@ -260,8 +310,16 @@ fn questions(url: &str, network: &Network) -> String {
 
 /// Opens the pages in the default browser; without one, prints their address.
 fn open(url: &str) {
-    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let opened = Command::new(opener).arg(url).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let opener = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
+    let opened = Command::new(opener)
+        .arg(url)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
     if opened.is_err() {
         terminal::note(format_args!("there is no `{opener}` here; open {url}/ yourself"));
     }
@@ -292,7 +350,11 @@ fn drops(status: &StatusView, stage: &str) -> u64 {
 
 /// Datagrams that were read from the sockets.
 fn received(status: &StatusView) -> u64 {
-    status.loss_budget.iter().find(|stage| stage.stage == "kernel").map_or(0, |stage| stage.out)
+    status
+        .loss_budget
+        .iter()
+        .find(|stage| stage.stage == "kernel")
+        .map_or(0, |stage| stage.out)
 }
 
 /// The loss budget, stage by stage, and the verdict.
@@ -380,7 +442,14 @@ fn table(lost: &str, stages: &[Stage]) -> String {
         ("", Align::Left),
     ]);
     for stage in stages {
-        let Stage { stage: name, unit, into, out, drops, .. } = stage;
+        let Stage {
+            stage: name,
+            unit,
+            into,
+            out,
+            drops,
+            ..
+        } = stage;
         let reasons: Vec<String> = drops
             .iter()
             .filter(|(_, count)| **count > 0)
@@ -391,7 +460,12 @@ fn table(lost: &str, stages: &[Stage]) -> String {
             units::count(*into),
             units::count(*out),
             units::count(dropped(stage)),
-            format!("{}{}{}", unit, if reasons.is_empty() { "" } else { ": " }, reasons.join(", ")),
+            format!(
+                "{}{}{}",
+                unit,
+                if reasons.is_empty() { "" } else { ": " },
+                reasons.join(", ")
+            ),
         ]);
     }
     table.render()
@@ -447,7 +521,15 @@ mod tests {
 
     fn stage(name: &'static str, into: u64, out: u64) -> Stage {
         let drops = [("lost", into - out)].into();
-        Stage { stage: name.into(), unit: "datagrams".into(), into, out, queued: 0, drops, evidence: None }
+        Stage {
+            stage: name.into(),
+            unit: "datagrams".into(),
+            into,
+            out,
+            queued: 0,
+            drops,
+            evidence: None,
+        }
     }
 
     /// Of 1,000 datagrams, of which 7 are lost and 2 duplicated. `counted`: lost, by hopwise.
@@ -463,7 +545,13 @@ mod tests {
     }
 
     fn sent(unseen: u64) -> Sent {
-        Sent { sent: 1_000, lost: 7, unseen, duplicated: 2, span: Duration::from_secs(61) }
+        Sent {
+            sent: 1_000,
+            lost: 7,
+            unseen,
+            duplicated: 2,
+            span: Duration::from_secs(61),
+        }
     }
 
     #[test]

@@ -103,7 +103,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let client = args.api.client()?;
     if let Command::Forget { name } = &args.command {
         let answer = client.send("DELETE", &format!("/devices/{}", escape(name)), &Value::Null)?;
-        let out = if args.json { pretty(&answer) } else { format!("{name} is no longer driven\n") };
+        let out = if args.json {
+            pretty(&answer)
+        } else {
+            format!("{name} is no longer driven\n")
+        };
         terminal::print(&out)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -118,7 +122,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::List | Command::Import { .. } => {
             let devices = list(&fetch::<DevicesView>(&client, &path)?.devices);
             let copy = fetch::<DomainView>(&client, "/domain")?.copy;
-            devices + &copy.map(|copy| format!("This manager is on standby: {copy}.\n")).unwrap_or_default()
+            devices
+                + &copy
+                    .map(|copy| format!("This manager is on standby: {copy}.\n"))
+                    .unwrap_or_default()
         }
         Command::Show { .. } | Command::Forget { .. } => show(&fetch(&client, &path)?),
         Command::Read { .. } => rules(&fetch(&client, &path)?),
@@ -133,10 +140,17 @@ fn from_csv(file: &Path) -> Result<Import, CliError> {
     let mut text = String::new();
     let read = File::open(file).and_then(|opened| opened.take(MAX_CSV + 1).read_to_string(&mut text));
     read.map_err(|error| {
-        CliError::io(format!("cannot read {name}"), error, "write the path of a CSV file in UTF-8")
+        CliError::io(
+            format!("cannot read {name}"),
+            error,
+            "write the path of a CSV file in UTF-8",
+        )
     })?;
     if text.len() as u64 > MAX_CSV {
-        return Err(CliError::new(format!("{name} is longer than {} MiB; split it", MAX_CSV >> 20)));
+        return Err(CliError::new(format!(
+            "{name} is longer than {} MiB; split it",
+            MAX_CSV >> 20
+        )));
     }
     csv::read(&text, &name).map_err(CliError::new)
 }
@@ -149,7 +163,11 @@ fn write(import: &Import, notes: &[String], output: Option<&Path>) -> Result<Exi
             let written = File::create_new(path).and_then(|mut out| out.write_all(import.toml().as_bytes()));
             let shown = path.display();
             written.map_err(|error| {
-                CliError::io(format!("cannot write {shown}"), error, "choose a file that does not exist")
+                CliError::io(
+                    format!("cannot write {shown}"),
+                    error,
+                    "choose a file that does not exist",
+                )
             })?;
         }
     }
@@ -207,7 +225,11 @@ fn list(devices: &[DeviceView]) -> String {
 fn share(EntriesView { used, others, size }: EntriesView) -> String {
     let all = used + others;
     let full = if all >= size && size > 0 { "full: " } else { "" };
-    let whose = if others > 0 { format!(" ({others} of others)") } else { String::new() };
+    let whose = if others > 0 {
+        format!(" ({others} of others)")
+    } else {
+        String::new()
+    };
     format!("{full}{all}/{size}{whose}")
 }
 
@@ -222,8 +244,14 @@ fn show(device: &DeviceView) -> String {
         let missing = units::counted(device.missing as u64, "rule");
         out.push_str(&format!("  lacks {missing}, has {} too many\n", device.extra));
     }
-    let columns =
-        [("PORT", Right), ("INTERFACE", Left), ("ROLE", Left), ("PEER", Left), ("MTU", Right), ("INT", Left)];
+    let columns = [
+        ("PORT", Right),
+        ("INTERFACE", Left),
+        ("ROLE", Left),
+        ("PEER", Left),
+        ("MTU", Right),
+        ("INT", Left),
+    ];
     let mut table = Table::new(columns);
     for port in &device.ports {
         let int = match (port.source, port.sink) {
@@ -249,14 +277,23 @@ fn show(device: &DeviceView) -> String {
     let all = device.rules.as_deref().unwrap_or_default();
     if !all.is_empty() {
         out.push_str("\n  RULES\n");
-        all.iter().take(MAX_RULES).for_each(|rule| out.push_str(&format!("  {rule}\n")));
+        all.iter()
+            .take(MAX_RULES)
+            .for_each(|rule| out.push_str(&format!("  {rule}\n")));
     }
     if all.len() > MAX_RULES {
         let name = &device.name;
-        out.push_str(&format!("  and {} more: hopwise device read {name}\n", all.len() - MAX_RULES));
+        out.push_str(&format!(
+            "  and {} more: hopwise device read {name}\n",
+            all.len() - MAX_RULES
+        ));
     }
     for port in &device.ports {
-        if let Some(note) = port.neighbour.as_ref().and_then(|neighbour| neighbour.note.as_ref()) {
+        if let Some(note) = port
+            .neighbour
+            .as_ref()
+            .and_then(|neighbour| neighbour.note.as_ref())
+        {
             out.push_str(&format!("\n  port {}: {note}\n", port.port));
         }
     }
@@ -279,7 +316,11 @@ fn counters(all: &[DeviceCounterView]) -> String {
             about.unwrap_or_default(),
         ]);
     }
-    if table.is_empty() { String::new() } else { format!("\n{}", table.indented(2).render()) }
+    if table.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}", table.indented(2).render())
+    }
 }
 
 /// Rules of a device that are shown with it.

@@ -59,14 +59,32 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     for name in &args.interfaces {
         let name = name.strip_prefix("xdp://").unwrap_or(name);
-        if !requirements.inputs.iter().any(|input| input.interface.as_deref() == Some(name)) {
+        if !requirements
+            .inputs
+            .iter()
+            .any(|input| input.interface.as_deref() == Some(name))
+        {
             requirements.inputs.push(Input::interface(name, true));
         }
     }
-    let report = doctor::examine(&requirements, Depth { try_rx_paths: args.attempt, try_ports: args.ports })?;
-    let out = if args.json { json::report(&report) } else { text(&report, Terminal::stdout()) };
+    let report = doctor::examine(
+        &requirements,
+        Depth {
+            try_rx_paths: args.attempt,
+            try_ports: args.ports,
+        },
+    )?;
+    let out = if args.json {
+        json::report(&report)
+    } else {
+        text(&report, Terminal::stdout())
+    };
     terminal::print(&out)?;
-    Ok(if report.verdict() == Verdict::Blocking { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(if report.verdict() == Verdict::Blocking {
+        ExitCode::from(1)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn text(report: &Report, terminal: Terminal) -> String {
@@ -88,7 +106,11 @@ fn text(report: &Report, terminal: Terminal) -> String {
 }
 
 fn title(examined: &Examined) -> String {
-    let requested = if examined.input.requested { "" } else { " (not requested)" };
+    let requested = if examined.input.requested {
+        ""
+    } else {
+        " (not requested)"
+    };
     format!("{}{requested}", examined.input.listen)
 }
 
@@ -110,7 +132,14 @@ fn receive_paths(expected: &Expected) -> String {
 /// One line per check; a failed one has its reason and its fix.
 fn list(out: &mut String, checks: &[Check], terminal: Terminal) {
     let widest = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
-    for Check { name, verdict, found, why, fix } in checks {
+    for Check {
+        name,
+        verdict,
+        found,
+        why,
+        fix,
+    } in checks
+    {
         let (words, tone) = words(*verdict);
         let verdict_shown = terminal.paint(tone, &format!("{words:<10}"));
         let name = format!("{:<widest$}", name.replace('_', " "));
@@ -156,7 +185,10 @@ fn words(verdict: Verdict) -> (&'static str, Tone) {
 
 fn summary(report: &Report) -> String {
     let requested = report.inputs.iter().filter(|examined| examined.input.requested);
-    let checks = report.checks.iter().chain(requested.flat_map(|examined| &examined.checks));
+    let checks = report
+        .checks
+        .iter()
+        .chain(requested.flat_map(|examined| &examined.checks));
     let count = |verdict| checks.clone().filter(|check| check.verdict == verdict).count() as u64;
     match (count(Verdict::Blocking), count(Verdict::Suboptimal)) {
         (0, 0) => "ok\n".to_owned(),

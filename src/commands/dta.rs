@@ -62,14 +62,20 @@ impl Source {
     /// A client of the collector that a map selects, or of `--api`.
     pub(crate) fn client(&self, collector: Option<&Collector>) -> Result<Client, CliError> {
         match collector {
-            Some(collector) => remote::Api { url: collector.api.clone(), ..self.api.clone() }.client(),
+            Some(collector) => remote::Api {
+                url: collector.api.clone(),
+                ..self.api.clone()
+            }
+            .client(),
             None => self.api.client(),
         }
     }
 
     /// Clients of all collectors of the map, with their names; without a map, of `--api`.
     pub(crate) fn each(&self) -> Result<Vec<(Client, Option<String>)>, CliError> {
-        let Some(map) = self.map()? else { return Ok(vec![(self.client(None)?, None)]) };
+        let Some(map) = self.map()? else {
+            return Ok(vec![(self.client(None)?, None)]);
+        };
         let one = |collector: &Collector| Ok((self.client(Some(collector))?, Some(collector.name.clone())));
         map.collectors.iter().map(one).collect()
     }
@@ -141,7 +147,13 @@ pub(crate) fn fields_text(fields: &Values) -> String {
             None => format!("{name}={shown}"),
         }
     };
-    fields.0.iter().filter(|(name, _)| name != REASON_NAME).map(one).collect::<Vec<_>>().join(" ")
+    fields
+        .0
+        .iter()
+        .filter(|(name, _)| name != REASON_NAME)
+        .map(one)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// The field that the server adds to a drop reason that has a name.
@@ -149,9 +161,19 @@ pub(crate) const REASON_NAME: &str = "reason_name";
 
 /// The name of an IP protocol, if it has a common one.
 fn protocol(number: u64) -> Option<&'static str> {
-    let names =
-        [(1, "icmp"), (6, "tcp"), (17, "udp"), (47, "gre"), (50, "esp"), (58, "icmpv6"), (132, "sctp")];
-    names.into_iter().find(|(known, _)| *known == number).map(|(_, name)| name)
+    let names = [
+        (1, "icmp"),
+        (6, "tcp"),
+        (17, "udp"),
+        (47, "gre"),
+        (50, "esp"),
+        (58, "icmpv6"),
+        (132, "sctp"),
+    ];
+    names
+        .into_iter()
+        .find(|(known, _)| *known == number)
+        .map(|(_, name)| name)
 }
 
 #[cfg(test)]
@@ -163,9 +185,15 @@ mod tests {
         let values: Values =
             serde_json::from_str("{\"src\": \"10.0.0.1\", \"proto\": 17, \"node\": 3, \"reason\": 128, \"reason_name\": \"link down\"}")
                 .unwrap();
-        assert_eq!(fields_text(&values), "src=10.0.0.1 proto=udp(17) node=3 reason=link down(128)");
+        assert_eq!(
+            fields_text(&values),
+            "src=10.0.0.1 proto=udp(17) node=3 reason=link down(128)"
+        );
         assert_eq!(fields_text(&Values(vec![("value".into(), 7.into())])), "7");
         let text = serde_json::to_string(&values).unwrap();
-        assert!(text.starts_with("{\"src\":\"10.0.0.1\",\"proto\":17,\"node\":3,"), "{text}");
+        assert!(
+            text.starts_with("{\"src\":\"10.0.0.1\",\"proto\":17,\"node\":3,"),
+            "{text}"
+        );
     }
 }

@@ -83,7 +83,9 @@ impl Filter {
 
     /// Whether the condition is about periodic values, which are not listed by default.
     pub(super) fn names_unchanged(&self) -> bool {
-        self.filter.as_deref().is_some_and(|text| text.contains(UNCHANGED))
+        self.filter
+            .as_deref()
+            .is_some_and(|text| text.contains(UNCHANGED))
     }
 
     pub(super) fn check(&self) -> Result<(), CliError> {
@@ -101,25 +103,31 @@ impl Filter {
         names: &dyn Fn(&str) -> Option<u32>,
     ) -> Result<Option<filter::Filter>, CliError> {
         let Some(text) = &self.filter else { return Ok(None) };
-        filter::Filter::parse(text, filter::View::Events, names).map(Some).map_err(|fault| {
-            let before = text.get(..fault.position).unwrap_or_default().chars().count();
-            let covered = text.get(fault.position..fault.position + fault.length).unwrap_or_default();
-            let marks = "^".repeat(covered.chars().count().max(1));
-            CliError::new(format!("{}\n  {text}\n  {:before$}{marks}", fault.message, ""))
-        })
+        filter::Filter::parse(text, filter::View::Events, names)
+            .map(Some)
+            .map_err(|fault| {
+                let before = text.get(..fault.position).unwrap_or_default().chars().count();
+                let covered = text
+                    .get(fault.position..fault.position + fault.length)
+                    .unwrap_or_default();
+                let marks = "^".repeat(covered.chars().count().max(1));
+                CliError::new(format!("{}\n  {text}\n  {:before$}{marks}", fault.message, ""))
+            })
     }
 }
 
 /// Refuses an unknown `name` and lists the known ones.
 fn known(what: &str, name: Option<&str>, names: Vec<&str>) -> Result<(), CliError> {
     match name {
-        Some(name) if !names.contains(&name) => {
-            Err(CliError::new(format!("`{name}` is not a {what}; use one of {}", names.join(", "))))
-        }
+        Some(name) if !names.contains(&name) => Err(CliError::new(format!(
+            "`{name}` is not a {what}; use one of {}",
+            names.join(", ")
+        ))),
         _ => Ok(()),
     }
 }
 
 fn node_id(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "write a node id, a whole number such as 102".to_owned())
+    text.parse()
+        .map_err(|_| "write a node id, a whole number such as 102".to_owned())
 }

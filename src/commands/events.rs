@@ -75,7 +75,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         }
     };
     if events.is_empty() {
-        terminal::note(format_args!("no event matches; `hopwise events --follow` waits for new ones"));
+        terminal::note(format_args!(
+            "no event matches; `hopwise events --follow` waits for new ones"
+        ));
         return Ok(ExitCode::from(1));
     }
     events.iter().try_for_each(|event| printer.print(event))?;
@@ -87,8 +89,10 @@ fn latest(client: &Client, filter: &Filter, limit: usize) -> Result<Vec<EventVie
     let mut passed = Vec::new();
     let mut before = String::new();
     for _ in 0..MAX_PAGES {
-        let Events { events, next } =
-            fetch(client, &format!("/events?limit={PAGE}{before}{}", filter.query('&')))?;
+        let Events { events, next } = fetch(
+            client,
+            &format!("/events?limit={PAGE}{before}{}", filter.query('&')),
+        )?;
         passed.extend(events.into_iter().filter(|event| filter.passes(event)));
         match next {
             Some(next) if passed.len() < limit => before = format!("&before={next}"),
@@ -108,7 +112,10 @@ const MAX_PAGES: usize = 1000;
 /// Prints the live stream, and reconnects when it ends, until the time limit for reconnection.
 fn follow(client: &Client, args: &Args, printer: &mut Printer) -> Result<ExitCode, CliError> {
     // The stream has no filter by metric; `drain` applies it.
-    let streamed = Filter { metric: None, ..args.filter.clone() };
+    let streamed = Filter {
+        metric: None,
+        ..args.filter.clone()
+    };
     let path = format!("/events/stream{}", streamed.query('?'));
     let mut backoff = ReconnectBackoff::new(Duration::from_secs(args.reconnect));
     let mut stream = client.stream(&path)?;
@@ -149,7 +156,9 @@ fn drain(stream: Stream, filter: &Filter, printer: &mut Printer) -> Result<Strin
             continue;
         }
         let event: EventView = serde_json::from_str(&message.data).map_err(|error| {
-            CliError::new(format!("the stream contains an event that this version cannot read: {error}"))
+            CliError::new(format!(
+                "the stream contains an event that this version cannot read: {error}"
+            ))
         })?;
         if filter.passes(&event) {
             printer.print(&event)?;
@@ -192,7 +201,11 @@ struct ReconnectBackoff {
 
 impl ReconnectBackoff {
     fn new(limit: Duration) -> Self {
-        Self { limit, pause: FIRST_PAUSE, lost: None }
+        Self {
+            limit,
+            pause: FIRST_PAUSE,
+            lost: None,
+        }
     }
 
     /// Pause before the next attempt; `None` after the time limit.
@@ -219,8 +232,11 @@ struct Printer {
 
 impl Printer {
     fn print(&mut self, event: &EventView) -> Result<(), CliError> {
-        self.line =
-            if self.json { json_line(event)? } else { sentence(event, &self.names, self.terminal) + "\n" };
+        self.line = if self.json {
+            json_line(event)?
+        } else {
+            sentence(event, &self.names, self.terminal) + "\n"
+        };
         terminal::print(&self.line)
     }
 }
@@ -239,21 +255,31 @@ pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> 
         out.push_str("  ");
         out.extend(text.chars().map(|c| if c.is_control() { '·' } else { c }));
     };
-    say(format!("{:<16}", event.rule.as_deref().or(event.metric.as_deref()).unwrap_or("")));
+    say(format!(
+        "{:<16}",
+        event.rule.as_deref().or(event.metric.as_deref()).unwrap_or("")
+    ));
     if let Some(location) = location(event, names) {
         say(location);
     }
     if let Some(text) = &event.text {
         say(text.clone());
     }
-    if let Some(hosts) = event.flow.as_ref().and_then(|flow| names.hosts(&flow.src, &flow.dst)) {
+    if let Some(hosts) = event
+        .flow
+        .as_ref()
+        .and_then(|flow| names.hosts(&flow.src, &flow.dst))
+    {
         say(format!("({hosts})"));
     }
     if !event.path.is_empty() {
         say(names.path(&event.path));
     }
     if let Some(latency) = event.flow_latency {
-        let basis = event.latency_basis.as_deref().filter(|basis| *basis != "measured");
+        let basis = event
+            .latency_basis
+            .as_deref()
+            .filter(|basis| *basis != "measured");
         say(format!(
             "{}{}",
             units::nanos(latency),
@@ -293,7 +319,9 @@ fn change(event: &EventView) -> Option<String> {
         _ => units::count(value),
     };
     let value = event.value.filter(|_| metric != "flow_path")?;
-    let threshold = event.threshold.map_or(String::new(), |limit| format!(" (threshold {})", show(limit)));
+    let threshold = event
+        .threshold
+        .map_or(String::new(), |limit| format!(" (threshold {})", show(limit)));
     Some(match event.previous {
         Some(previous) => format!("{} → {}{threshold}", show(previous), show(value)),
         None => format!("{}{threshold}", show(value)),
@@ -308,7 +336,11 @@ mod tests {
     use crate::view::NamesView;
 
     fn shown(event: serde_json::Value) -> String {
-        sentence(&serde_json::from_value(event).unwrap(), &Names::default(), Terminal::plain())
+        sentence(
+            &serde_json::from_value(event).unwrap(),
+            &Names::default(),
+            Terminal::plain(),
+        )
     }
 
     #[test]
@@ -321,7 +353,11 @@ mod tests {
         let event = json!({"ts": 0, "kind": "drop", "node": 7, "interface": 3, "reason": 26, "flow": flow,
             "text": "10.0.0.1:1>10.0.0.2:2/6", "path": [7, 8]});
         assert_eq!(
-            sentence(&serde_json::from_value(event).unwrap(), &names.into(), Terminal::plain()),
+            sentence(
+                &serde_json::from_value(event).unwrap(),
+                &names.into(),
+                Terminal::plain()
+            ),
             "1970-01-01 00:00:00.000Z  drop                           node leaf1 if Ethernet8  10.0.0.1:1>10.0.0.2:2/6  \
              (h1>10.0.0.2)  leaf1>8  reason 26"
         );
@@ -382,17 +418,32 @@ mod tests {
         let event = |node: u32| {
             serde_json::from_value(json!({"ts": 0, "kind": "drop", "node": node, "text": "a>b/6"})).unwrap()
         };
-        assert_eq!([filter.passes(&event(7)), filter.passes(&event(8))], [true, false]);
-        let times = Filter { from: Some(1), ..filter.clone() };
+        assert_eq!(
+            [filter.passes(&event(7)), filter.passes(&event(8))],
+            [true, false]
+        );
+        let times = Filter {
+            from: Some(1),
+            ..filter.clone()
+        };
         assert!(!times.passes(&event(7)), "before the first time");
         let latest = serde_json::from_value(json!({"ts": 0, "kind": "latest"})).unwrap();
-        let wanted = Filter { kind: Some("latest".into()), ..Filter::default() };
-        assert_eq!([Filter::default().passes(&latest), wanted.passes(&latest)], [false, true]);
+        let wanted = Filter {
+            kind: Some("latest".into()),
+            ..Filter::default()
+        };
+        assert_eq!(
+            [Filter::default().passes(&latest), wanted.passes(&latest)],
+            [false, true]
+        );
     }
 
     #[test]
     fn an_unknown_kind_is_refused_with_the_known_ones() {
-        let wrong = Filter { kind: Some("drops".into()), ..Filter::default() };
+        let wrong = Filter {
+            kind: Some("drops".into()),
+            ..Filter::default()
+        };
         assert_eq!(
             wrong.check().unwrap_err().to_string(),
             "`drops` is not a kind of event; use one of new, change, path_change, path_loop, rule_on, rule_off, drop, \

@@ -111,7 +111,11 @@ fn status(args: &Status) -> Result<ExitCode, CliError> {
     };
     terminal::print(&text)?;
     let fails = view.exports.iter().any(|one| one.last_error.is_some());
-    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if fails {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn table(exports: &[ExportView]) -> String {
@@ -200,6 +204,12 @@ fn replay(args: Replay) -> Result<ExitCode, CliError> {
     let range = (args.from, args.to);
     let sent = export_role::replay(&args.name, &export, &settings, range)?;
     terminal::print(&table(&sent))?;
-    let whole = sent.iter().all(|one| one.rejected == 0 && one.expired == 0 && one.waiting == 0);
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let whole = sent
+        .iter()
+        .all(|one| one.rejected == 0 && one.expired == 0 && one.waiting == 0);
+    Ok(if whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -25,9 +25,15 @@ pub(crate) fn run(args: Args, mut command: clap::Command) -> Result<ExitCode, Cl
     };
     let man = args.directory.join("man");
     let completions = args.directory.join("completions");
-    fs::create_dir_all(&man).and_then(|()| fs::create_dir_all(&completions)).map_err(failed)?;
+    fs::create_dir_all(&man)
+        .and_then(|()| fs::create_dir_all(&completions))
+        .map_err(failed)?;
     clap_mangen::generate_to(command.clone(), &man).map_err(failed)?;
-    for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
+    for shell in [
+        clap_complete::Shell::Bash,
+        clap_complete::Shell::Zsh,
+        clap_complete::Shell::Fish,
+    ] {
         clap_complete::generate_to(shell, &mut command, "hopwise", &completions).map_err(failed)?;
     }
     fs::write(args.directory.join("config.md"), config::reference()).map_err(failed)?;

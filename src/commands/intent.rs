@@ -256,16 +256,26 @@ struct Written {
 }
 
 fn threshold(text: &str) -> Result<(String, String), String> {
-    let (metric, value) = text.split_once('=').ok_or("write METRIC=VALUE, such as hop_latency=20us")?;
+    let (metric, value) = text
+        .split_once('=')
+        .ok_or("write METRIC=VALUE, such as hop_latency=20us")?;
     if metric.ends_with("_latency") && value.bytes().all(|byte| byte.is_ascii_digit()) && value != "0" {
-        return Err(format!("{value} has no unit; write {metric}={value}us or {metric}={value}ms"));
+        return Err(format!(
+            "{value} has no unit; write {metric}={value}us or {metric}={value}ms"
+        ));
     }
     Ok((metric.to_owned(), value.to_owned()))
 }
 
 fn budget(text: &str) -> Result<Budget, String> {
-    let written = if text.parse::<u64>().is_ok() { format!("{text} reports/s") } else { text.to_owned() };
-    written.parse().map_err(|()| "write reports per second, or \"2000 reports/s, 50 events/s\"".to_owned())
+    let written = if text.parse::<u64>().is_ok() {
+        format!("{text} reports/s")
+    } else {
+        text.to_owned()
+    };
+    written
+        .parse()
+        .map_err(|()| "write reports per second, or \"2000 reports/s, 50 events/s\"".to_owned())
 }
 
 impl Written {
@@ -324,7 +334,15 @@ impl Written {
 impl Written {
     /// Says that every flow is measured, which is what an intent without flows means.
     fn say_if_all(&self) {
-        let named = [&self.src, &self.dst, &self.sport, &self.dport, &self.proto, &self.edges, &self.between];
+        let named = [
+            &self.src,
+            &self.dst,
+            &self.sport,
+            &self.dport,
+            &self.proto,
+            &self.edges,
+            &self.between,
+        ];
         if named.iter().all(|list| list.is_empty()) {
             terminal::note(format_args!(
                 "no flows are named, so all are measured; name them by --src, --dst, --sport, --dport or --proto"
@@ -344,7 +362,9 @@ impl Written {
                     .then(|| json!({"watch": self.then, "match": self.then_match, "for": self.then_for})),
             ),
         ];
-        keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+        keys.into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect()
     }
 }
 
@@ -359,26 +379,51 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             let answer = match intent.name {
                 Some(_) => {
                     intent.say_if_all();
-                    client.send("POST", "/intents/plan", &intent.to_json()).map_err(explain)?
+                    client
+                        .send("POST", "/intents/plan", &intent.to_json())
+                        .map_err(explain)?
                 }
                 None => client.get("/plan")?,
             };
-            if json { pretty(&answer) } else { plan(&read_as(&client, answer)?) }
+            if json {
+                pretty(&answer)
+            } else {
+                plan(&read_as(&client, answer)?)
+            }
         }
         Command::List(Output { json }) => {
             let answer = client.get("/intents")?;
-            if json { pretty(&answer) } else { list(&read_as::<IntentsView>(&client, answer)?.intents) }
+            if json {
+                pretty(&answer)
+            } else {
+                list(&read_as::<IntentsView>(&client, answer)?.intents)
+            }
         }
         Command::Show(Name { name, json }) => {
-            let answer = client.get(&format!("/intents/{}", escape(&name))).map_err(explain)?;
-            if json { pretty(&answer) } else { show(&read_as(&client, answer)?) }
+            let answer = client
+                .get(&format!("/intents/{}", escape(&name)))
+                .map_err(explain)?;
+            if json {
+                pretty(&answer)
+            } else {
+                show(&read_as(&client, answer)?)
+            }
         }
         Command::Rm(Names { names, json }) => remove(&client, &names, json)?,
-        Command::Apply => plan(&read_as(&client, client.send("POST", "/plan/apply", &Value::Null)?)?),
+        Command::Apply => plan(&read_as(
+            &client,
+            client.send("POST", "/plan/apply", &Value::Null)?,
+        )?),
         Command::History(History { subject, limit, json }) => {
-            let subject = subject.map(|subject| format!("&subject={}", escape(&subject))).unwrap_or_default();
+            let subject = subject
+                .map(|subject| format!("&subject={}", escape(&subject)))
+                .unwrap_or_default();
             let answer = client.get(&format!("/domain/history?limit={limit}{subject}"))?;
-            if json { pretty(&answer) } else { history(&read_as(&client, answer)?) }
+            if json {
+                pretty(&answer)
+            } else {
+                history(&read_as(&client, answer)?)
+            }
         }
     };
     terminal::print(&out)?;
@@ -405,12 +450,18 @@ fn halt(client: &Client, stop: bool, limit: Duration) -> Result<ExitCode, CliErr
     let mut state: DomainView = read_as(client, client.send("POST", path, &Value::Null)?)?;
     let is_done = progress::wait_for_devices(client, &mut state, limit, Terminal::stderr().interactive)?;
     terminal::print(&domain(&state, is_done))?;
-    Ok(if is_done || limit.is_zero() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if is_done || limit.is_zero() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
 }
 
 /// A refusal in the words of the command line: options in place of keys, commands in place of paths.
 fn explain(error: ClientError) -> CliError {
-    let ClientError::Refused { status, message } = error else { return error.into() };
+    let ClientError::Refused { status, message } = error else {
+        return error.into();
+    };
     let message = match (status, key_of(&message)) {
         (400, Some((option, rest))) => format!("{option}: {rest}"),
         (404, _) if message.contains("no intent") => format!("{message} (`hopwise intent list`)"),
@@ -442,8 +493,13 @@ fn key_of(message: &str) -> Option<(&'static str, &str)> {
         ("until", "--until"),
     ];
     let is_threshold = key.starts_with("tell.thresholds.");
-    let found = options.into_iter().find(|(one, _)| *one == key).map(|(_, option)| option);
-    found.or(is_threshold.then_some("--threshold")).map(|option| (option, rest))
+    let found = options
+        .into_iter()
+        .find(|(one, _)| *one == key)
+        .map(|(_, option)| option);
+    found
+        .or(is_threshold.then_some("--threshold"))
+        .map(|option| (option, rest))
 }
 
 /// Adds intents, and waits for their reports. Exit code 1: none arrived in time.
@@ -455,12 +511,19 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
         }
         Some(file) => {
             let text = read::file(file).map_err(|error| {
-                CliError::io(format!("cannot read {}", file.display()), error, "name a readable TOML file")
+                CliError::io(
+                    format!("cannot read {}", file.display()),
+                    error,
+                    "name a readable TOML file",
+                )
             })?;
             let read = manager::intent::read_settings(&text, &file.to_string_lossy(), nic::time::now());
             let read = read.map_err(|error| CliError::new(error.to_string()))?;
             if read.is_empty() {
-                return Err(CliError::new(format!("{} has no [[intents]]; add one", file.display())));
+                return Err(CliError::new(format!(
+                    "{} has no [[intents]]; add one",
+                    file.display()
+                )));
             }
             read.iter().map(|settings| settings.show().to_written()).collect()
         }
@@ -471,7 +534,10 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
             .and_then(|condition| client.send_if(Some(&condition), "PUT", "/intents", body));
         let put = put.map_err(|error| match added.len() {
             0 => explain(error),
-            before => CliError::new(format!("{}; {before} of the file before it were added", explain(error))),
+            before => CliError::new(format!(
+                "{}; {before} of the file before it were added",
+                explain(error)
+            )),
         })?;
         added.push(read_as(client, put)?);
     }
@@ -484,13 +550,19 @@ fn add(client: &Client, args: &Add) -> Result<ExitCode, CliError> {
     terminal::print(&out)?;
     let installed = |intent: &IntentView| progress::works(intent) || intent.state == "installed";
     let good = args.wait == 0 || added.iter().all(installed);
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
 }
 
 /// That an intent is new; or, to replace it, that it is the version that there is now.
 fn condition(client: &Client, body: &Value, replace: bool) -> Result<Condition, ClientError> {
     let name = body.get("name").and_then(Value::as_str).filter(|_| replace);
-    let Some(name) = name else { return Ok(Condition::IsNew) };
+    let Some(name) = name else {
+        return Ok(Condition::IsNew);
+    };
     match client.get(&format!("/intents/{}", escape(name))) {
         Ok(intent) => Ok(match intent.get("etag").and_then(Value::as_str) {
             Some(etag) => Condition::Has(etag.to_owned()),
@@ -558,11 +630,21 @@ fn show(intent: &IntentView) -> String {
         intent.text
     );
     let mut line = |what: &str, text: String| out.push_str(&format!("  {what:<11}{text}\n"));
-    describe::lines(intent).into_iter().for_each(|(what, text)| line(what, text));
-    intent.rules.iter().for_each(|rule| line("in force", rule.clone()));
+    describe::lines(intent)
+        .into_iter()
+        .for_each(|(what, text)| line(what, text));
+    intent
+        .rules
+        .iter()
+        .for_each(|rule| line("in force", rule.clone()));
     line("devices", intent.devices.join(", "));
-    let end = intent.end.map_or_else(String::new, |end| format!(", ends {}", units::date_time(end)));
-    line("added", format!("{} by {}{end}", units::date_time(intent.added), intent.by));
+    let end = intent
+        .end
+        .map_or_else(String::new, |end| format!(", ends {}", units::date_time(end)));
+    line(
+        "added",
+        format!("{} by {}{end}", units::date_time(intent.added), intent.by),
+    );
     if let Some(parent) = &intent.parent {
         line("of", format!("{parent}, whose rule became true"));
     }
@@ -574,7 +656,10 @@ fn plan(plan: &PlanView) -> String {
     let mut out = format!("{}\n", plan.text);
     for device in &plan.devices {
         out.push_str(&format!("\n{} (node {})\n", device.name, device.node));
-        device.changes.iter().for_each(|change| out.push_str(&format!("  {change}\n")));
+        device
+            .changes
+            .iter()
+            .for_each(|change| out.push_str(&format!("  {change}\n")));
     }
     if let Some(cost) = &plan.cost {
         let bytes: Vec<String> = cost.bytes.iter().map(ToString::to_string).collect();
@@ -596,13 +681,21 @@ fn plan(plan: &PlanView) -> String {
             _ => out.push_str(&format!("reports expected: {}\n", cost.expectation)),
         }
     }
-    plan.notes.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
+    plan.notes
+        .iter()
+        .for_each(|note| out.push_str(&format!("note: {note}\n")));
     out
 }
 
 fn history(history: &ManagerHistoryView) -> String {
     use Align::Left;
-    let mut table = Table::new([("TIME", Left), ("WHO", Left), ("WHAT", Left), ("OF", Left), ("", Left)]);
+    let mut table = Table::new([
+        ("TIME", Left),
+        ("WHO", Left),
+        ("WHAT", Left),
+        ("OF", Left),
+        ("", Left),
+    ]);
     for entry in history.history.iter().rev() {
         let cells = [&entry.by, &entry.action, &entry.subject, &entry.text].map(String::clone);
         table.row([units::date_time(entry.time)].into_iter().chain(cells));
@@ -618,7 +711,11 @@ fn domain(domain: &DomainView, is_done: bool) -> String {
         (false, true) => "the intents are in force",
         (false, false) => "the intents are being put in force",
     };
-    let rest = if is_done { "" } else { "; `hopwise device list` says what the others wait for" };
+    let rest = if is_done {
+        ""
+    } else {
+        "; `hopwise device list` says what the others wait for"
+    };
     let devices = units::counted(domain.devices as u64, "device");
     format!("{state}: {} of {devices} in sync{rest}\n", domain.in_sync)
 }
@@ -644,8 +741,14 @@ mod tests {
         let Command::Add(add) = args.command else { panic!() };
         let body = add.intent.to_json();
         let intent = manager::intent::read_one(&settings::json::inline(&body), 0).unwrap();
-        assert_eq!((intent.name.as_str(), intent.priority, intent.both_directions), ("web", 7, true));
-        assert_eq!((intent.flows.dport, intent.sample), (vec![(80, 80), (8000, 8999)], 10));
+        assert_eq!(
+            (intent.name.as_str(), intent.priority, intent.both_directions),
+            ("web", 7, true)
+        );
+        assert_eq!(
+            (intent.flows.dport, intent.sample),
+            (vec![(80, 80), (8000, 8999)], 10)
+        );
         assert_eq!(intent.at.between, Some(("h1".to_owned(), "h9".to_owned())));
         assert_eq!(intent.tell.thresholds.values().collect::<Vec<_>>(), [&20_000]);
         assert_eq!(intent.tell.rule.as_deref(), Some("hops>2"));
@@ -653,7 +756,9 @@ mod tests {
         assert_eq!((then.scope.word(), then.length), ("this flow", 60_000_000_000));
         let budget = |text: &str| {
             let line = Line::try_parse_from(["intent", "add", "all", "--budget", text]).ok()?;
-            let Command::Add(add) = line.args.command else { panic!() };
+            let Command::Add(add) = line.args.command else {
+                panic!()
+            };
             add.intent.to_json()["budget"].as_str().map(str::to_owned)
         };
         assert_eq!(budget("2000").as_deref(), Some("2000 reports/s"));
@@ -671,7 +776,11 @@ mod tests {
     #[test]
     fn refusals_name_options_and_commands() {
         let text = |status, message: &str| {
-            explain(ClientError::Refused { status, message: message.to_owned() }).to_string()
+            explain(ClientError::Refused {
+                status,
+                message: message.to_owned(),
+            })
+            .to_string()
         };
         assert_eq!(
             text(400, "`match.dport`: found the text \"x\"; write y"),
@@ -698,7 +807,10 @@ mod tests {
             );
             serde_json::from_str(&text).unwrap()
         };
-        assert_eq!(domain(&view(true, 2), true), "all INT is stopped: 2 of 2 devices in sync\n");
+        assert_eq!(
+            domain(&view(true, 2), true),
+            "all INT is stopped: 2 of 2 devices in sync\n"
+        );
         let waits = "INT is being stopped: 1 of 2 devices in sync; `hopwise device list` says what the others wait for\n";
         assert_eq!(domain(&view(true, 1), false), waits);
     }

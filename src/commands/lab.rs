@@ -20,7 +20,9 @@ pub(crate) struct Program;
 
 impl lab::Program for Program {
     fn check(&self, config: &str, file: &str) -> Result<(), String> {
-        Settings::parse(config, file).map(|_| ()).map_err(|error| error.to_string())
+        Settings::parse(config, file)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
     }
 
     fn check_collector(&self, text: &str, node: &Node<'_>, reader: &mut Reader<'_>) {
@@ -34,7 +36,9 @@ impl lab::Program for Program {
     }
 
     fn check_intents(&self, root: &Node<'_>, reader: &mut Reader<'_>) {
-        let Some(node) = root.get_ref().get("intents") else { return };
+        let Some(node) = root.get_ref().get("intents") else {
+            return;
+        };
         if let Some(intents) = Vec::<IntentSettings>::read(node, reader) {
             check_intents(&intents, true, root, reader);
         }
@@ -78,8 +82,15 @@ mod tests {
         for case in &cases {
             let (change, _) = case.split_once("=== message\n").unwrap();
             let (old, new) = change.split_once("=== to\n").unwrap();
-            assert!(old.is_empty() || GOOD.contains(old), "{old:?} is not in the good file");
-            let text = if old.is_empty() { format!("{GOOD}{new}") } else { GOOD.replacen(old, new, 1) };
+            assert!(
+                old.is_empty() || GOOD.contains(old),
+                "{old:?} is not in the good file"
+            );
+            let text = if old.is_empty() {
+                format!("{GOOD}{new}")
+            } else {
+                GOOD.replacen(old, new, 1)
+            };
             let message = parse(&text).map_err(|error| error.to_string()).err();
             let message = message.unwrap_or_else(|| panic!("accepted: {new:?}"));
             all += &format!("=== change\n{change}=== message\n{message}\n");

@@ -47,8 +47,13 @@ All keys: docs/reference/config.md. Steps: docs/how-to/outlet.md.";
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let overrides = Overrides { api: args.api, ..Overrides::default() };
-    let settings = overrides.apply(Settings::load(Some(&args.config))?).map_err(CliError::new)?;
+    let overrides = Overrides {
+        api: args.api,
+        ..Overrides::default()
+    };
+    let settings = overrides
+        .apply(Settings::load(Some(&args.config))?)
+        .map_err(CliError::new)?;
     let Some(outlet) = settings.outlet.clone() else {
         return Err(CliError::new(format!(
             "there is no [outlet] in {}; `hopwise outlet --help` shows one",

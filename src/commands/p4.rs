@@ -68,7 +68,13 @@ enum Command {
         #[arg(long, value_name = "MAP", conflicts_with = "config")]
         map: Option<String>,
         /// A configuration with [manager]
-        #[arg(short, long, value_name = "FILE", conflicts_with = "program", requires = "device")]
+        #[arg(
+            short,
+            long,
+            value_name = "FILE",
+            conflicts_with = "program",
+            requires = "device"
+        )]
         config: Option<PathBuf>,
         /// The device of its inventory
         #[arg(long, value_name = "NAME", requires = "config")]
@@ -145,12 +151,24 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Command::List { name: None } => (list(), ExitCode::SUCCESS),
         Command::List { name: Some(name) } => (included(&name)?.text.to_owned(), ExitCode::SUCCESS),
         Command::Check { subject } => check(&subject)?,
-        Command::Entries { config: Some(config), device, .. } => {
+        Command::Entries {
+            config: Some(config),
+            device,
+            ..
+        } => {
             let settings = Settings::load(Some(&config))?;
-            (of_device(&settings, &device.unwrap_or_default())?, ExitCode::SUCCESS)
+            (
+                of_device(&settings, &device.unwrap_or_default())?,
+                ExitCode::SUCCESS,
+            )
         }
-        Command::Entries { program, map, wanted, .. } => {
-            let (info, map) = load(&Subject { program: program.unwrap_or_default(), map })?;
+        Command::Entries {
+            program, map, wanted, ..
+        } => {
+            let (info, map) = load(&Subject {
+                program: program.unwrap_or_default(),
+                map,
+            })?;
             (entries(&info, &map, &wanted)?, ExitCode::SUCCESS)
         }
     };
@@ -159,7 +177,15 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 }
 
 fn list() -> String {
-    let columns = ["program", "architecture", "tables", "actions", "registers", "map", "does"];
+    let columns = [
+        "program",
+        "architecture",
+        "tables",
+        "actions",
+        "registers",
+        "map",
+        "does",
+    ];
     let right = |name: &str| matches!(name, "tables" | "actions" | "registers");
     let mut table =
         Table::new(columns.map(|name| (name, if right(name) { Align::Right } else { Align::Left })));
@@ -204,7 +230,10 @@ fn load(subject: &Subject) -> Result<(P4Info, Map), CliError> {
     let info = text::info(&text).map_err(|why| CliError::new(format!("{}: {why}", subject.program)))?;
     let of_program = own.and_then(|program| program.map);
     let name = subject.map.as_deref().or(of_program).ok_or_else(|| {
-        CliError::new(format!("{} has no pipeline map of its own; give --map", subject.program))
+        CliError::new(format!(
+            "{} has no pipeline map of its own; give --map",
+            subject.program
+        ))
     })?;
     let map = match map::shipped(name) {
         Some(text) => text.to_owned(),
@@ -218,8 +247,17 @@ fn local(node: u32, report: (u32, Ipv4Addr)) -> Local {
     // As an example: those of the device and of its next hop are in the manager's settings.
     const MAC: u64 = 0x0200_0000_0000;
     let (port, source) = report;
-    let report = Report { port, source, source_mac: MAC | u64::from(node), mac: MAC };
-    Local { node, report: Some(report), ..Local::default() }
+    let report = Report {
+        port,
+        source,
+        source_mac: MAC | u64::from(node),
+        mac: MAC,
+    };
+    Local {
+        node,
+        report: Some(report),
+        ..Local::default()
+    }
 }
 
 fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
@@ -231,8 +269,10 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
             if let Some(role) = map.role() {
                 let word = role.word();
                 let _ = writeln!(out, "The map fits the program.");
-                let _ =
-                    writeln!(out, "role: {word}; its entries are those of [manager.p4runtime.NAME.{word}]");
+                let _ = writeln!(
+                    out,
+                    "role: {word}; its entries are those of [manager.p4runtime.NAME.{word}]"
+                );
                 return Ok((out, ExitCode::SUCCESS));
             }
             let modes: Vec<&str> = can.modes.iter().map(|mode| mode.word()).collect();
@@ -243,7 +283,12 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
             let filters: Vec<&str> = can.filters.iter().map(|filter| filter.word()).collect();
             let _ = match filters.is_empty() {
                 true => writeln!(out, "filters: none"),
-                false => writeln!(out, "filters: {}; entries: {}", filters.join(", "), can.filter_entries),
+                false => writeln!(
+                    out,
+                    "filters: {}; entries: {}",
+                    filters.join(", "),
+                    can.filter_entries
+                ),
             };
             let _ = writeln!(out, "IPv6: {}", if can.matches.ipv6 { "yes" } else { "no" });
             Ok((out, ExitCode::SUCCESS))
@@ -261,12 +306,20 @@ fn check(subject: &Subject) -> Result<(String, ExitCode), CliError> {
 fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError> {
     let mode = Mode::ALL.into_iter().find(|mode| mode.word() == wanted.mode);
     let mode = mode.ok_or_else(|| {
-        CliError::new(format!("there is no mode `{}`; give md, mx, postcard or sf", wanted.mode))
+        CliError::new(format!(
+            "there is no mode `{}`; give md, mx, postcard or sf",
+            wanted.mode
+        ))
     })?;
     if let Some(bit) = wanted.bits.iter().find(|bit| **bit > 15) {
-        return Err(CliError::new(format!("there is no instruction bit {bit}; give 0 to 15")));
+        return Err(CliError::new(format!(
+            "there is no instruction bit {bit}; give 0 to 15"
+        )));
     }
-    let given = wanted.bits.iter().fold(0, |bits, bit| bits | instruction::bit(*bit));
+    let given = wanted
+        .bits
+        .iter()
+        .fold(0, |bits, bit| bits | instruction::bit(*bit));
     let bits = if given == 0 { all } else { given };
     let mut rules: Vec<Rule> = wanted.collector.map(Rule::Session).into_iter().collect();
     rules.extend(wanted.sink.iter().map(|port| Rule::Sink(*port)));
@@ -278,16 +331,32 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
             ))
         })?;
         let rule = |dst: &Prefix| {
-            let key = FlowKey { dst: Some(*dst), ..FlowKey::default() };
-            Rule::Filter(Arc::new(Filter { key, ..filter.clone() }))
+            let key = FlowKey {
+                dst: Some(*dst),
+                ..FlowKey::default()
+            };
+            Rule::Filter(Arc::new(Filter {
+                key,
+                ..filter.clone()
+            }))
         };
         rules.extend(wanted.watch.iter().map(rule));
     }
     rules.extend(wanted.source.iter().map(|port| Rule::Source(*port)));
     for dst in &wanted.watch {
-        let key = FlowKey { dst: Some(*dst), ..FlowKey::default() };
+        let key = FlowKey {
+            dst: Some(*dst),
+            ..FlowKey::default()
+        };
         let sample = wanted.sample;
-        rules.push(Rule::Watch(Arc::new(Watch { key, mode, bits, hops: 16, sample, drops: true })));
+        rules.push(Rule::Watch(Arc::new(Watch {
+            key,
+            mode,
+            bits,
+            hops: 16,
+            sample,
+            drops: true,
+        })));
     }
     Ok(rules)
 }
@@ -311,7 +380,10 @@ fn filter(text: &str) -> Option<Filter> {
         true => (Metric::from_name(parts.next()?)?, parts.next()?.parse().ok()?),
         false => (Metric::FlowPath, 0),
     };
-    parts.next().is_none().then(|| filter(algorithm, metric, threshold, None))
+    parts
+        .next()
+        .is_none()
+        .then(|| filter(algorithm, metric, threshold, None))
 }
 
 /// The entries of a device of a configuration.
@@ -320,9 +392,14 @@ fn of_device(settings: &Settings, name: &str) -> Result<String, CliError> {
     let found = inventory.devices().find(|device| device.name == name);
     let device = found
         .ok_or_else(|| CliError::new(format!("[inventory] has no device `{name}`; correct the name")))?;
-    let of_device = settings.manager.as_ref().and_then(|manager| manager.p4runtime.get(name));
+    let of_device = settings
+        .manager
+        .as_ref()
+        .and_then(|manager| manager.p4runtime.get(name));
     let of_device = of_device.ok_or_else(|| {
-        CliError::new(format!("`{name}` has no [manager.p4runtime.{name}]: it is no P4 switch"))
+        CliError::new(format!(
+            "`{name}` has no [manager.p4runtime.{name}]: it is no P4 switch"
+        ))
     })?;
     let unknown = || {
         let map = &of_device.map;
@@ -331,12 +408,16 @@ fn of_device(settings: &Settings, name: &str) -> Result<String, CliError> {
         ))
     };
     let program = bound(of_device, device).map_err(|problem| problem.map_or_else(unknown, CliError::new))?;
-    let included =
-        INCLUDED.iter().find(|program| program.map == Some(&*of_device.map)).ok_or_else(unknown)?;
+    let included = INCLUDED
+        .iter()
+        .find(|program| program.map == Some(&*of_device.map))
+        .ok_or_else(unknown)?;
     let rules: Rules = match program.role() {
         Some(_) => [Rule::Forwarding].into(),
         None => check::intents::rules(settings, device.node).ok_or_else(|| {
-            CliError::new(format!("the rules of `{name}` are known when all devices of the domain answer"))
+            CliError::new(format!(
+                "the rules of `{name}` are known when all devices of the domain answer"
+            ))
         })?,
     };
     written(&program, &included.info().map_err(CliError::new)?, &rules)
@@ -349,8 +430,12 @@ fn entries(info: &P4Info, map: &Map, wanted: &Wanted) -> Result<String, CliError
             "the entries of an {word} are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.{word}]"
         )));
     }
-    let program = Program::new(map, info, &local(wanted.node, (wanted.report_port, wanted.report_source)))
-        .map_err(|problems| CliError::new(format!("the map does not fit: {}", problems.join("; "))))?;
+    let program = Program::new(
+        map,
+        info,
+        &local(wanted.node, (wanted.report_port, wanted.report_source)),
+    )
+    .map_err(|problems| CliError::new(format!("the map does not fit: {}", problems.join("; "))))?;
     let rules = rules(wanted, program.capabilities().bits)?;
     written(&program, info, &rules)
 }
@@ -363,7 +448,10 @@ fn written<'a>(
 ) -> Result<String, CliError> {
     let names = Names::of(info);
     let mut written = Vec::new();
-    for entry in program.encode_all(rules, &Entries::new()).map_err(CliError::new)? {
+    for entry in program
+        .encode_all(rules, &Entries::new())
+        .map_err(CliError::new)?
+    {
         // Several rules may be one entry.
         if !written.contains(&entry) {
             written.push(entry);
@@ -389,7 +477,10 @@ struct Place {
 
 impl Place {
     fn new(name: &str, bits: i32) -> Self {
-        Self { name: name.to_owned(), notation: Notation::new(name, bits) }
+        Self {
+            name: name.to_owned(),
+            notation: Notation::new(name, bits),
+        }
     }
 
     fn field(&self, field: &Field) -> String {
@@ -402,14 +493,23 @@ impl Names {
         let tables = info.tables.iter().filter_map(|table| {
             let place = |field: &P4MatchField| (field.id, Place::new(&field.name, field.bitwidth));
             let fields = table.match_fields.iter().map(place).collect();
-            table.preamble.as_ref().map(|preamble| (preamble.id, (preamble.alias.clone(), fields)))
+            table
+                .preamble
+                .as_ref()
+                .map(|preamble| (preamble.id, (preamble.alias.clone(), fields)))
         });
         let actions = info.actions.iter().filter_map(|action| {
             let place = |param: &P4Param| (param.id, Place::new(&param.name, param.bitwidth));
             let params = action.params.iter().map(place).collect();
-            action.preamble.as_ref().map(|preamble| (preamble.id, (preamble.alias.clone(), params)))
+            action
+                .preamble
+                .as_ref()
+                .map(|preamble| (preamble.id, (preamble.alias.clone(), params)))
         });
-        Self { tables: tables.collect(), actions: actions.collect() }
+        Self {
+            tables: tables.collect(),
+            actions: actions.collect(),
+        }
     }
 
     /// An entry in a line.
@@ -419,15 +519,27 @@ impl Names {
             Key::Clone(session) => format!("clone session {session}"),
             Key::Group(group) => format!("multicast group {group}"),
             Key::Default(id) => format!("{}: default entry", table(id)),
-            Key::Table { table: id, priority, fields } => {
+            Key::Table {
+                table: id,
+                priority,
+                fields,
+            } => {
                 let places = self.tables.get(id).map(|(_, places)| places);
                 let text = |(id, value): (&u32, &Field)| {
                     let place = places.and_then(|places| places.get(id));
                     place.map_or_else(|| format!("? {value}"), |place| place.field(value))
                 };
                 let fields: Vec<String> = fields.iter().map(text).collect();
-                let key = if fields.is_empty() { "every packet".to_owned() } else { fields.join(", ") };
-                let priority = if *priority == 0 { String::new() } else { format!(", priority {priority}") };
+                let key = if fields.is_empty() {
+                    "every packet".to_owned()
+                } else {
+                    fields.join(", ")
+                };
+                let priority = if *priority == 0 {
+                    String::new()
+                } else {
+                    format!(", priority {priority}")
+                };
                 format!("{}: {key}{priority}", table(id))
             }
         };
@@ -446,9 +558,15 @@ impl Names {
                 let copies: Vec<String> = replicas.iter().map(copy).collect();
                 let _ = writeln!(line, " -> {}", copies.join(", "));
             }
-            Content::Copies { replicas, truncate, .. } => {
+            Content::Copies {
+                replicas, truncate, ..
+            } => {
                 let ports: Vec<String> = replicas.iter().map(|(port, _)| port.to_string()).collect();
-                let cut = if *truncate == 0 { String::new() } else { format!(", at most {truncate} bytes") };
+                let cut = if *truncate == 0 {
+                    String::new()
+                } else {
+                    format!(", at most {truncate} bytes")
+                };
                 let _ = writeln!(line, " -> port {}{cut}", ports.join(", "));
             }
             Content::Other => line.push('\n'),
@@ -512,7 +630,10 @@ params = { remaining_hops = "hops", instructions = "bits", words = "words", drop
         let to = Place::new("ipv6_dst", 128);
         let v6 = to.field(&Field::Ternary(bytes(0xfd00 << 112), bytes(!0 << 64)));
         let odd = Place::new("ipv4_dst", 32).field(&Field::Ternary(bytes(0x0a00_0001), bytes(0xff00_00ff)));
-        assert_eq!((mac.as_str(), v6.as_str()), ("02:00:00:00:00:01", "ipv6_dst fd00::/64"));
+        assert_eq!(
+            (mac.as_str(), v6.as_str()),
+            ("02:00:00:00:00:01", "ipv6_dst fd00::/64")
+        );
         assert_eq!(odd, "ipv4_dst 10.0.0.1 & 255.0.0.255");
         assert_eq!(Place::new("threshold", 32).notation.value(&bytes(5000)), "5000");
     }
@@ -549,7 +670,9 @@ watchlist_v4: ipv4_dst 10.1.0.0/16, priority 18 -> watch_md_21(remaining_hops 16
             "--filter",
             "rule:max(queue_occupancy) > 50 or loop",
         ];
-        let Command::Entries { wanted, .. } = Line::parse_from(words).args.command else { panic!() };
+        let Command::Entries { wanted, .. } = Line::parse_from(words).args.command else {
+            panic!()
+        };
         let written = entries(&info, &map, &wanted).unwrap();
         for line in [
             "filter_term_0: filter 7 -> filter_term(subject 2, aggregate 0, node 4294967295, holds_if 2, value 1, hops_if 4, hops 0, clauses 1)",
@@ -557,7 +680,10 @@ watchlist_v4: ipv4_dst 10.1.0.0/16, priority 18 -> watch_md_21(remaining_hops 16
             "filter_rules: filter 7, clauses 1 & 1, priority 1 -> filter_fires()",
             "filter_v4: ipv4_dst 10.1.0.0/16, priority 18 -> filter_rule(filter 7)",
         ] {
-            assert!(written.lines().any(|written| written == line), "{line}\n{written}");
+            assert!(
+                written.lines().any(|written| written == line),
+                "{line}\n{written}"
+            );
         }
         let words = "p4 entries int --watch 10.1.0.0/16 --watch 10.2.0.0/16 --sample 10 --mode mx";
         let Command::Entries { wanted, .. } = Line::parse_from(words.split(' ')).args.command else {
@@ -567,7 +693,13 @@ watchlist_v4: ipv4_dst 10.1.0.0/16, priority 18 -> watch_md_21(remaining_hops 16
         for line in ["sample 10, sampler 0)", "sample 10, sampler 1)"] {
             assert!(written.contains(line), "{written}");
         }
-        for wrong in ["per_hop", "per_hop:hop_latency", "noop:hop_latency:1", "rule", "per_flow:latency:1"] {
+        for wrong in [
+            "per_hop",
+            "per_hop:hop_latency",
+            "noop:hop_latency:1",
+            "rule",
+            "per_flow:latency:1",
+        ] {
             assert_eq!(filter(wrong), None, "{wrong}");
         }
     }
@@ -591,23 +723,38 @@ postcard_port: udp_dport 32766 -> accept_postcards()
             assert!(written.contains(line), "{line}\n{written}");
         }
         let switch = of_device(&file, "s1").unwrap();
-        assert!(switch.contains("route_v4: ipv4_dst 10.0.1.1/32 -> next_hop(port 1"), "{switch}");
+        assert!(
+            switch.contains("route_v4: ipv4_dst 10.0.1.1/32 -> next_hop(port 1"),
+            "{switch}"
+        );
         assert!(switch.contains("watchlist_v4: "), "{switch}");
-        assert!(of_device(&file, "x").unwrap_err().to_string().contains("has no device `x`"));
+        assert!(
+            of_device(&file, "x")
+                .unwrap_err()
+                .to_string()
+                .contains("has no device `x`")
+        );
     }
 
     #[test]
     fn what_does_not_exist_is_refused() {
-        let subject = Subject { program: "aggregator".to_owned(), map: None };
+        let subject = Subject {
+            program: "aggregator".to_owned(),
+            map: None,
+        };
         let line = Line::parse_from(["p4", "entries", "aggregator"]);
-        let Command::Entries { wanted, .. } = line.args.command else { panic!() };
+        let Command::Entries { wanted, .. } = line.args.command else {
+            panic!()
+        };
         let refusals = [
             (
                 included("x").err(),
                 "there is no program `x`; give one of int, sf, aggregator, dta_reporter, dta_translator",
             ),
             (
-                load(&subject).and_then(|(info, map)| entries(&info, &map, &wanted)).err(),
+                load(&subject)
+                    .and_then(|(info, map)| entries(&info, &map, &wanted))
+                    .err(),
                 "the entries of an aggregator are those of its settings; give --config FILE --device NAME, with [manager.p4runtime.NAME.aggregator]",
             ),
         ];

@@ -43,14 +43,20 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (flows, names) = match &args.dir {
-        Some(dir) => (super::stored::flows(dir, &args.flow, args.limit)?, Names::default()),
+        Some(dir) => (
+            super::stored::flows(dir, &args.flow, args.limit)?,
+            Names::default(),
+        ),
         None => {
             let client = args.api.client()?;
             (ask(&client, &args.flow, args.limit)?, names(&client))
         }
     };
     if flows.is_empty() {
-        terminal::note(format_args!("no flow matches `{}`; `hopwise top` lists the latest flows", args.flow));
+        terminal::note(format_args!(
+            "no flow matches `{}`; `hopwise top` lists the latest flows",
+            args.flow
+        ));
         return Ok(ExitCode::from(1));
     }
     let mut out = String::new();
@@ -76,13 +82,24 @@ fn ask(client: &Client, text: &str, limit: u32) -> Result<Vec<FlowDetail>, CliEr
     if let [flow] = &flows[..] {
         return Ok(vec![fetch(client, &format!("/flows/{}", flow.id))?]);
     }
-    Ok(flows.into_iter().map(|flow| FlowDetail { flow, ..FlowDetail::default() }).collect())
+    Ok(flows
+        .into_iter()
+        .map(|flow| FlowDetail {
+            flow,
+            ..FlowDetail::default()
+        })
+        .collect())
 }
 
 /// Several flows, one line each.
 fn list(flows: &[FlowDetail], names: &Names) -> String {
     use Align::{Left, Right};
-    let mut table = Table::new([("FLOW", Left), ("PATH", Left), ("LATENCY", Right), ("REPORTS", Right)]);
+    let mut table = Table::new([
+        ("FLOW", Left),
+        ("PATH", Left),
+        ("LATENCY", Right),
+        ("REPORTS", Right),
+    ]);
     for FlowDetail { flow, .. } in flows {
         table.row([
             flow.text.clone(),
@@ -130,7 +147,11 @@ fn drawing(flow: &FlowView, names: &Names) -> String {
         return format!("{src} ─ … ─ {dst}  (no report with a path)");
     }
     let mut stations = vec![src];
-    stations.extend(flow.path.iter().map(|node| node.map_or("?".to_string(), |node| names.node(node))));
+    stations.extend(
+        flow.path
+            .iter()
+            .map(|node| node.map_or("?".to_string(), |node| names.node(node))),
+    );
     stations.push(dst);
     stations.join(" ─ ")
 }
@@ -149,21 +170,43 @@ fn explain(basis: &str) -> &str {
 
 fn hops(flow: &FlowDetail, names: &Names) -> Table {
     use Align::{Left, Right};
-    let slowest = flow.hops.iter().filter_map(|hop| hop.hop_latency).max().unwrap_or(0);
-    let heads = [("NODE", Right), ("IN", Right), ("OUT", Right), ("LATENCY", Right), ("", Left)];
-    let values = [("QUEUE", Right), ("OCCUPANCY", Right), ("LINK", Right), ("QUEUE NOW", Left)];
+    let slowest = flow
+        .hops
+        .iter()
+        .filter_map(|hop| hop.hop_latency)
+        .max()
+        .unwrap_or(0);
+    let heads = [
+        ("NODE", Right),
+        ("IN", Right),
+        ("OUT", Right),
+        ("LATENCY", Right),
+        ("", Left),
+    ];
+    let values = [
+        ("QUEUE", Right),
+        ("OCCUPANCY", Right),
+        ("LINK", Right),
+        ("QUEUE NOW", Left),
+    ];
     let mut table = Table::new(heads.into_iter().chain(values));
     let text = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     for hop in &flow.hops {
         table.row([
             hop.node.map_or("?".into(), |node| names.node(node)),
-            text(hop.ingress_if.map(|interface| names.interface(hop.node, interface))),
-            text(hop.egress_if.map(|interface| names.interface(hop.node, interface))),
+            text(
+                hop.ingress_if
+                    .map(|interface| names.interface(hop.node, interface)),
+            ),
+            text(
+                hop.egress_if
+                    .map(|interface| names.interface(hop.node, interface)),
+            ),
             // The collector stores an implausible latency with 18 significant bits.
             text(
-                hop.hop_latency
-                    .map(units::nanos)
-                    .or(hop.implausible_latency.map(|latency| format!("~{}", units::nanos(latency)))),
+                hop.hop_latency.map(units::nanos).or(hop
+                    .implausible_latency
+                    .map(|latency| format!("~{}", units::nanos(latency)))),
             ),
             match hop.implausible_latency {
                 Some(_) => "implausible".into(),
@@ -171,7 +214,10 @@ fn hops(flow: &FlowDetail, names: &Names) -> Table {
             },
             text(hop.queue.map(|queue| queue.to_string())),
             text(hop.queue_occupancy.map(units::count)),
-            text(hop.link_utilization.map(|share| format!("{:.1} %", share * 100.0))),
+            text(
+                hop.link_utilization
+                    .map(|share| format!("{:.1} %", share * 100.0)),
+            ),
             text(hop.latest_queue_occupancy.map(|latest| {
                 let age = hop.latest_queue_age_s.unwrap_or(0);
                 format!("{} ({age} s ago)", units::count(latest))

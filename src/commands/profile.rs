@@ -12,6 +12,11 @@ pub(super) fn named(name: &str, settings: &Settings) -> Result<Profile, CliError
     if name == "default" || settings.profiles.contains_key(name) || built_in().any(|known| known == name) {
         return Ok(build::profile(settings, name));
     }
-    let known: Vec<&str> = built_in().chain(settings.profiles.keys().map(String::as_str)).collect();
-    Err(CliError::new(format!("there is no profile `{name}`; there are {}", known.join(", "))))
+    let known: Vec<&str> = built_in()
+        .chain(settings.profiles.keys().map(String::as_str))
+        .collect();
+    Err(CliError::new(format!(
+        "there is no profile `{name}`; there are {}",
+        known.join(", ")
+    )))
 }

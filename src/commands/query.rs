@@ -100,7 +100,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Some(sql) => sql,
         None if io::stdin().is_terminal() => {
             let columns = |view: &str| {
-                Ok(helper.ask(&question.about(format!("SELECT * FROM {view} LIMIT 0")))?.columns)
+                Ok(helper
+                    .ask(&question.about(format!("SELECT * FROM {view} LIMIT 0")))?
+                    .columns)
             };
             super::query_shell::run(question.clone(), &|asked| helper.printed(asked, &names), &columns)?;
             return Ok(ExitCode::SUCCESS);
@@ -118,7 +120,10 @@ fn read_query() -> Result<String, CliError> {
     let read = io::stdin().take(MAX_QUERY + 1).read_to_string(&mut sql);
     read.map_err(|error| CliError::io("cannot read the query", error, "it is read from standard input"))?;
     if sql.len() as u64 > MAX_QUERY {
-        return Err(CliError::new(format!("a query has at most {} KiB", MAX_QUERY >> 10)));
+        return Err(CliError::new(format!(
+            "a query has at most {} KiB",
+            MAX_QUERY >> 10
+        )));
     }
     Ok(sql.trim().trim_end_matches(';').to_owned())
 }
@@ -134,8 +139,14 @@ struct Asker {
 
 impl Asker {
     fn new(dir: &Path) -> Result<Self, CliError> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        Ok(Self { runtime, pool: Pool::new(dir.to_owned(), "--timeout") })
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        Ok(Self {
+            runtime,
+            pool: Pool::new(dir.to_owned(), "--timeout"),
+        })
     }
 
     fn printed(&self, question: &Question, names: &Names) -> Result<Printed, CliError> {
@@ -149,18 +160,38 @@ impl Asker {
         if answer.truncated {
             let rows = units::counted(answer.rows.len() as u64, "row");
             let remedy = if answer.rows.len() < question.limit {
-                format!("a result has at most {} MiB; select fewer columns, or ask in parts", MAX_BYTES >> 20)
+                format!(
+                    "a result has at most {} MiB; select fewer columns, or ask in parts",
+                    MAX_BYTES >> 20
+                )
             } else {
                 "narrow the query or raise --limit".to_owned()
             };
             remarks.push(format!("only {rows} shown of a longer result; {remedy}"));
         }
-        Ok(Printed { format: question.format, text, remarks })
+        Ok(Printed {
+            format: question.format,
+            text,
+            remarks,
+        })
     }
 
     fn ask(&self, question: &Question) -> Result<Rows, CliError> {
-        let Question { sql, from, to, limit, timeout, .. } = question.clone();
-        let request = Request { sql, from, to, max_rows: limit, timeout };
+        let Question {
+            sql,
+            from,
+            to,
+            limit,
+            timeout,
+            ..
+        } = question.clone();
+        let request = Request {
+            sql,
+            from,
+            to,
+            max_rows: limit,
+            timeout,
+        };
         let waiting = Waiting::on(format!("querying, at most {}", units::clock(timeout)));
         let answer = self.runtime.block_on(self.pool.query(&request));
         drop(waiting);
@@ -207,7 +238,10 @@ fn named(names: &Names, columns: &[String], row: &[Value], index: usize) -> Opti
     match columns.get(index)?.as_str() {
         "node" => Some(names.node(number(value)?)),
         "interface" => {
-            let node = columns.iter().position(|column| column == "node").and_then(|at| row.get(at));
+            let node = columns
+                .iter()
+                .position(|column| column == "node")
+                .and_then(|at| row.get(at));
             Some(names.interface(node.and_then(number), number(value)?))
         }
         "path" => Some(names.path(&parse_path(value.as_str()?))),
@@ -218,12 +252,18 @@ fn named(names: &Names, columns: &[String], row: &[Value], index: usize) -> Opti
 
 fn as_table(answer: &Rows, names: &Names) -> String {
     let numeric = |index: usize| {
-        let mut values =
-            answer.rows.iter().filter_map(|row| row.get(index)).filter(|value| **value != Value::Null);
+        let mut values = answer
+            .rows
+            .iter()
+            .filter_map(|row| row.get(index))
+            .filter(|value| **value != Value::Null);
         values.by_ref().next().is_some_and(|value| value.is_number())
     };
     let column = |(index, name): (usize, &String)| {
-        (name.clone(), if numeric(index) { Align::Right } else { Align::Left })
+        (
+            name.clone(),
+            if numeric(index) { Align::Right } else { Align::Left },
+        )
     };
     let mut table = Table::new(answer.columns.iter().enumerate().map(column));
     for row in &answer.rows {
@@ -300,7 +340,10 @@ mod tests {
     fn a_result_is_printed_in_three_formats() {
         let text = as_table(&answer(), &Names::default());
         assert_eq!(text, "kind      n  x\nnew,er   12\ndr\"op   0.5\n");
-        assert_eq!(as_csv(&answer()), "kind,n,x\r\n\"new,er\",12,\r\n\"dr\"\"op\",0.5,\r\n");
+        assert_eq!(
+            as_csv(&answer()),
+            "kind,n,x\r\n\"new,er\",12,\r\n\"dr\"\"op\",0.5,\r\n"
+        );
         assert_eq!(
             as_json(&answer()),
             "{\"kind\":\"new,er\",\"n\":12,\"x\":null}\n{\"kind\":\"dr\\\"op\",\"n\":0.5,\"x\":null}\n"
@@ -325,7 +368,9 @@ mod tests {
             ]
         };
         let answer = Rows {
-            columns: ["interface", "node", "path", "src", "dst", "n", "value"].map(String::from).to_vec(),
+            columns: ["interface", "node", "path", "src", "dst", "n", "value"]
+                .map(String::from)
+                .to_vec(),
             rows: vec![row(11.into()), row(Value::Null)],
             ..answer()
         };
@@ -333,14 +378,19 @@ mod tests {
                         Ethernet4  leaf1 leaf1>12>?  h1   10.0.0.2 11  11\n\
                         2                leaf1>12>?  h1   10.0.0.2 11  11\n";
         let squeezed = |text: &str| -> Vec<Vec<String>> {
-            text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+            text.lines()
+                .map(|line| line.split_whitespace().map(str::to_owned).collect())
+                .collect()
         };
         assert_eq!(squeezed(&as_table(&answer, &view.into())), squeezed(expected));
     }
 
     #[test]
     fn an_error_in_sql_points_at_its_position() {
-        let error = QueryFailure { message: "no such column: kin".into(), offset: Some(7) };
+        let error = QueryFailure {
+            message: "no such column: kin".into(),
+            offset: Some(7),
+        };
         assert_eq!(
             explain("SELECT kin FROM events", &error).to_string(),
             "no such column: kin\n  SELECT kin FROM events\n         ^"

@@ -52,7 +52,9 @@ pub(super) fn run(
 ) -> Result<(), CliError> {
     let schema = Schema::read(columns)?;
     let failed = |error: ReadlineError| CliError::new(format!("cannot read from the terminal: {error}"));
-    let config = Config::builder().completion_type(CompletionType::List).max_history_size(MOST_LINES);
+    let config = Config::builder()
+        .completion_type(CompletionType::List)
+        .max_history_size(MOST_LINES);
     let config = config.map_err(failed)?.auto_add_history(false).build();
     let mut editor: Editor<Shell, DefaultHistory> = Editor::with_config(config).map_err(failed)?;
     editor.set_helper(Some(Shell(schema.clone())));
@@ -66,9 +68,17 @@ pub(super) fn run(
         env!("CARGO_PKG_VERSION"),
         question.dir.display()
     ))?;
-    let mut session = Session { statement: String::new(), question, schema };
+    let mut session = Session {
+        statement: String::new(),
+        question,
+        schema,
+    };
     loop {
-        let prompt = if session.statement.is_empty() { "hopwise> " } else { "    ...> " };
+        let prompt = if session.statement.is_empty() {
+            "hopwise> "
+        } else {
+            "    ...> "
+        };
         let line = match editor.readline(prompt) {
             Ok(line) => line,
             Err(ReadlineError::Interrupted) => {
@@ -80,14 +90,21 @@ pub(super) fn run(
         };
         let step = session.line(&line);
         if !matches!(step, Step::More) && !line.trim().is_empty() {
-            let whole = if let Step::Run(sql) = &step { sql.replace('\n', " ") + ";" } else { line };
+            let whole = if let Step::Run(sql) = &step {
+                sql.replace('\n', " ") + ";"
+            } else {
+                line
+            };
             let _ = editor.add_history_entry(whole);
         }
         match step {
             Step::More | Step::Set => {}
             Step::Print(text) => terminal::print(&text)?,
             Step::Quit => break,
-            Step::Run(sql) => match ask(&Question { sql, ..session.question.clone() }) {
+            Step::Run(sql) => match ask(&Question {
+                sql,
+                ..session.question.clone()
+            }) {
                 Ok(printed) => show(&printed)?,
                 Err(error) => terminal::note(error),
             },
@@ -105,7 +122,11 @@ pub(super) fn run(
 
 /// `~/.local/state/hopwise/query_history`, or where `XDG_STATE_HOME` says.
 fn history_file() -> Option<PathBuf> {
-    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name: &str| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
     Some(state.join("hopwise/query_history"))
 }
@@ -124,11 +145,15 @@ fn show(printed: &Printed) -> Result<(), CliError> {
 
 /// Whether there is a pager, and it has shown the text.
 fn paged(text: &str) -> bool {
-    let pager =
-        env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty()).unwrap_or_else(|| "less -SFX".into());
+    let pager = env::var("PAGER")
+        .ok()
+        .filter(|pager| !pager.trim().is_empty())
+        .unwrap_or_else(|| "less -SFX".into());
     let mut words = pager.split_whitespace();
     let Some(program) = words.next() else { return false };
-    let Ok(mut child) = Command::new(program).args(words).stdin(Stdio::piped()).spawn() else { return false };
+    let Ok(mut child) = Command::new(program).args(words).stdin(Stdio::piped()).spawn() else {
+        return false;
+    };
     if let Some(mut input) = child.stdin.take() {
         // Who leaves the pager early does not want the rest.
         let _ = input.write_all(text.as_bytes());
@@ -177,7 +202,11 @@ impl Session {
             ("tables", _) => Step::Print(self.schema.tables()),
             ("schema", _) => Step::Print(self.schema.columns_of(value)),
             ("from" | "to", "") => {
-                *(if name == "from" { &mut asked.from } else { &mut asked.to }) = None;
+                *(if name == "from" {
+                    &mut asked.from
+                } else {
+                    &mut asked.to
+                }) = None;
                 Step::Set
             }
             ("from", _) => set(time(value).map(|time| asked.from = Some(time))),
@@ -214,7 +243,9 @@ fn is_quoted(statement: &str) -> bool {
 impl Schema {
     fn read(columns: &dyn Fn(&str) -> Result<Vec<String>, CliError>) -> Result<Self, CliError> {
         let views = VIEWS.iter().map(|view| Ok((*view, columns(view)?)));
-        Ok(Self { views: views.collect::<Result<_, CliError>>()? })
+        Ok(Self {
+            views: views.collect::<Result<_, CliError>>()?,
+        })
     }
 
     fn tables(&self) -> String {
@@ -225,15 +256,20 @@ impl Schema {
         let wanted = |(name, _): &&(&str, Vec<String>)| view.is_empty() || *name == view;
         let line = |(name, columns): &(&str, Vec<String>)| format!("{name}: {}\n", columns.join(", "));
         let text: String = self.views.iter().filter(wanted).map(line).collect();
-        if text.is_empty() { format!("there is no table {view}; .tables lists them\n") } else { text }
+        if text.is_empty() {
+            format!("there is no table {view}; .tables lists them\n")
+        } else {
+            text
+        }
     }
 
     /// What can stand in place of the word that ends at `at`: where it begins, and the texts. Columns are those of the tables that the
     /// line names, or of all.
     fn complete(&self, line: &str, at: usize) -> (usize, Vec<String>) {
         let begun = line.get(..at).unwrap_or(line);
-        let start =
-            begun.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.').map_or(0, |i| i + 1);
+        let start = begun
+            .rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.')
+            .map_or(0, |i| i + 1);
         let word = &begun[start..];
         if word.is_empty() {
             return (start, Vec::new());
@@ -241,11 +277,16 @@ impl Schema {
         if start == 0 && word.starts_with('.') {
             return (
                 0,
-                COMMANDS.iter().filter(|one| one.starts_with(word)).map(|one| (*one).to_owned()).collect(),
+                COMMANDS
+                    .iter()
+                    .filter(|one| one.starts_with(word))
+                    .map(|one| (*one).to_owned())
+                    .collect(),
             );
         }
         let names = |view: &str| {
-            line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|part| part == view)
+            line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .any(|part| part == view)
         };
         let named = self.views.iter().any(|(view, _)| names(view));
         let views = self.views.iter().filter(|(view, _)| !named || names(view));
@@ -254,7 +295,12 @@ impl Schema {
         let lower = |one: &&str| one.starts_with(word);
         let mut found: Vec<String> = tables.chain(columns).filter(lower).map(str::to_owned).collect();
         let upper = word.to_ascii_uppercase();
-        found.extend(KEYWORDS.iter().filter(|one| one.starts_with(&upper)).map(|one| (*one).to_owned()));
+        found.extend(
+            KEYWORDS
+                .iter()
+                .filter(|one| one.starts_with(&upper))
+                .map(|one| (*one).to_owned()),
+        );
         found.sort_unstable();
         found.dedup();
         (start, found)
@@ -278,8 +324,18 @@ impl Completer for Shell {
     }
 }
 
-const VIEWS: [&str; 7] = ["events", "rollups", "flows", "drops", "losses", "reports", "recordings"];
-const COMMANDS: [&str; 8] = [".tables", ".schema", ".format", ".from", ".to", ".limit", ".help", ".quit"];
+const VIEWS: [&str; 7] = [
+    "events",
+    "rollups",
+    "flows",
+    "drops",
+    "losses",
+    "reports",
+    "recordings",
+];
+const COMMANDS: [&str; 8] = [
+    ".tables", ".schema", ".format", ".from", ".to", ".limit", ".help", ".quit",
+];
 const KEYWORDS: [&str; 34] = [
     "SELECT", "FROM", "WHERE", "GROUP", "BY", "ORDER", "LIMIT", "HAVING", "DISTINCT", "AND", "OR", "NOT",
     "IN", "LIKE", "BETWEEN", "IS", "NULL", "AS", "ASC", "DESC", "CASE", "WHEN", "THEN", "ELSE", "END",
@@ -321,7 +377,11 @@ mod tests {
             limit: 100,
             timeout: std::time::Duration::from_secs(1),
         };
-        Session { statement: String::new(), question, schema }
+        Session {
+            statement: String::new(),
+            question,
+            schema,
+        }
     }
 
     #[test]
@@ -329,11 +389,17 @@ mod tests {
         let mut session = session();
         assert_eq!(session.line("SELECT kind FROM events"), Step::More);
         assert_eq!(session.line("WHERE rule = ';"), Step::More);
-        assert_eq!(session.line("';"), Step::Run("SELECT kind FROM events\nWHERE rule = ';\n'".into()));
+        assert_eq!(
+            session.line("';"),
+            Step::Run("SELECT kind FROM events\nWHERE rule = ';\n'".into())
+        );
         assert_eq!(session.line("  "), Step::Set);
         assert_eq!(session.line("SELECT 1 ; "), Step::Run("SELECT 1".into()));
         assert_eq!(session.line(";"), Step::Set);
-        assert_eq!(session.line(&"x".repeat(LONGEST + 1)), Step::Run("x".repeat(LONGEST + 1)));
+        assert_eq!(
+            session.line(&"x".repeat(LONGEST + 1)),
+            Step::Run("x".repeat(LONGEST + 1))
+        );
     }
 
     #[test]
@@ -342,7 +408,13 @@ mod tests {
         for line in [".format csv", ".limit 7", ".from 17", ".to 18"] {
             assert_eq!(session.line(line), Step::Set, "{line}");
         }
-        let Question { format, limit, from, to, .. } = session.question;
+        let Question {
+            format,
+            limit,
+            from,
+            to,
+            ..
+        } = session.question;
         assert_eq!((format, limit, from, to), (Format::Csv, 7, Some(17), Some(18)));
         assert_eq!(session.line(".from"), Step::Set);
         assert_eq!(session.question.from, None);
@@ -350,11 +422,23 @@ mod tests {
             Step::Print(text) => text,
             other => panic!("{line}: {other:?}"),
         };
-        assert_eq!(said(".limit many", &mut session), ".limit many: write a number of rows\n");
-        assert_eq!(said(".format xml", &mut session), ".format xml: write table, json or csv\n");
-        assert_eq!(said(".drop", &mut session), "there is no command .drop; .help lists them\n");
+        assert_eq!(
+            said(".limit many", &mut session),
+            ".limit many: write a number of rows\n"
+        );
+        assert_eq!(
+            said(".format xml", &mut session),
+            ".format xml: write table, json or csv\n"
+        );
+        assert_eq!(
+            said(".drop", &mut session),
+            "there is no command .drop; .help lists them\n"
+        );
         assert_eq!(said(".schema events", &mut session), "events: ts, kind\n");
-        assert_eq!(said(".schema x", &mut session), "there is no table x; .tables lists them\n");
+        assert_eq!(
+            said(".schema x", &mut session),
+            "there is no table x; .tables lists them\n"
+        );
         assert_eq!(session.line(".quit"), Step::Quit);
     }
 
@@ -366,7 +450,10 @@ mod tests {
         assert_eq!(found("sel"), (0, vec!["SELECT".into()]));
         assert_eq!(found(".s"), (0, vec![".schema".into()]));
         assert_eq!(found("SELECT fl"), (7, vec!["flow".into(), "flows".into()]));
-        assert_eq!(schema.complete("SELECT fl FROM events", 9), (7, vec!["flows".into()]));
+        assert_eq!(
+            schema.complete("SELECT fl FROM events", 9),
+            (7, vec!["flows".into()])
+        );
         assert_eq!(found("SELECT "), (7, Vec::new()));
     }
 }

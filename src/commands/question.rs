@@ -60,7 +60,9 @@ pub(crate) enum Format {
 
 /// Parses a time: UTC, ns since the epoch, or an age.
 pub(super) fn time(text: &str) -> Result<u64, String> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     time_at(text, now.as_nanos() as u64)
 }
 
@@ -76,7 +78,9 @@ fn time_at(text: &str, now: u64) -> Result<u64, String> {
     if let Some(ts) = settings::time::nanoseconds(text) {
         return Ok(ts);
     }
-    let age = seconds(text).and_then(|age| age.checked_mul(1_000_000_000)).ok_or_else(wrong)?;
+    let age = seconds(text)
+        .and_then(|age| age.checked_mul(1_000_000_000))
+        .ok_or_else(wrong)?;
     Ok(now.saturating_sub(age))
 }
 
@@ -113,7 +117,16 @@ mod tests {
             [Ok(17), Ok(70_000_000_000), Ok(40_000_000_000), Ok(0)]
         );
         assert_eq!(at("1970-01-01T00:01Z"), Ok(60_000_000_000));
-        for wrong in ["", "s", "2026-11-26T", "2026-13-01T00:00Z", "1y", "-1", "1é", "99999999999999999d"] {
+        for wrong in [
+            "",
+            "s",
+            "2026-11-26T",
+            "2026-13-01T00:00Z",
+            "1y",
+            "-1",
+            "1é",
+            "99999999999999999d",
+        ] {
             assert!(at(wrong).is_err(), "{wrong}");
         }
     }

@@ -14,7 +14,12 @@ use terminal::CliError;
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Api {
     /// URL of the running hopwise
-    #[arg(long = "api", value_name = "URL", default_value = "http://127.0.0.1:8080", global = true)]
+    #[arg(
+        long = "api",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8080",
+        global = true
+    )]
     pub(crate) url: String,
 
     /// Bearer token, if required; the environment variable HOPWISE_TOKEN is equivalent and not visible in `ps`
@@ -37,7 +42,13 @@ pub(crate) struct Api {
 impl Api {
     /// The API at this URL; what else it needs is in the environment.
     pub(crate) fn at(url: &str) -> Self {
-        Self { url: url.to_owned(), token: None, ca: None, client_certificate: None, client_key: None }
+        Self {
+            url: url.to_owned(),
+            token: None,
+            ca: None,
+            client_certificate: None,
+            client_key: None,
+        }
     }
 
     /// A client for this API.
@@ -48,15 +59,21 @@ impl Api {
 
     /// What TLS to `url` needs, if it has TLS.
     pub(crate) fn tls_for(&self, url: &str) -> Result<Option<Arc<ClientConfig>>, CliError> {
-        if tls::authority(url).0 { self.tls() } else { Ok(None) }
+        if tls::authority(url).0 {
+            self.tls()
+        } else {
+            Ok(None)
+        }
     }
 
     /// What TLS needs; `None` without authorities.
     fn tls(&self) -> Result<Option<Arc<ClientConfig>>, CliError> {
         let file = |given: &Option<PathBuf>, variable| {
-            given
-                .clone()
-                .or_else(|| std::env::var_os(variable).filter(|name| !name.is_empty()).map(PathBuf::from))
+            given.clone().or_else(|| {
+                std::env::var_os(variable)
+                    .filter(|name| !name.is_empty())
+                    .map(PathBuf::from)
+            })
         };
         let certificate = file(&self.client_certificate, "HOPWISE_CLIENT_CERTIFICATE");
         let key = file(&self.client_key, "HOPWISE_CLIENT_KEY");
@@ -87,12 +104,17 @@ pub(crate) fn fetch<T: DeserializeOwned>(client: &Client, path: &str) -> Result<
 
 /// The names that a running hopwise knows: none if it does not answer, because ids say the same.
 pub(crate) fn names(client: &Client) -> Names {
-    fetch::<NamesView>(client, "/names").map(Names::from).unwrap_or_default()
+    fetch::<NamesView>(client, "/names")
+        .map(Names::from)
+        .unwrap_or_default()
 }
 
 /// Parses the path of the store, `101>102>103`, with `?` where a node id is unavailable.
 pub(crate) fn parse_path(text: &str) -> Vec<Option<u32>> {
-    text.split('>').filter(|node| !node.is_empty()).map(|node| node.parse().ok()).collect()
+    text.split('>')
+        .filter(|node| !node.is_empty())
+        .map(|node| node.parse().ok())
+        .collect()
 }
 
 #[cfg(test)]

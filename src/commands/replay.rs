@@ -109,9 +109,20 @@ const SECOND: u64 = 1_000_000_000;
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let settings = Settings::load(args.config.as_deref())?;
     let config = configure(&args, &settings)?;
-    let store_writer = args.store.as_ref().map(|dir| StoreWriter::open(dir, &settings)).transpose()?;
+    let store_writer = args
+        .store
+        .as_ref()
+        .map(|dir| StoreWriter::open(dir, &settings))
+        .transpose()?;
     let findings = Findings::new(&config, args.explain_loss);
-    let mut replay = Replay::new(config, Outlet { findings, store_writer }, args.speed);
+    let mut replay = Replay::new(
+        config,
+        Outlet {
+            findings,
+            store_writer,
+        },
+        args.speed,
+    );
     replay.aggregate_ports = AggregatePorts(args.aggregate_ports.as_slice().into());
     replay.ports = args.all_ports();
     let mut account = Account::default();
@@ -129,7 +140,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             terminal::note(earlier);
         }
     }
-    let Replayed { collector, findings, stored } = replay.finish();
+    let Replayed {
+        collector,
+        findings,
+        stored,
+    } = replay.finish();
     progress.finish();
     let result = Summary {
         files: &args.files,
@@ -141,7 +156,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         limit: args.limit,
         names: build::names(&settings),
     };
-    let text = if args.json { json::write(&result) } else { text::write(&result) };
+    let text = if args.json {
+        json::write(&result)
+    } else {
+        text::write(&result)
+    };
     terminal::print(&text)?;
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
@@ -165,7 +184,14 @@ fn configure(args: &Args, settings: &Settings) -> Result<collector::Config, CliE
 /// Replays one file at full speed and returns the number of its reports: the work that the benchmark measures.
 pub(super) fn once(file: &std::path::Path, config: collector::Config) -> Result<u64, CliError> {
     let findings = Findings::new(&config, false);
-    let mut replay = Replay::new(config, Outlet { findings, store_writer: None }, Speed::Max);
+    let mut replay = Replay::new(
+        config,
+        Outlet {
+            findings,
+            store_writer: None,
+        },
+        Speed::Max,
+    );
     let mut progress = Progress::new("", "frames", None).silenced(true);
     replay.ports = vec![32_766];
     capture::bursts(file, &mut Account::default(), &mut progress, |account, frames| {
@@ -216,8 +242,18 @@ struct Burst<'a> {
 
 impl Burst<'_> {
     fn new() -> Self {
-        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
-        Self { datagrams: [none; BURST], len: 0, contents: Contents::Reports }
+        let none = Datagram {
+            payload: &[],
+            source: [0; 16],
+            src_port: 0,
+            listener: 0,
+            received: 0,
+        };
+        Self {
+            datagrams: [none; BURST],
+            len: 0,
+            contents: Contents::Reports,
+        }
     }
 }
 
@@ -242,7 +278,9 @@ impl Replay {
         for frame in frames {
             account.frames += 1;
             // A frame with broken headers is in the account already.
-            let Ok((datagram, listener)) = capture::telemetry(&frame, &self.ports, account) else { continue };
+            let Ok((datagram, listener)) = capture::telemetry(&frame, &self.ports, account) else {
+                continue;
+            };
             if self.pace.is_early(frame.ts) {
                 self.handle(&mut burst);
                 self.tick();
@@ -304,8 +342,15 @@ impl Replay {
         self.tick();
         self.outlet.findings.note_profiles(&self.collector);
         self.collector.finish(self.last, &mut self.outlet);
-        let Outlet { findings, store_writer } = self.outlet;
-        Replayed { collector: self.collector, findings, stored: store_writer.map(StoreWriter::close) }
+        let Outlet {
+            findings,
+            store_writer,
+        } = self.outlet;
+        Replayed {
+            collector: self.collector,
+            findings,
+            stored: store_writer.map(StoreWriter::close),
+        }
     }
 }
 
@@ -319,7 +364,9 @@ struct Pace {
 impl Pace {
     /// Time from now until `ts` is due.
     fn due(&mut self, ts: u64) -> Option<Duration> {
-        let Speed::Times(times) = self.speed else { return None };
+        let Speed::Times(times) = self.speed else {
+            return None;
+        };
         let (first, met) = *self.begin.get_or_insert((ts, Instant::now()));
         let after = Duration::from_nanos(ts.saturating_sub(first)).div_f64(times);
         after.checked_sub(met.elapsed()).filter(|wait| !wait.is_zero())
@@ -345,16 +392,29 @@ mod tests {
         assert_eq!(speed("max"), Ok(Speed::Max));
         assert_eq!(speed("realtime"), Ok(Speed::Times(1.0)));
         assert_eq!(speed("10x"), Ok(Speed::Times(10.0)));
-        assert!(["0", "-1", "fast", "nan", "inf", ""].iter().all(|wrong| speed(wrong).is_err()));
+        assert!(
+            ["0", "-1", "fast", "nan", "inf", ""]
+                .iter()
+                .all(|wrong| speed(wrong).is_err())
+        );
     }
 
     #[test]
     fn at_full_speed_nothing_waits_and_at_tenfold_a_tenth() {
-        let mut pace = Pace { speed: Speed::Max, begin: None };
+        let mut pace = Pace {
+            speed: Speed::Max,
+            begin: None,
+        };
         assert!(!pace.is_early(0) && !pace.is_early(u64::MAX));
-        let mut pace = Pace { speed: Speed::Times(10.0), begin: None };
+        let mut pace = Pace {
+            speed: Speed::Times(10.0),
+            begin: None,
+        };
         assert!(!pace.is_early(5_000_000_000));
         let due = pace.due(605_000_000_000);
-        assert!(due > Some(Duration::from_secs(50)) && due <= Some(Duration::from_secs(60)), "{due:?}");
+        assert!(
+            due > Some(Duration::from_secs(50)) && due <= Some(Duration::from_secs(60)),
+            "{due:?}"
+        );
     }
 }

@@ -34,7 +34,12 @@ use terminal::units;
   hopwise report load key-write --store 1 --rate 100000 --count 1000000 --keys 50000")]
 pub(crate) struct Args {
     /// Address of a collector, for which its translator receives reports; keys are distributed over several, in the given order
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:40040", global = true)]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:40040",
+        global = true
+    )]
     to: Vec<SocketAddr>,
 
     /// Send to the collectors of this map (see `hopwise map`) instead of --to
@@ -202,7 +207,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         what => {
             let mut scratch = Vec::new();
             let operation = what.operation(&mut scratch)?;
-            operation.check().map_err(|refusal| CliError::new(format!("no such report: {refusal}")))?;
+            operation
+                .check()
+                .map_err(|refusal| CliError::new(format!("no such report: {refusal}")))?;
             sending.send(&operation);
             sending.poll(0);
         }
@@ -216,9 +223,17 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 impl RequestKind {
     fn operation<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Result<Operation<'a>, CliError> {
         Ok(match self {
-            Self::KeyWrite(KeyWrite { store, key, data, copies }) => {
-                Operation::KeyWrite { copies: *copies, store: *store, key: &key.0, data: &data.0 }
-            }
+            Self::KeyWrite(KeyWrite {
+                store,
+                key,
+                data,
+                copies,
+            }) => Operation::KeyWrite {
+                copies: *copies,
+                store: *store,
+                key: &key.0,
+                data: &data.0,
+            },
             Self::Append(Append { list, entry }) => {
                 let len = entry.first().map_or(0, |entry| entry.0.len());
                 if entry.iter().any(|entry| entry.0.len() != len) {
@@ -228,12 +243,30 @@ impl RequestKind {
                 }
                 entry.iter().for_each(|entry| scratch.extend_from_slice(&entry.0));
                 let entry_len = u16::try_from(len).unwrap_or(u16::MAX);
-                Operation::Append { list: *list, entry_len, entries: scratch }
+                Operation::Append {
+                    list: *list,
+                    entry_len,
+                    entries: scratch,
+                }
             }
-            Self::KeyIncrement(KeyIncrement { store, key, by, copies }) => {
-                Operation::KeyIncrement { copies: *copies, store: *store, delta: *by, key: &key.0 }
-            }
-            Self::Postcard(Postcard { store, key, hop, path_len, value }) => Operation::Postcard {
+            Self::KeyIncrement(KeyIncrement {
+                store,
+                key,
+                by,
+                copies,
+            }) => Operation::KeyIncrement {
+                copies: *copies,
+                store: *store,
+                delta: *by,
+                key: &key.0,
+            },
+            Self::Postcard(Postcard {
+                store,
+                key,
+                hop,
+                path_len,
+                value,
+            }) => Operation::Postcard {
                 hop: *hop,
                 path_len: *path_len,
                 store: *store,
@@ -248,15 +281,29 @@ impl RequestKind {
 
 impl Sketch {
     fn operation<'a>(&self, scratch: &'a mut Vec<u8>) -> Result<Operation<'a>, CliError> {
-        let Self { sketch, epoch, first, depth, width, op, counters } = self;
+        let Self {
+            sketch,
+            epoch,
+            first,
+            depth,
+            width,
+            op,
+            counters,
+        } = self;
         let columns = counters.len() / usize::from(*depth).max(1);
         if columns * usize::from(*depth) != counters.len() || columns > 255 || !matches!(width, 4 | 8) {
             let text = "counters must fill 1 to 255 columns of --depth rows; --width is 4 or 8 bytes";
             return Err(CliError::new(text));
         }
-        let most = if *width == 4 { u64::from(u32::MAX) } else { u64::MAX };
+        let most = if *width == 4 {
+            u64::from(u32::MAX)
+        } else {
+            u64::MAX
+        };
         if let Some(counter) = counters.iter().find(|counter| **counter > most) {
-            return Err(CliError::new(format!("{counter} does not fit into {width} bytes; use --width 8")));
+            return Err(CliError::new(format!(
+                "{counter} does not fit into {width} bytes; use --width 8"
+            )));
         }
         for counter in counters {
             scratch.extend_from_slice(&counter.to_be_bytes()[8 - usize::from(*width)..]);
@@ -277,7 +324,9 @@ impl Sketch {
 impl Args {
     /// The destinations of reports, and the assignment of keys.
     fn collectors(&self) -> Result<(Vec<SocketAddr>, Spread), CliError> {
-        let Some(file) = &self.map else { return Ok((self.to.clone(), Spread::even(self.to.len()))) };
+        let Some(file) = &self.map else {
+            return Ok((self.to.clone(), Spread::even(self.to.len())));
+        };
         let map = load_map(file)?;
         let invalid = |error: String| CliError::new(format!("{}: {error}", file.display()));
         Ok((map.reports().map_err(invalid)?, map.spread().map_err(invalid)?))
@@ -292,18 +341,30 @@ impl Sending {
             let text = format!("name 1 to {MAX_COLLECTORS} collectors, all by IPv4 or all by IPv6");
             return Err(CliError::new(text));
         }
-        let any = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let any = if v6 {
+            Ipv6Addr::UNSPECIFIED.into()
+        } else {
+            Ipv4Addr::UNSPECIFIED.into()
+        };
         let answered = args.essential || matches!(args.what, RequestKind::Load(_));
-        let control = args.control.unwrap_or(SocketAddr::new(any, if answered { CONTROL_PORT } else { 0 }));
+        let control = args
+            .control
+            .unwrap_or(SocketAddr::new(any, if answered { CONTROL_PORT } else { 0 }));
         let sockets = Sockets::open(&to, control).map_err(|error| {
-            CliError::new(format!("{error} (name another with --control, if a reporter runs here already)"))
+            CliError::new(format!(
+                "{error} (name another with --control, if a reporter runs here already)"
+            ))
         })?;
         let priority = match args.priority {
             PriorityArg::Low => Priority::Low,
             PriorityArg::Medium => Priority::Medium,
             PriorityArg::High => Priority::High,
         };
-        let options = SendOptions { priority, essential: args.essential, immediate: args.immediate };
+        let options = SendOptions {
+            priority,
+            essential: args.essential,
+            immediate: args.immediate,
+        };
         let config = dta::Config {
             reporter: args.reporter,
             spread,
@@ -313,12 +374,23 @@ impl Sending {
         };
         let reporter = Reporter::new(config).map_err(|error| CliError::new(error.to_string()))?;
         let (outbox, json) = (Outbox::default(), args.json);
-        Ok(Self { reporter, outbox, sockets, options, json, suppressed: 0, queue_full: 0 })
+        Ok(Self {
+            reporter,
+            outbox,
+            sockets,
+            options,
+            json,
+            suppressed: 0,
+            queue_full: 0,
+        })
     }
 
     /// Queues a report in the outbox.
     pub(super) fn send(&mut self, operation: &Operation<'_>) {
-        match self.reporter.send(operation, self.options, time::monotonic(), &mut self.outbox) {
+        match self
+            .reporter
+            .send(operation, self.options, time::monotonic(), &mut self.outbox)
+        {
             Ok(()) => {}
             Err(SendError::Suppressed) => self.suppressed += 1,
             Err(SendError::NoRoom) => self.queue_full += 1,
@@ -327,7 +399,12 @@ impl Sending {
 
     /// Sends queued reports and processes responses; waits up to `timeout` ms for the first.
     pub(super) fn poll(&mut self, timeout: u32) {
-        let Self { reporter, outbox, sockets, .. } = self;
+        let Self {
+            reporter,
+            outbox,
+            sockets,
+            ..
+        } = self;
         sockets.send(outbox);
         sockets.receive(timeout, |collector, payload| {
             reporter.control(collector, payload, time::monotonic(), outbox);
@@ -374,24 +451,41 @@ impl Sending {
             "queue_full": self.queue_full,
             "unsent": sockets.lost,
         });
-        let text = if self.json { format!("{summary}\n") } else { self.sentence(&total) };
+        let text = if self.json {
+            format!("{summary}\n")
+        } else {
+            self.sentence(&total)
+        };
         terminal::print(&text)?;
         let bad = total.refused + total.unavailable + sockets.lost + self.queue_full;
-        Ok(if bad == 0 && stats.reports > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        Ok(if bad == 0 && stats.reports > 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(1)
+        })
     }
 
     fn sentence(&self, total: &dta::DestinationStats) -> String {
-        let mut parts = vec![format!("{} sent", units::counted(self.reporter.stats().reports, "report"))];
+        let mut parts = vec![format!(
+            "{} sent",
+            units::counted(self.reporter.stats().reports, "report")
+        )];
         let lost = self.sockets.stats.lost;
         for (count, what) in [
             (total.retransmitted, "retransmitted"),
             (total.nacks, "NACK(s)"),
-            (total.refused, "refused: is there such a store or list? (`hopwise stores`)"),
+            (
+                total.refused,
+                "refused: is there such a store or list? (`hopwise stores`)",
+            ),
             (total.congestions, "congestion notice(s)"),
             (self.suppressed, "suppressed because of congestion"),
             (total.unavailable, "requested too late to retransmit"),
             (self.queue_full, "dropped: the send queue was full"),
-            (lost, "could not be sent: is there a route to the collector? (`ip route get ADDRESS`)"),
+            (
+                lost,
+                "could not be sent: is there a route to the collector? (`ip route get ADDRESS`)",
+            ),
         ] {
             if count > 0 {
                 parts.push(format!("{} {what}", units::count(count)));

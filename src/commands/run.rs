@@ -42,25 +42,38 @@ SIGHUP reloads the configuration, SIGTERM stops after everything is on disk; exi
 
 /// The value of `--api`.
 pub(crate) fn api_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned())
+    text.parse()
+        .map_err(|_| "write an address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned())
 }
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let overrides = Overrides { listen: args.listen, api: args.api, store: args.store, console: None };
-    let settings = overrides.apply(Settings::load(args.config.as_deref())?).map_err(CliError::new)?;
+    let overrides = Overrides {
+        listen: args.listen,
+        api: args.api,
+        store: args.store,
+        console: None,
+    };
+    let settings = overrides
+        .apply(Settings::load(args.config.as_deref())?)
+        .map_err(CliError::new)?;
     let log = Log::start(settings.log.level, settings.log.format);
     if settings.collects() {
         doctor::at_start(&settings);
     }
-    let mut server =
-        Server::new(settings.clone(), args.config, log).with_overrides(overrides).dropping_capabilities();
+    let mut server = Server::new(settings.clone(), args.config, log)
+        .with_overrides(overrides)
+        .dropping_capabilities();
     let addresses = server.start()?;
     for input in &addresses.inputs {
         tracing::info!(address = %format_args!("udp://{input}"), "receiving reports");
     }
     if let Some(switch) = &settings.switch {
-        tracing::info!(node = switch.node, ports = switch.ports.len(), "the switch is running");
+        tracing::info!(
+            node = switch.node,
+            ports = switch.ports.len(),
+            "the switch is running"
+        );
     }
     if let (Some(input), Some(aggregator)) = (addresses.aggregator, &settings.aggregator) {
         let to: Vec<_> = aggregator.forward.iter().map(ToString::to_string).collect();
@@ -100,5 +113,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         }
         tracing::info!(stored = stored.stored(), lost = stored.lost(), "stopped");
     }
-    ended.map(|()| if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    ended.map(|()| {
+        if complete {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(1)
+        }
+    })
 }

@@ -42,12 +42,18 @@ struct Which {
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let (Command::Show(which) | Command::Apply(which)) = &args.command;
     let settings = Settings::load(Some(&which.config))?;
-    let outlet = settings.outlet.as_ref().filter(|_| which.name == "outlet").map(OutletSettings::clickhouse);
+    let outlet = settings
+        .outlet
+        .as_ref()
+        .filter(|_| which.name == "outlet")
+        .map(OutletSettings::clickhouse);
     let export = match &outlet {
         Some(outlet) => outlet,
         None => settings.export(&which.name, &which.config)?,
     };
-    let statements = export.schema().map_err(|(key, message)| CliError::new(format!("{key}: {message}")))?;
+    let statements = export
+        .schema()
+        .map_err(|(key, message)| CliError::new(format!("{key}: {message}")))?;
     if statements.is_empty() {
         terminal::print("it needs nothing: the system makes what is missing itself\n")?;
         return Ok(ExitCode::SUCCESS);

@@ -51,8 +51,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         (false, false) => table(&files),
     };
     terminal::print(&text)?;
-    let fails = files.iter().any(|file| matches!(file.state, FileState::Damaged | FileState::Unreadable));
-    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let fails = files
+        .iter()
+        .any(|file| matches!(file.state, FileState::Damaged | FileState::Unreadable));
+    Ok(if fails {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn table(files: &[FileCheck]) -> String {
@@ -65,8 +71,12 @@ fn table(files: &[FileCheck]) -> String {
         ("to", Align::Left),
     ]);
     for file in files {
-        let events = file.records.map_or_else(|| "?".to_owned(), |records| units::count(records.events));
-        let [from, to] = file.time.map_or_else(Default::default, |time| time.map(units::date_time));
+        let events = file
+            .records
+            .map_or_else(|| "?".to_owned(), |records| units::count(records.events));
+        let [from, to] = file
+            .time
+            .map_or_else(Default::default, |time| time.map(units::date_time));
         table.row([
             file.file.clone(),
             file.state.name().to_owned(),
@@ -78,21 +88,31 @@ fn table(files: &[FileCheck]) -> String {
     }
     let mut out = table.render();
     for file in files {
-        let notes = file.message.iter().cloned().chain(file.salvaged.as_ref().map(|salvaged| {
-            let Records { events, rollups, flows, drops, losses } = salvaged.records;
-            let renamed = &salvaged.renamed;
-            match &salvaged.file {
-                Some(new) => format!(
-                    "saved in {new}: {}, {}, {}, {}, {}; the damaged file is now {renamed}",
-                    units::counted(events, "event"),
-                    units::counted(rollups, "rollup"),
-                    units::counted(flows, "flow"),
-                    units::counted(drops, "drop"),
-                    units::counted(losses, "loss record")
-                ),
-                None => format!("nothing could be read of it; it is now {renamed}"),
-            }
-        }));
+        let notes = file
+            .message
+            .iter()
+            .cloned()
+            .chain(file.salvaged.as_ref().map(|salvaged| {
+                let Records {
+                    events,
+                    rollups,
+                    flows,
+                    drops,
+                    losses,
+                } = salvaged.records;
+                let renamed = &salvaged.renamed;
+                match &salvaged.file {
+                    Some(new) => format!(
+                        "saved in {new}: {}, {}, {}, {}, {}; the damaged file is now {renamed}",
+                        units::counted(events, "event"),
+                        units::counted(rollups, "rollup"),
+                        units::counted(flows, "flow"),
+                        units::counted(drops, "drop"),
+                        units::counted(losses, "loss record")
+                    ),
+                    None => format!("nothing could be read of it; it is now {renamed}"),
+                }
+            }));
         for note in notes {
             out.push_str(&format!("{}: {note}\n", file.file));
         }
@@ -104,15 +124,19 @@ fn table(files: &[FileCheck]) -> String {
 fn line(file: &FileCheck) -> String {
     let mut out = String::new();
     json::object(&mut out, |o| {
-        o.field("file", file.file.as_str()).field("state", file.state.name()).field("bytes", file.bytes);
+        o.field("file", file.file.as_str())
+            .field("state", file.state.name())
+            .field("bytes", file.bytes);
         o.present("message", file.message.as_deref());
-        o.present("from", file.time.map(|[from, _]| from)).present("to", file.time.map(|[_, to]| to));
+        o.present("from", file.time.map(|[from, _]| from))
+            .present("to", file.time.map(|[_, to]| to));
         if let Some(records) = file.records {
             o.object("records", |o| add(o, records));
         }
         if let Some(salvaged) = &file.salvaged {
             o.object("salvaged", |o| {
-                o.present("file", salvaged.file.as_deref()).field("renamed", salvaged.renamed.as_str());
+                o.present("file", salvaged.file.as_deref())
+                    .field("renamed", salvaged.renamed.as_str());
                 o.object("records", |o| add(o, salvaged.records));
             });
         }
@@ -122,7 +146,16 @@ fn line(file: &FileCheck) -> String {
 }
 
 fn add(object: &mut json::Object<'_>, records: Records) {
-    let Records { events, rollups, flows, drops, losses } = records;
-    object.field("events", events).field("rollups", rollups).field("flows", flows);
+    let Records {
+        events,
+        rollups,
+        flows,
+        drops,
+        losses,
+    } = records;
+    object
+        .field("events", events)
+        .field("rollups", rollups)
+        .field("flows", flows);
     object.field("drops", drops).field("losses", losses);
 }

@@ -39,7 +39,12 @@ impl StoreWriter {
         let store = Store::open(config).map_err(|error| CliError::new(error.to_string()))?;
         store.set_rules(settings.rules.iter().map(|rule| rule.name.clone()).collect());
         let known_links = KnownLinks::open(Some(dir.join(known_links::FILE)));
-        Ok(Self { store, batch: Batch::with_capacity(BATCH), known_links, looked: 0 })
+        Ok(Self {
+            store,
+            batch: Batch::with_capacity(BATCH),
+            known_links,
+            looked: 0,
+        })
     }
 
     /// Looks at the links in use, if that was some time ago, so that those that fail are known.

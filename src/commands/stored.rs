@@ -44,15 +44,19 @@ pub(super) fn events(dir: &Path, filter: &Filter, limit: u32) -> Result<Vec<Even
     wanted.equal("metric", filter.metric.clone().map(Value::Text));
     wanted.equal("flow", filter.flow.clone().map(Value::Text));
     wanted.equal("node", filter.node.map(|node| Value::Int(node.into())));
-    wanted.terms.extend(filter.from.map(|from| format!("ts >= {from}")));
+    wanted
+        .terms
+        .extend(filter.from.map(|from| format!("ts >= {from}")));
     wanted.terms.extend(filter.to.map(|to| format!("ts <= {to}")));
     let sql = format!(
         "SELECT ts, id, kind, metric, flow, src, dst, sport, dport, proto, node, interface, queue, value, previous, \
          threshold, rule, reason, basis, path, flow_latency, latency_basis, hop_latencies FROM events {} ORDER BY ts DESC LIMIT {limit}",
         wanted.clause()
     );
-    let mut events: Vec<EventView> =
-        rows(dir, &sql, wanted.params, limit)?.into_iter().filter_map(event).collect();
+    let mut events: Vec<EventView> = rows(dir, &sql, wanted.params, limit)?
+        .into_iter()
+        .filter_map(event)
+        .collect();
     events.reverse();
     Ok(events)
 }
@@ -71,7 +75,9 @@ fn matching(
         None => None,
     };
     let wanted = EventFilter {
-        kind: Kind::ALL.into_iter().find(|kind| Some(kind.name()) == filter.kind.as_deref()),
+        kind: Kind::ALL
+            .into_iter()
+            .find(|kind| Some(kind.name()) == filter.kind.as_deref()),
         node: filter.node,
         metric: filter.metric.as_deref().and_then(Metric::from_name),
         flow,
@@ -84,9 +90,14 @@ fn matching(
     };
     let (mut found, mut before) = (Vec::new(), filter.to.map(|to| to.saturating_add(1)));
     loop {
-        let question = EventFilter { before, limit: limit - found.len(), ..wanted };
-        let (rows, stopped) =
-            reader.events_where(&question, is_wanted).map_err(|error| CliError::new(error.message))?;
+        let question = EventFilter {
+            before,
+            limit: limit - found.len(),
+            ..wanted
+        };
+        let (rows, stopped) = reader
+            .events_where(&question, is_wanted)
+            .map_err(|error| CliError::new(error.message))?;
         found.extend(rows);
         match stopped {
             Some(ts) if found.len() < limit => before = Some(ts),
@@ -166,7 +177,10 @@ fn flow(row: Vec<Value>) -> Option<FlowDetail> {
         first_seen: row.number()?,
         last_seen: row.number()?,
     };
-    Some(FlowDetail { flow, ..FlowDetail::default() })
+    Some(FlowDetail {
+        flow,
+        ..FlowDetail::default()
+    })
 }
 
 /// The latest reported values of each node of the flow's path: its latency for this flow, and the latest
@@ -184,10 +198,18 @@ fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
         latencies.extend(node.zip(value));
         latencies.extend(first.filter_map(|(node, value)| Some((node?, value?.into()))));
     }
-    let latest = |node: u32| latencies.iter().find(|(of, _)| *of == node).map(|(_, value)| *value);
+    let latest = |node: u32| {
+        latencies
+            .iter()
+            .find(|(of, _)| *of == node)
+            .map(|(_, value)| *value)
+    };
     let mut hops = Vec::new();
     for node in &flow.path {
-        let mut hop = HopView { node: *node, ..HopView::default() };
+        let mut hop = HopView {
+            node: *node,
+            ..HopView::default()
+        };
         if let Some(node) = *node {
             hop.hop_latency = latest(node);
             let query = "SELECT queue, value, ts FROM events WHERE node = ?1 AND metric = 'queue_occupancy' \
@@ -195,7 +217,9 @@ fn hops(dir: &Path, flow: &FlowView) -> Result<Vec<HopView>, CliError> {
             if let Some(row) = rows(dir, query, vec![Value::Int(node.into())], 1)?.pop() {
                 let mut row = Row(row.into_iter());
                 (hop.queue, hop.latest_queue_occupancy) = (row.number(), row.number());
-                let age = row.number::<u64>().map(|ts| nic::time::now().saturating_sub(ts) / 1_000_000_000);
+                let age = row
+                    .number::<u64>()
+                    .map(|ts| nic::time::now().saturating_sub(ts) / 1_000_000_000);
                 hop.latest_queue_age_s = age.map(|age| u32::try_from(age).unwrap_or(u32::MAX));
             }
         }
@@ -220,7 +244,11 @@ impl Conditions {
     }
 
     fn clause(&self) -> String {
-        if self.terms.is_empty() { String::new() } else { format!("WHERE {}", self.terms.join(" AND ")) }
+        if self.terms.is_empty() {
+            String::new()
+        } else {
+            format!("WHERE {}", self.terms.join(" AND "))
+        }
     }
 }
 
@@ -231,7 +259,9 @@ fn rows(dir: &Path, sql: &str, params: Vec<Value>, limit: u32) -> Result<Vec<Vec
         timeout: Duration::from_secs(60),
         ..QueryOptions::default()
     };
-    let table = open(dir)?.query(sql, &options).map_err(|error| CliError::new(error.to_string()))?;
+    let table = open(dir)?
+        .query(sql, &options)
+        .map_err(|error| CliError::new(error.to_string()))?;
     for note in &table.notes {
         terminal::note(note);
     }
@@ -260,6 +290,12 @@ impl Row {
     fn flow(&mut self) -> Option<Flow> {
         let (src, dst) = (self.text(), self.text());
         let (sport, dport, proto) = (self.number(), self.number(), self.number());
-        Some(Flow { src: src?, dst: dst?, sport, dport, proto: proto? })
+        Some(Flow {
+            src: src?,
+            dst: dst?,
+            sport,
+            dport,
+            proto: proto?,
+        })
     }
 }

@@ -95,7 +95,11 @@ pub(crate) enum Order {
 
 fn interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
-    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("between 0.1 and 3600 seconds".into()) }
+    if (0.1..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("between 0.1 and 3600 seconds".into())
+    }
 }
 
 /// What is on the screen: tables, or one flow.
@@ -164,8 +168,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let mut trouble = String::new();
     loop {
         let terminal = Terminal::stdout();
-        let line =
-            state.writing.as_ref().map(|text| format!("filter: {text}_   enter applies, esc gives up\n"));
+        let line = state
+            .writing
+            .as_ref()
+            .map(|text| format!("filter: {text}_   enter applies, esc gives up\n"));
         let line = line.unwrap_or_default() + &trouble;
         screen::draw(&(line + &shown.picture(&state, &client, terminal)), terminal)?;
         let action = match keys.next(shown.interval(interval)) {

@@ -51,9 +51,18 @@ fn one_override(written: &OverrideSettings) -> (Match, Override) {
     for (metric, amount) in [
         (Metric::FlowLatency, written.flow_latency.map(|amount| amount.0)),
         (Metric::HopLatency, written.hop_latency.map(|amount| amount.0)),
-        (Metric::QueueOccupancy, written.queue_occupancy.map(|amount| amount.0)),
-        (Metric::QueueCongestion, written.queue_congestion.map(|amount| amount.0)),
-        (Metric::LinkUtilization, written.link_utilization.map(|amount| amount.0)),
+        (
+            Metric::QueueOccupancy,
+            written.queue_occupancy.map(|amount| amount.0),
+        ),
+        (
+            Metric::QueueCongestion,
+            written.queue_congestion.map(|amount| amount.0),
+        ),
+        (
+            Metric::LinkUtilization,
+            written.link_utilization.map(|amount| amount.0),
+        ),
     ] {
         values[metric as usize] = amount;
     }
@@ -72,7 +81,11 @@ fn one_override(written: &OverrideSettings) -> (Match, Override) {
 /// # Errors
 /// The first invalid rule.
 pub(crate) fn rules(settings: &Settings) -> Result<RuleSet, RuleError> {
-    let rules: Vec<_> = settings.rules.iter().map(|rule| (rule.name.clone(), rule.when.clone())).collect();
+    let rules: Vec<_> = settings
+        .rules
+        .iter()
+        .map(|rule| (rule.name.clone(), rule.when.clone()))
+        .collect();
     RuleSet::compile(&rules)
 }
 
@@ -86,15 +99,29 @@ pub(crate) fn detection(
     generation: u32,
 ) -> Result<Arc<Detection>, String> {
     let thresholds = thresholds_with(settings, &asked.thresholds).map_err(|error| error.to_string())?;
-    let written = settings.rules.iter().map(|rule| (rule.name.clone(), rule.when.clone()));
-    let of_intents = asked.rules.iter().map(|rule| (rule.name.clone(), rule.when.clone()));
+    let written = settings
+        .rules
+        .iter()
+        .map(|rule| (rule.name.clone(), rule.when.clone()));
+    let of_intents = asked
+        .rules
+        .iter()
+        .map(|rule| (rule.name.clone(), rule.when.clone()));
     let all: Vec<_> = written.chain(of_intents).collect();
     let rules = RuleSet::compile(&all).map_err(|error| error.to_string())?;
     let first = settings.rules.len();
-    let flows: Vec<_> =
-        asked.rules.iter().enumerate().map(|(at, rule)| (first + at, rule.flows.clone())).collect();
+    let flows: Vec<_> = asked
+        .rules
+        .iter()
+        .enumerate()
+        .map(|(at, rule)| (first + at, rule.flows.clone()))
+        .collect();
     let rules = rules.limited_to(&flows).map_err(|error| error.to_string())?;
-    Ok(Arc::new(Detection { thresholds, rules, generation }))
+    Ok(Arc::new(Detection {
+        thresholds,
+        rules,
+        generation,
+    }))
 }
 
 /// The settings of the store.
@@ -202,12 +229,17 @@ impl CollectorSettings {
     /// Who may report to the listeners for which `concerns` holds; `None`: everyone.
     fn grants(&self, concerns: impl Fn(&Listen) -> bool) -> Option<Vec<Grant>> {
         let concerned = |entry: &&AllowSettings| {
-            self.listen.iter().any(|listen| concerns(listen) && entry.is_for(listen))
+            self.listen
+                .iter()
+                .any(|listen| concerns(listen) && entry.is_for(listen))
         };
         let entries: Vec<&AllowSettings> = self.allow.iter().filter(concerned).collect();
         let grants = entries.iter().flat_map(|entry| {
             let nodes: Vec<(u32, u32)> = entry.nodes.iter().map(|range| (range.0, range.1)).collect();
-            entry.from.iter().map(move |from| Grant { from: *from, nodes: nodes.clone() })
+            entry.from.iter().map(move |from| Grant {
+                from: *from,
+                nodes: nodes.clone(),
+            })
         });
         (!entries.is_empty()).then(|| grants.collect())
     }
@@ -230,14 +262,25 @@ pub(crate) fn access(settings: &Settings, inputs: impl IntoIterator<Item = usize
 /// port without a listener.
 pub(crate) fn access_by_port(settings: &Settings, ports: &[u16]) -> Access {
     let collector = &settings.collector;
-    let known = |port: &u16| collector.listen.iter().any(|listen| listen.ports().contains(port));
+    let known = |port: &u16| {
+        collector
+            .listen
+            .iter()
+            .any(|listen| listen.ports().contains(port))
+    };
     let grants = |port: &u16| collector.grants(|listen| !known(port) || listen.ports().contains(port));
     Access::new(ports.iter().map(grants))
 }
 
 /// The senders that a list of prefixes allows; `None`: everyone.
 pub(crate) fn senders(allow: &[Prefix]) -> Option<Senders> {
-    let grants: Vec<Grant> = allow.iter().map(|from| Grant { from: *from, nodes: Vec::new() }).collect();
+    let grants: Vec<Grant> = allow
+        .iter()
+        .map(|from| Grant {
+            from: *from,
+            nodes: Vec::new(),
+        })
+        .collect();
     (!grants.is_empty()).then(|| Senders::new(&grants))
 }
 
@@ -256,7 +299,10 @@ pub(crate) fn profiles(settings: &Settings) -> (Profile, Vec<(Prefix, Profile)>)
 
 /// The profiles of nodes whose units differ from those of their reporters.
 pub(crate) fn node_profiles(settings: &Settings) -> Vec<(u32, Profile)> {
-    let named = settings.nodes.iter().filter_map(|(id, node)| Some((*id, node.0.profile.as_ref()?)));
+    let named = settings
+        .nodes
+        .iter()
+        .filter_map(|(id, node)| Some((*id, node.0.profile.as_ref()?)));
     named.map(|(id, name)| (id, profile(settings, name))).collect()
 }
 
@@ -331,7 +377,10 @@ pub(crate) fn wire_profiles(settings: &Settings) -> Profiles {
     by_source.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
     Profiles {
         default: default.wire,
-        by_source: by_source.into_iter().map(|(prefix, profile)| (prefix, profile.wire)).collect(),
+        by_source: by_source
+            .into_iter()
+            .map(|(prefix, profile)| (prefix, profile.wire))
+            .collect(),
     }
 }
 
@@ -340,14 +389,25 @@ pub(crate) fn wire_profiles(settings: &Settings) -> Profiles {
 /// [`SeriesView::profile`]: collector::SeriesView::profile
 pub(crate) fn queue_units(settings: &Settings) -> Vec<String> {
     let (default, by_source) = profiles(settings);
-    let listed = by_source.into_iter().take(255).map(|(_, profile)| profile.queue_unit);
-    let nodes = node_profiles(settings).into_iter().map(|(_, profile)| profile.queue_unit);
-    std::iter::once(default.queue_unit).chain(listed).chain(nodes).collect()
+    let listed = by_source
+        .into_iter()
+        .take(255)
+        .map(|(_, profile)| profile.queue_unit);
+    let nodes = node_profiles(settings)
+        .into_iter()
+        .map(|(_, profile)| profile.queue_unit);
+    std::iter::once(default.queue_unit)
+        .chain(listed)
+        .chain(nodes)
+        .collect()
 }
 
 /// Configured names of nodes.
 pub(crate) fn node_names(settings: &Settings) -> BTreeMap<u32, String> {
-    let named = settings.nodes.iter().filter_map(|(node, entry)| Some((*node, entry.0.name.clone()?)));
+    let named = settings
+        .nodes
+        .iter()
+        .filter_map(|(node, entry)| Some((*node, entry.0.name.clone()?)));
     named.collect()
 }
 

@@ -19,8 +19,15 @@ use settings::{
 };
 
 /// Profiles that exist without being written.
-pub(crate) const BUILT_IN_PROFILES: [&str; 7] =
-    ["default", "strict", "geant", "hostint", "intcollector-gen", "onos", "p4int"];
+pub(crate) const BUILT_IN_PROFILES: [&str; 7] = [
+    "default",
+    "strict",
+    "geant",
+    "hostint",
+    "intcollector-gen",
+    "onos",
+    "p4int",
+];
 
 /// Maximum number of prefixes, and of ranges of nodes, in all entries of `[[collector.allow]]`.
 const MAX_ALLOWED: usize = 65_536;
@@ -67,7 +74,11 @@ pub(crate) fn check(settings: &Settings, text: &str, root: &Node<'_>, reader: &m
         super::translator::check_intercept(translator, settings.switch.is_some(), &mut refuse);
     }
     let (root, reader) = (checker.root, &mut *checker.reader);
-    let managed = (settings.manager.as_ref(), &settings.inventory, settings.intents.as_slice());
+    let managed = (
+        settings.manager.as_ref(),
+        &settings.inventory,
+        settings.intents.as_slice(),
+    );
     let asked = super::manager::check(managed, settings.collects(), root, reader);
     // What is wrong without intents is reported elsewhere.
     if asked != Asked::default()
@@ -99,7 +110,10 @@ fn memory_of_exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'
         return reader.refuse(span_of(root, &["export", "memory"]), message);
     }
     if let Err(needed) = super::export::shares(memory, &settings.exports) {
-        reader.refuse(span_of(root, &["export", "memory"]), super::export::not_enough(needed));
+        reader.refuse(
+            span_of(root, &["export", "memory"]),
+            super::export::not_enough(needed),
+        );
     }
 }
 
@@ -119,7 +133,9 @@ fn exports(settings: &Settings, root: &Node<'_>, reader: &mut Reader<'_>) {
         for (key, message) in export.problems() {
             reader.refuse(span_of(root, &["exports", name, key]), message);
         }
-        let has_hops = export.streams().is_ok_and(|streams| streams.contains(&Stream::Hops));
+        let has_hops = export
+            .streams()
+            .is_ok_and(|streams| streams.contains(&Stream::Hops));
         if has_hops && settings.collector.xdp.mode == XdpMode::Kernel {
             let message = "with [collector.xdp] mode = \"kernel\" most reports end in the kernel, and their hops cannot be sent; leave \"hops\" out, or write mode = \"user\"";
             reader.refuse(span_of(root, &["exports", name, "streams"]), message);
@@ -197,7 +213,10 @@ impl Checker<'_, '_> {
 
     fn within(&mut self, path: &[&str], value: u64, least: u64, most: u64) {
         if !(least..=most).contains(&value) {
-            self.refuse(path, format!("{value} is out of range; write a number from {least} to {most}"));
+            self.refuse(
+                path,
+                format!("{value} is out of range; write a number from {least} to {most}"),
+            );
         }
     }
 
@@ -213,9 +232,10 @@ impl Checker<'_, '_> {
         let kernel = collector.xdp.mode == XdpMode::Kernel;
         for (index, listen) in collector.listen.iter().enumerate().filter(|_| kernel) {
             let ports = listen.ports();
-            if let (Some(interface), Some(port)) =
-                (listen.interface(), ports.iter().find(|port| collector.aggregate_ports.contains(port)))
-            {
+            if let (Some(interface), Some(port)) = (
+                listen.interface(),
+                ports.iter().find(|port| collector.aggregate_ports.contains(port)),
+            ) {
                 let message = format!(
                     "the kernel's program reads no aggregates; listen for them by \"udp://*:{port}\" and leave the port out here, \
                      as in \"xdp://{interface}\""
@@ -229,7 +249,10 @@ impl Checker<'_, '_> {
         ] {
             self.within(&["collector", "postcards", name], value, least, most);
         }
-        let bounds = [("timeout", postcards.timeout, 60), ("proximity", postcards.proximity, 2)];
+        let bounds = [
+            ("timeout", postcards.timeout, 60),
+            ("proximity", postcards.proximity, 2),
+        ];
         for (name, value, most) in bounds {
             if value.is_zero() || value.as_secs() >= most {
                 let message = format!("write a duration of more than 0 and less than {most}s");
@@ -240,7 +263,11 @@ impl Checker<'_, '_> {
 
     fn collector(&mut self, settings: &Settings) {
         let collector = &settings.collector;
-        if collector.name.as_ref().is_some_and(|name| !console::is_name(name)) {
+        if collector
+            .name
+            .as_ref()
+            .is_some_and(|name| !console::is_name(name))
+        {
             let message = "a name has 1 to 255 letters, digits, -, _ and .; write another";
             self.refuse(&["collector", "name"], message);
         }
@@ -293,16 +320,19 @@ impl Checker<'_, '_> {
             );
         }
         if collector.flow_timeout.as_secs() < 1 {
-            self.refuse(&["collector", "flow_timeout"], "flows would expire at once; write at least \"1s\"");
+            self.refuse(
+                &["collector", "flow_timeout"],
+                "flows would expire at once; write at least \"1s\"",
+            );
         }
     }
 
     fn allow(&mut self, settings: &Settings) {
         let collector = &settings.collector;
         let entries = &collector.allow;
-        let (prefixes, ranges) = entries
-            .iter()
-            .fold((0, 0), |(from, nodes), entry| (from + entry.from.len(), nodes + entry.nodes.len()));
+        let (prefixes, ranges) = entries.iter().fold((0, 0), |(from, nodes), entry| {
+            (from + entry.from.len(), nodes + entry.nodes.len())
+        });
         if prefixes.max(ranges) > MAX_ALLOWED {
             self.refuse(
                 &["collector", "allow"],
@@ -322,12 +352,19 @@ impl Checker<'_, '_> {
                     let message = format!(
                         "{listen} is not in [collector] listen; write it as it is there, or leave `listen` out"
                     );
-                    self.refuse(&["collector", "allow", &position, "listen", &at.to_string()], message);
+                    self.refuse(
+                        &["collector", "allow", &position, "listen", &at.to_string()],
+                        message,
+                    );
                 }
             }
         }
         let kernel = collector.xdp.mode == XdpMode::Kernel;
-        for listen in collector.listen.iter().filter(|listen| kernel && listen.interface().is_some()) {
+        for listen in collector
+            .listen
+            .iter()
+            .filter(|listen| kernel && listen.interface().is_some())
+        {
             if collector.is_restricted(listen) {
                 let message = format!(
                     "with [collector.xdp] mode = \"kernel\" the kernel's program does not know who may report to {listen}; write mode = \"user\", or \
@@ -350,7 +387,10 @@ impl Checker<'_, '_> {
             self.within(&path(name), value as u64, least, most);
         }
         if sf.hop_limit.is_some_and(|limit| limit < 2) {
-            self.refuse(&path("hop_limit"), "write what sources put into the header, such as 16");
+            self.refuse(
+                &path("hop_limit"),
+                "write what sources put into the header, such as 16",
+            );
         }
         if sf.timeout.is_zero() || sf.timeout.as_secs() > 60 {
             self.refuse(
@@ -364,7 +404,10 @@ impl Checker<'_, '_> {
         let xdp = &settings.collector.xdp;
         let path = |key| ["collector", "xdp", key];
         if !xdp.frames.is_power_of_two() || !(64..=1 << 16).contains(&xdp.frames) {
-            self.refuse(&path("frames"), "write a power of two from 64 to 65536, such as 4096");
+            self.refuse(
+                &path("frames"),
+                "write a power of two from 64 to 65536, such as 4096",
+            );
         }
         if !xdp.ring.0.is_power_of_two() || !(64 << 10..=1 << 30).contains(&xdp.ring.0) {
             self.refuse(
@@ -396,9 +439,10 @@ impl Checker<'_, '_> {
     }
 
     fn profile(&mut self, name: &str, profile: &ProfileSettings) {
-        for (key, unit) in
-            [("timestamp_unit", profile.timestamp_unit), ("latency_unit", profile.latency_unit)]
-        {
+        for (key, unit) in [
+            ("timestamp_unit", profile.timestamp_unit),
+            ("latency_unit", profile.latency_unit),
+        ] {
             if unit.is_zero() || unit.as_secs() > 1 {
                 self.refuse(
                     &["profiles", name, key],
@@ -407,7 +451,10 @@ impl Checker<'_, '_> {
             }
         }
         if profile.telemetry_ports.len() > 8 {
-            self.refuse(&["profiles", name, "telemetry_ports"], "at most 8 ports; remove some");
+            self.refuse(
+                &["profiles", name, "telemetry_ports"],
+                "at most 8 ports; remove some",
+            );
         }
         if profile.utilization_scale <= 0.0 {
             self.refuse(
@@ -415,9 +462,11 @@ impl Checker<'_, '_> {
                 "the factor must be greater than 0, for example 0.01 for percent",
             );
         }
-        for (key, value) in
-            [("dscp", profile.dscp), ("dscp_mask", profile.dscp_mask), ("dscp_other", profile.dscp_other)]
-        {
+        for (key, value) in [
+            ("dscp", profile.dscp),
+            ("dscp_mask", profile.dscp_mask),
+            ("dscp_other", profile.dscp_other),
+        ] {
             self.within(&["profiles", name, key], u64::from(value.unwrap_or(0)), 0, 63);
         }
     }
@@ -425,7 +474,9 @@ impl Checker<'_, '_> {
     fn source(&mut self, index: usize, source: &SourceSettings, settings: &Settings) {
         let position = index.to_string();
         let earlier = &settings.sources[..index];
-        if let Some(prefix) = source.prefix.filter(|_| earlier.iter().any(|one| one.prefix == source.prefix))
+        if let Some(prefix) = source
+            .prefix
+            .filter(|_| earlier.iter().any(|one| one.prefix == source.prefix))
         {
             let message =
                 format!("{prefix} is there twice, and has one profile; remove one of the two tables");
@@ -467,7 +518,12 @@ impl Checker<'_, '_> {
                     );
                 }
             }
-            if node.0.name.as_ref().is_some_and(|name| name.is_empty() || name.len() > 64) {
+            if node
+                .0
+                .name
+                .as_ref()
+                .is_some_and(|name| name.is_empty() || name.len() > 64)
+            {
                 self.refuse(
                     &["nodes", &id.to_string()],
                     "a name has 1 to 64 characters; shorten it, or remove the line",
@@ -492,17 +548,26 @@ impl Checker<'_, '_> {
         if settings.rules.len() > MAX_RULES {
             self.refuse(
                 &["rules"],
-                format!("{} rules are too many; keep at most {MAX_RULES}", settings.rules.len()),
+                format!(
+                    "{} rules are too many; keep at most {MAX_RULES}",
+                    settings.rules.len()
+                ),
             );
         }
         for (index, rule) in settings.rules.iter().enumerate() {
             let position = index.to_string();
             if rule.name.is_empty() {
-                self.refuse(&["rules", &position, "name"], "a rule needs a name; add name = \"...\"");
+                self.refuse(
+                    &["rules", &position, "name"],
+                    "a rule needs a name; add name = \"...\"",
+                );
             } else if rule.name.chars().count() > MAX_RULE_NAME {
                 let message = format!("a name has at most {MAX_RULE_NAME} characters; shorten it");
                 self.refuse(&["rules", &position, "name"], message);
-            } else if settings.rules[..index].iter().any(|other| other.name == rule.name) {
+            } else if settings.rules[..index]
+                .iter()
+                .any(|other| other.name == rule.name)
+            {
                 let message = format!("there are two rules `{}`; rename one", rule.name);
                 self.refuse(&["rules", &position, "name"], message);
             }
@@ -531,7 +596,10 @@ impl Checker<'_, '_> {
         self.queue(&["store", "queue"], store.queue);
         let commit = store.commit_every.as_millis();
         if !(10..=60_000).contains(&commit) {
-            self.refuse(&["store", "commit_every"], "write a duration from \"10ms\" to \"60s\"");
+            self.refuse(
+                &["store", "commit_every"],
+                "write a duration from \"10ms\" to \"60s\"",
+            );
         }
         if store.max_age.is_some_and(|age| age.as_secs() < 3600) {
             self.refuse(
@@ -570,7 +638,10 @@ impl Checker<'_, '_> {
             self.refuse(&["api", "tls", key], problem.message);
         }
         if api.query_timeout.is_zero() || api.query_timeout.as_secs() > 3600 {
-            self.refuse(&["api", "query_timeout"], "write a duration from \"1ms\" to \"1h\"");
+            self.refuse(
+                &["api", "query_timeout"],
+                "write a duration from \"1ms\" to \"1h\"",
+            );
         }
     }
 }
@@ -578,7 +649,10 @@ impl Checker<'_, '_> {
 impl Checker<'_, '_> {
     fn tokens(&mut self, api: &ApiSettings) {
         if api.tokens.len() > MAX_TOKENS {
-            self.refuse(&["api", "tokens"], format!("at most {MAX_TOKENS} tokens; remove some"));
+            self.refuse(
+                &["api", "tokens"],
+                format!("at most {MAX_TOKENS} tokens; remove some"),
+            );
         }
         for (index, entry) in api.tokens.iter().take(MAX_TOKENS).enumerate() {
             let position = index.to_string();
@@ -586,7 +660,10 @@ impl Checker<'_, '_> {
             let earlier = &api.tokens[..index];
             let is_plain = |name: &str| name.chars().all(|c| !c.is_control());
             if !(1..=64).contains(&entry.name.chars().count()) || !is_plain(&entry.name) {
-                self.refuse(&path("name"), "whose token is it? Write a name of 1 to 64 characters");
+                self.refuse(
+                    &path("name"),
+                    "whose token is it? Write a name of 1 to 64 characters",
+                );
             } else if earlier.iter().any(|other| other.name == entry.name) {
                 let message = format!("there are two tokens of `{}`; rename one", entry.name);
                 self.refuse(&path("name"), message);
@@ -594,7 +671,10 @@ impl Checker<'_, '_> {
             match &entry.token {
                 None => self.refuse(&path("token"), "add token = \"...\" (openssl rand -hex 24)"),
                 Some(token) => {
-                    let others = earlier.iter().map(|other| other.token.as_ref()).chain([api.token.as_ref()]);
+                    let others = earlier
+                        .iter()
+                        .map(|other| other.token.as_ref())
+                        .chain([api.token.as_ref()]);
                     if others.flatten().any(|other| other == token) {
                         self.refuse(
                             &path("token"),
@@ -612,7 +692,10 @@ fn aggregator(aggregator: &AggregatorSettings, settings: &Settings) -> Vec<(&'st
     use ::aggregator::ConfigError;
     let mut wrong = Vec::new();
     if aggregator.listen.interface().is_some() {
-        wrong.push(("listen", "an aggregator reads UDP sockets; write \"udp://*:32766\"".to_owned()));
+        wrong.push((
+            "listen",
+            "an aggregator reads UDP sockets; write \"udp://*:32766\"".to_owned(),
+        ));
     }
     if aggregator.forward.is_empty() {
         let what = "nowhere to send to; write the collector's address, such as [\"192.0.2.100:32767\"]";

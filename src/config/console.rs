@@ -94,7 +94,9 @@ impl ConsoleSettings {
             return Some(format!("at most {MAX_NAMES} addresses; leave some out"));
         }
         let is_address = |url: &str| {
-            let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+            let rest = ["http://", "https://"]
+                .iter()
+                .find_map(|scheme| url.strip_prefix(scheme));
             let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"#?\"<>".contains(&byte);
             // Everybody who may read the pages gets it: it has no password.
             let has_user =
@@ -114,8 +116,10 @@ impl ConsoleSettings {
 
     /// Everything that is wrong with it.
     pub(crate) fn problems(&self) -> Vec<Wrong> {
-        let mut problems: Vec<Wrong> =
-            [self.destination().err(), self.tables().err()].into_iter().flatten().collect();
+        let mut problems: Vec<Wrong> = [self.destination().err(), self.tables().err()]
+            .into_iter()
+            .flatten()
+            .collect();
         let mut count = BTreeMap::new();
         for (name, _) in self.names() {
             *count.entry(name).or_insert(0) += 1;
@@ -128,7 +132,10 @@ impl ConsoleSettings {
             problems.push(("pairs", format!("{name} is there twice; leave it in one pair")));
         }
         if self.pairs.iter().any(|pair| pair.len() < 2) {
-            problems.push(("pairs", "a pair has two names or more; write [[\"c1\", \"c2\"]]".to_owned()));
+            problems.push((
+                "pairs",
+                "a pair has two names or more; write [[\"c1\", \"c2\"]]".to_owned(),
+            ));
         }
         if count.len() > MAX_NAMES {
             problems.push(("pairs", format!("at most {MAX_NAMES} names; leave some out")));
@@ -141,7 +148,9 @@ impl ConsoleSettings {
 /// Whether a collector can have this name.
 pub(super) fn is_name(name: &str) -> bool {
     (1..=255).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// Names of collectors in pairs, at most: each statement has them all.
@@ -154,22 +163,51 @@ mod tests {
     #[test]
     fn each_problem_names_its_key_and_says_what_to_do() {
         let problems = |change: &dyn Fn(&mut ConsoleSettings)| {
-            let mut settings =
-                ConsoleSettings { url: "http://127.0.0.1:8123".to_owned(), ..ConsoleSettings::default() };
+            let mut settings = ConsoleSettings {
+                url: "http://127.0.0.1:8123".to_owned(),
+                ..ConsoleSettings::default()
+            };
             change(&mut settings);
             settings.problems()
         };
         let pair = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
         let at = |name: &str, url: &str| [(name.to_owned(), url.to_owned())].into();
         assert_eq!(problems(&|settings| settings.pairs = pair(&["c1", "c2"])), []);
-        assert_eq!(problems(&|settings| settings.collectors = at("c1", "https://c1.example.org:8080/x")), []);
+        assert_eq!(
+            problems(&|settings| settings.collectors = at("c1", "https://c1.example.org:8080/x")),
+            []
+        );
         for (change, key, words) in [
-            (&|settings: &mut ConsoleSettings| settings.url.clear() as _, "url", "where is ClickHouse?"),
-            (&|settings| settings.url = "clickhouse:8123".to_owned(), "url", "http"),
-            (&|settings| settings.database = "a b".to_owned(), "database", "\"a b\" is no name"),
-            (&|settings| settings.pairs = pair(&["c1"]), "pairs", "a pair has two names"),
-            (&|settings| settings.pairs = pair(&["c1", "c1"]), "pairs", "c1 is there twice"),
-            (&|settings| settings.pairs = pair(&["c1", "c'2"]), "pairs", "\"c'2\" is no name of a collector"),
+            (
+                &|settings: &mut ConsoleSettings| settings.url.clear() as _,
+                "url",
+                "where is ClickHouse?",
+            ),
+            (
+                &|settings| settings.url = "clickhouse:8123".to_owned(),
+                "url",
+                "http",
+            ),
+            (
+                &|settings| settings.database = "a b".to_owned(),
+                "database",
+                "\"a b\" is no name",
+            ),
+            (
+                &|settings| settings.pairs = pair(&["c1"]),
+                "pairs",
+                "a pair has two names",
+            ),
+            (
+                &|settings| settings.pairs = pair(&["c1", "c1"]),
+                "pairs",
+                "c1 is there twice",
+            ),
+            (
+                &|settings| settings.pairs = pair(&["c1", "c'2"]),
+                "pairs",
+                "\"c'2\" is no name of a collector",
+            ),
             (
                 &|settings| settings.collectors = at("c1", "javascript:alert(1)"),
                 "collectors",
@@ -202,9 +240,19 @@ mod tests {
 
     #[test]
     fn each_collector_of_a_pair_stands_for_the_first() {
-        let pairs = vec![vec!["b".to_owned(), "a".to_owned()], vec!["d".to_owned(), "c".to_owned()]];
-        let names = ConsoleSettings { pairs, ..ConsoleSettings::default() }.names();
+        let pairs = vec![
+            vec!["b".to_owned(), "a".to_owned()],
+            vec!["d".to_owned(), "c".to_owned()],
+        ];
+        let names = ConsoleSettings {
+            pairs,
+            ..ConsoleSettings::default()
+        }
+        .names();
         let expected = [("b", "b"), ("a", "b"), ("d", "d"), ("c", "d")];
-        assert_eq!(names, expected.map(|(name, first)| (name.to_owned(), first.to_owned())));
+        assert_eq!(
+            names,
+            expected.map(|(name, first)| (name.to_owned(), first.to_owned()))
+        );
     }
 }

@@ -344,7 +344,9 @@ fn read_text<T: std::str::FromStr<Err: std::fmt::Display>>(
         reader.expected(node, kind);
         return None;
     };
-    text.parse().map_err(|error: T::Err| reader.refuse(node.span(), error.to_string())).ok()
+    text.parse()
+        .map_err(|error: T::Err| reader.refuse(node.span(), error.to_string()))
+        .ok()
 }
 
 /// A setting of one table of a list, and its problem.
@@ -392,7 +394,11 @@ impl MappingSettings {
         use OperationName::{Append, KeyIncrement, KeyWrite, Postcard};
         let defaults = Self::default();
         let written = [
-            ("store", self.store.is_some(), &[KeyWrite, KeyIncrement, Postcard][..]),
+            (
+                "store",
+                self.store.is_some(),
+                &[KeyWrite, KeyIncrement, Postcard][..],
+            ),
             ("copies", self.copies.is_some(), &[KeyWrite, KeyIncrement]),
             ("key", !self.key.is_empty(), &[KeyWrite, KeyIncrement, Postcard]),
             ("data", !self.data.is_empty(), &[KeyWrite, Append]),
@@ -404,31 +410,53 @@ impl MappingSettings {
             ("entries", self.entries != defaults.entries, &[Append]),
             ("hold", self.hold != defaults.hold, &[Append]),
         ];
-        let idle = written.iter().find(|(_, written, readers)| *written && !readers.contains(&operation));
+        let idle = written
+            .iter()
+            .find(|(_, written, readers)| *written && !readers.contains(&operation));
         idle.map(|(key, ..)| *key)
     }
 
     fn action(&self, operation: OperationName) -> Result<Action, (&'static str, String)> {
         if let Some(key) = self.unused_key(operation) {
-            return Err((key, format!("\"{}\" does not use this key; remove it", operation.word())));
+            return Err((
+                key,
+                format!("\"{}\" does not use this key; remove it", operation.word()),
+            ));
         }
-        let store =
-            || self.store.ok_or(("store", "the store is missing; add store = 1 or the like".to_owned()));
+        let store = || {
+            self.store.ok_or((
+                "store",
+                "the store is missing; add store = 1 or the like".to_owned(),
+            ))
+        };
         let (key, copies) = (fields(&self.key), self.copies.unwrap_or(2));
         let missing =
             |key: &'static str, example: &str| (key, format!("it is missing; add {key} = {example}"));
         Ok(match operation {
-            OperationName::KeyWrite => {
-                Action::KeyWrite { store: store()?, copies, key, data: fields(&self.data) }
-            }
+            OperationName::KeyWrite => Action::KeyWrite {
+                store: store()?,
+                copies,
+                key,
+                data: fields(&self.data),
+            },
             OperationName::KeyIncrement => {
-                let FieldSetting(delta) =
-                    self.delta.ok_or_else(|| missing("delta", "\"packets\" or \"1:u8\""))?;
-                Action::KeyIncrement { store: store()?, copies, key, delta }
+                let FieldSetting(delta) = self
+                    .delta
+                    .ok_or_else(|| missing("delta", "\"packets\" or \"1:u8\""))?;
+                Action::KeyIncrement {
+                    store: store()?,
+                    copies,
+                    key,
+                    delta,
+                }
             }
             OperationName::Postcard => {
                 let FieldSetting(value) = self.value.ok_or_else(|| missing("value", "\"node\""))?;
-                Action::Postcard { store: store()?, key, value }
+                Action::Postcard {
+                    store: store()?,
+                    key,
+                    value,
+                }
             }
             OperationName::Append => Action::Append {
                 list: self.list.ok_or_else(|| missing("list", "5 or the like"))?,
@@ -442,17 +470,32 @@ impl MappingSettings {
     }
 
     fn mapping(&self, tables: &[TableSettings]) -> Result<Mapping, (&'static str, String)> {
-        let on = self.on.ok_or_else(|| ("on", "say when; add on = \"path\" or the like".to_owned()))?;
+        let on = self
+            .on
+            .ok_or_else(|| ("on", "say when; add on = \"path\" or the like".to_owned()))?;
         let operation = self.operation.ok_or_else(|| {
-            ("operation", "say what is done; add operation = \"key-write\" or the like".to_owned())
+            (
+                "operation",
+                "say what is done; add operation = \"key-write\" or the like".to_owned(),
+            )
         })?;
         let table = match &self.table {
-            Some(name) => Some(tables.iter().position(|table| table.name == *name).ok_or_else(|| {
-                ("table", format!("there is no table {name:?}; add [[switch.dta.table]] with this name"))
-            })?),
+            Some(name) => Some(
+                tables
+                    .iter()
+                    .position(|table| table.name == *name)
+                    .ok_or_else(|| {
+                        (
+                            "table",
+                            format!("there is no table {name:?}; add [[switch.dta.table]] with this name"),
+                        )
+                    })?,
+            ),
             None => None,
         };
-        let trigger = Trigger::ALL.into_iter().find(|trigger| trigger.word() == on.word());
+        let trigger = Trigger::ALL
+            .into_iter()
+            .find(|trigger| trigger.word() == on.word());
         Ok(Mapping {
             name: self.name.clone(),
             on: trigger.unwrap_or(Trigger::Path),
@@ -487,18 +530,31 @@ impl TableSettings {
 
 impl SketchSettings {
     fn sketch(&self) -> Result<sketches::Config, (&'static str, String)> {
-        let kind = self.kind.ok_or_else(|| ("kind", "say which; add kind = \"count-min\"".to_owned()))?;
+        let kind = self
+            .kind
+            .ok_or_else(|| ("kind", "say which; add kind = \"count-min\"".to_owned()))?;
         let kind = SketchKind::from_name(kind.word()).unwrap_or(SketchKind::CountMin);
-        let counts = if self.bytes { sketches::Counts::Bytes } else { sketches::Counts::Packets };
+        let counts = if self.bytes {
+            sketches::Counts::Bytes
+        } else {
+            sketches::Counts::Packets
+        };
         if self.bytes && matches!(kind, SketchKind::HyperLogLog | SketchKind::Aroma) {
-            return Err(("bytes", "this kind counts keys, not packets; remove it".to_owned()));
+            return Err((
+                "bytes",
+                "this kind counts keys, not packets; remove it".to_owned(),
+            ));
         }
         let usual = if kind == SketchKind::Aroma { 8 } else { 4 };
         Ok(sketches::Config {
             name: self.name.clone(),
             id: self.id,
             kind,
-            shape: Columns { depth: self.depth, columns: self.columns, width: self.width.unwrap_or(usual) },
+            shape: Columns {
+                depth: self.depth,
+                columns: self.columns,
+                width: self.width.unwrap_or(usual),
+            },
             key: fields(&self.key),
             item: self.item.map(|item| item.0),
             counts,
@@ -522,7 +578,8 @@ impl DtaSettings {
     /// # Errors
     /// The settings are inconsistent, as a message; [`check`] gives the position.
     pub(crate) fn config(&self, node: u32) -> Result<Config, String> {
-        self.build(node).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
+        self.build(node)
+            .map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
     /// The destination of the reports for each collector, and the assignment of keys to collectors. Reads the map, if there is one.
@@ -530,7 +587,8 @@ impl DtaSettings {
     /// # Errors
     /// The map cannot be read, or contradicts the settings, as a message.
     pub(crate) fn destinations(&self) -> Result<(Vec<SocketAddr>, Spread), String> {
-        self.spread().map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
+        self.spread()
+            .map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))
     }
 
     /// The same with the map of a manager.
@@ -538,12 +596,22 @@ impl DtaSettings {
     /// # Errors
     /// The map contradicts the settings, as a message.
     pub(crate) fn destinations_of(&self, map: &CollectorMap) -> Result<(Vec<SocketAddr>, Spread), String> {
-        let own = Self { collectors: Vec::new(), ..self.clone() };
-        let destinations = own.with_map(map).map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))?;
-        match destinations.0.iter().find(|to| to.is_ipv6() != self.control.is_ipv6()) {
-            Some(to) => {
-                Err(format!("control: {} is of another family than the collector {to}", self.control))
-            }
+        let own = Self {
+            collectors: Vec::new(),
+            ..self.clone()
+        };
+        let destinations = own
+            .with_map(map)
+            .map_err(|wrong| format!("{}: {}", wrong.key, wrong.why))?;
+        match destinations
+            .0
+            .iter()
+            .find(|to| to.is_ipv6() != self.control.is_ipv6())
+        {
+            Some(to) => Err(format!(
+                "control: {} is of another family than the collector {to}",
+                self.control
+            )),
             None => Ok(destinations),
         }
     }
@@ -560,11 +628,24 @@ impl DtaSettings {
 
     /// The collectors' addresses, and the assignment of keys to collectors.
     fn spread(&self) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
-        let at = |key| move |why| Wrong { place: ("", 0), key, why };
-        let lists =
-            self.list.iter().map(|list| (list.first, list.last.unwrap_or(list.first), list.collector));
+        let at = |key| {
+            move |why| Wrong {
+                place: ("", 0),
+                key,
+                why,
+            }
+        };
+        let lists = self
+            .list
+            .iter()
+            .map(|list| (list.first, list.last.unwrap_or(list.first), list.collector));
         let Some(file) = &self.map else {
-            let spread = Spread::new(self.collectors.len(), None, lists.collect(), self.sketch_collector);
+            let spread = Spread::new(
+                self.collectors.len(),
+                None,
+                lists.collect(),
+                self.sketch_collector,
+            );
             return Ok((self.collectors.clone(), spread.map_err(at("collectors"))?));
         };
         let map = load_map(file).map_err(|error| at("map")(error.to_string()))?;
@@ -572,7 +653,13 @@ impl DtaSettings {
     }
 
     fn with_map(&self, map: &CollectorMap) -> Result<(Vec<SocketAddr>, Spread), Wrong> {
-        let at = |key| move |why| Wrong { place: ("", 0), key, why };
+        let at = |key| {
+            move |why| Wrong {
+                place: ("", 0),
+                key,
+                why,
+            }
+        };
         let (own_lists, own_sketches) = (!self.list.is_empty(), self.sketch_collector != 0);
         if own_lists || own_sketches {
             let why = "the map says who keeps it; remove this, or the map".to_owned();
@@ -592,22 +679,38 @@ impl DtaSettings {
     }
 
     fn build(&self, node: u32) -> Result<Config, Wrong> {
-        let at =
-            |list, index| move |(key, why): (&'static str, String)| Wrong { place: (list, index), key, why };
+        let at = |list, index| {
+            move |(key, why): (&'static str, String)| Wrong {
+                place: (list, index),
+                key,
+                why,
+            }
+        };
         let mut config = Config {
             reporter: self.reporter.unwrap_or(node),
             longest: self.longest.into(),
-            repeat: Repeat { probe: nanoseconds(self.probe), ..Repeat::default() },
+            repeat: Repeat {
+                probe: nanoseconds(self.probe),
+                ..Repeat::default()
+            },
             ..Config::default()
         };
         // Until the manager hands out the map, nothing is reported.
-        config.spread = if self.waits_for_map() { Spread::even(1) } else { self.spread()?.1 };
+        config.spread = if self.waits_for_map() {
+            Spread::even(1)
+        } else {
+            self.spread()?.1
+        };
         for (index, report) in self.report.iter().enumerate() {
-            config.mappings.push(report.mapping(&self.table).map_err(at("report", index))?);
+            config
+                .mappings
+                .push(report.mapping(&self.table).map_err(at("report", index))?);
         }
         config.tables = self.table.iter().map(TableSettings::table).collect();
         for (index, sketch) in self.sketch.iter().enumerate() {
-            config.sketches.push(sketch.sketch().map_err(at("sketch", index))?);
+            config
+                .sketches
+                .push(sketch.sketch().map_err(at("sketch", index))?);
         }
         dataplane::dta::check(&config).map_err(|ConfigError { part, key, why }| {
             let place = match part {
@@ -636,13 +739,20 @@ pub(crate) fn check(
         return refuse(&["dta", "collectors"], why);
     }
     if settings.waits_for_map() && !settings.takes_map() {
-        let key = if settings.list.is_empty() { "sketch_collector" } else { "list" };
+        let key = if settings.list.is_empty() {
+            "sketch_collector"
+        } else {
+            "list"
+        };
         let why = "the map of the manager says who keeps it; remove this, or add `collectors`".to_owned();
         return refuse(&["dta", key], why);
     }
     for (index, collector) in settings.collectors.iter().enumerate() {
         if settings.collectors[..index].contains(collector) {
-            refuse(&["dta", "collectors", &index.to_string()], "it is there twice; remove one".to_owned());
+            refuse(
+                &["dta", "collectors", &index.to_string()],
+                "it is there twice; remove one".to_owned(),
+            );
         }
         if collector.is_ipv6() != settings.control.is_ipv6() {
             let why = "`control` is of the other family; write control = \"[::]:40044\" for IPv6";
@@ -650,22 +760,35 @@ pub(crate) fn check(
         }
     }
     let of_map = settings.map.as_ref().filter(|_| settings.collectors.is_empty());
-    let addresses =
-        of_map.and_then(|_| settings.destinations().ok()).map(|(addresses, _)| addresses).unwrap_or_default();
-    if addresses.iter().any(|address| address.is_ipv6() != settings.control.is_ipv6()) {
+    let addresses = of_map
+        .and_then(|_| settings.destinations().ok())
+        .map(|(addresses, _)| addresses)
+        .unwrap_or_default();
+    if addresses
+        .iter()
+        .any(|address| address.is_ipv6() != settings.control.is_ipv6())
+    {
         let why = "reports go to an address of another family than `control`; write control = \"[::]:40044\" for IPv6";
         refuse(&["dta", "map"], why.to_owned());
     }
     for (index, table) in settings.table.iter().enumerate() {
         let same = |other: &TableSettings| other.name == table.name;
         if table.name.is_empty() {
-            refuse(&["dta", "table", &index.to_string()], "a table needs a name".to_owned());
+            refuse(
+                &["dta", "table", &index.to_string()],
+                "a table needs a name".to_owned(),
+            );
         } else if settings.table[..index].iter().any(same) {
             let why = format!("there are two tables {:?}; rename one", table.name);
             refuse(&["dta", "table", &index.to_string(), "name"], why);
         }
     }
-    if let Err(Wrong { place: (list, index), key, why }) = settings.build(node) {
+    if let Err(Wrong {
+        place: (list, index),
+        key,
+        why,
+    }) = settings.build(node)
+    {
         if list.is_empty() {
             refuse(&["dta", key], why);
         } else {
@@ -704,7 +827,11 @@ or `value`, it prevents the report, which is counted (`missing_value`).\n\nA con
 an unknown value is not met.\n\n| field | bytes in data | meaning |\n| --- | --- | --- |\n"
         .to_owned();
     for (name, bytes, text) in NAMES.iter().chain(NUMBERS) {
-        let bytes = if *bytes == 0 { "N".to_owned() } else { bytes.to_string() };
+        let bytes = if *bytes == 0 {
+            "N".to_owned()
+        } else {
+            bytes.to_string()
+        };
         page.push_str(&format!("| `{name}` | {bytes} | {} |\n", text.trim()));
     }
     page

@@ -295,10 +295,16 @@ impl ExportSettings {
     /// A name that is no stream, or one that the system does not take.
     pub(crate) fn streams(&self) -> Result<Vec<Stream>, Wrong> {
         let of = |name: &String| {
-            Stream::ALL.into_iter().find(|stream| stream.name() == name).ok_or_else(|| {
-                let names = Stream::ALL.map(Stream::name).join(", ");
-                ("streams", format!("there is no stream {name:?}; write some of {names}"))
-            })
+            Stream::ALL
+                .into_iter()
+                .find(|stream| stream.name() == name)
+                .ok_or_else(|| {
+                    let names = Stream::ALL.map(Stream::name).join(", ");
+                    (
+                        "streams",
+                        format!("there is no stream {name:?}; write some of {names}"),
+                    )
+                })
         };
         let mut streams = self.streams.iter().map(of).collect::<Result<Vec<_>, _>>()?;
         streams.sort();
@@ -311,10 +317,16 @@ impl ExportSettings {
         match (streams.is_empty(), only, self.kind) {
             (true, Some(only), _) => Ok(vec![only]),
             (true, None, Some(ExportKind::Webhook | ExportKind::Syslog)) => Ok(vec![Stream::Events]),
-            (true, ..) => Ok(Stream::ALL.into_iter().filter(|stream| self.is_default(*stream)).collect()),
+            (true, ..) => Ok(Stream::ALL
+                .into_iter()
+                .filter(|stream| self.is_default(*stream))
+                .collect()),
             (false, Some(only), _) if streams != [only] => Err((
                 "streams",
-                format!("it takes {0} only; write streams = [\"{0}\"], or leave it out", only.name()),
+                format!(
+                    "it takes {0} only; write streams = [\"{0}\"], or leave it out",
+                    only.name()
+                ),
             )),
             _ => Ok(streams),
         }
@@ -403,8 +415,15 @@ impl ExportSettings {
     fn syslog(&self) -> Result<Syslog, Wrong> {
         let defaults = syslog::Options::default();
         let (facility, sd_id) = (self.facility, self.sd_id.clone());
-        let hostname = Some(host::name()).filter(|name| !name.is_empty()).unwrap_or(defaults.hostname);
-        let options = syslog::Options { facility, sd_id, hostname, ..defaults };
+        let hostname = Some(host::name())
+            .filter(|name| !name.is_empty())
+            .unwrap_or(defaults.hostname);
+        let options = syslog::Options {
+            facility,
+            sd_id,
+            hostname,
+            ..defaults
+        };
         let key = if facility > 23 { "facility" } else { "sd_id" };
         Syslog::new(&options).map_err(|error| (key, error))
     }
@@ -420,9 +439,10 @@ impl ExportSettings {
 
     fn influxdb(&self) -> Result<InfluxDb, Wrong> {
         let api = match (&self.organisation, &self.bucket) {
-            (Some(organisation), Some(bucket)) => {
-                influxdb::Api::V2 { org: organisation.clone(), bucket: bucket.clone() }
-            }
+            (Some(organisation), Some(bucket)) => influxdb::Api::V2 {
+                org: organisation.clone(),
+                bucket: bucket.clone(),
+            },
             (None, None) => influxdb::Api::V1 {
                 database: self.database.clone(),
                 retention_policy: self.retention_policy.clone(),
@@ -434,24 +454,46 @@ impl ExportSettings {
         };
         let defaults = influxdb::Options::default();
         let prefix = self.prefix.clone().unwrap_or(defaults.prefix.clone());
-        let options = influxdb::Options { api, prefix, tags: self.tags.clone(), ..defaults };
+        let options = influxdb::Options {
+            api,
+            prefix,
+            tags: self.tags.clone(),
+            ..defaults
+        };
         InfluxDb::new(&options).map_err(|error| ("database", error))
     }
 
     fn remote_write(&self) -> Result<RemoteWrite, Wrong> {
-        let prefix = self.prefix.clone().unwrap_or(remote_write::Options::default().prefix);
-        let options = remote_write::Options { prefix, flows: self.flows };
+        let prefix = self
+            .prefix
+            .clone()
+            .unwrap_or(remote_write::Options::default().prefix);
+        let options = remote_write::Options {
+            prefix,
+            flows: self.flows,
+        };
         RemoteWrite::new(&options).map_err(|error| ("prefix", error))
     }
 
     fn otlp(&self) -> Result<Otlp, Wrong> {
         let service = self.prefix.clone().unwrap_or(otlp::Options::default().service);
-        Otlp::new(&otlp::Options { service, flows: self.flows }).map_err(|error| ("prefix", error))
+        Otlp::new(&otlp::Options {
+            service,
+            flows: self.flows,
+        })
+        .map_err(|error| ("prefix", error))
     }
 
     fn webhook(&self) -> Result<Webhook, Wrong> {
-        let format = if self.lines { webhook::Format::Lines } else { webhook::Format::Array };
-        let options = webhook::Options { target: self.hook().to_owned(), format };
+        let format = if self.lines {
+            webhook::Format::Lines
+        } else {
+            webhook::Format::Array
+        };
+        let options = webhook::Options {
+            target: self.hook().to_owned(),
+            format,
+        };
         Webhook::new(&options).map_err(|error| ("url", error))
     }
 
@@ -462,15 +504,25 @@ impl ExportSettings {
     }
 
     fn alertmanager(&self) -> Result<Alertmanager, Wrong> {
-        let labels = self.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        let options = alertmanager::Options { labels, ..alertmanager::Options::default() };
+        let labels = self
+            .labels
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let options = alertmanager::Options {
+            labels,
+            ..alertmanager::Options::default()
+        };
         Alertmanager::new(&options).map_err(|error| ("labels", error))
     }
 
     fn opensearch(&self) -> Result<OpenSearch, Wrong> {
         let defaults = opensearch::Options::default();
         let prefix = self.prefix.clone().unwrap_or(defaults.prefix);
-        let options = opensearch::Options { prefix, data_streams: self.data_streams };
+        let options = opensearch::Options {
+            prefix,
+            data_streams: self.data_streams,
+        };
         OpenSearch::new(&options).map_err(|error| ("prefix", error))
     }
 
@@ -481,17 +533,28 @@ impl ExportSettings {
     pub(crate) fn schema(&self) -> Result<Vec<Statement>, Wrong> {
         let statement = |text: String| {
             let (target, body) = ("/".to_owned(), text.into_bytes());
-            Statement::Http(Request { method: "POST", target, body, ..Request::default() })
+            Statement::Http(Request {
+                method: "POST",
+                target,
+                body,
+                ..Request::default()
+            })
         };
         self.sink()?;
         let streams = self.streams()?;
         match self.kind {
-            Some(ExportKind::ClickHouse) => {
-                Ok(self.clickhouse()?.schema(&streams).into_iter().map(statement).collect())
-            }
+            Some(ExportKind::ClickHouse) => Ok(self
+                .clickhouse()?
+                .schema(&streams)
+                .into_iter()
+                .map(statement)
+                .collect()),
             Some(ExportKind::OpenSearch) => {
                 let sink = self.opensearch()?;
-                Ok(streams.into_iter().map(|stream| Statement::Http(sink.template(stream))).collect())
+                Ok(streams
+                    .into_iter()
+                    .map(|stream| Statement::Http(sink.template(stream)))
+                    .collect())
             }
             Some(ExportKind::Kafka) => {
                 let (sink, partitions) = (self.kafka()?, self.partitions);
@@ -517,7 +580,9 @@ impl ExportSettings {
         };
         DeliverySettings {
             records: self.batch.unwrap_or(records),
-            bytes: self.batch_size.map_or(bytes, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
+            bytes: self
+                .batch_size
+                .map_or(bytes, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
             linger: ns(self.linger.unwrap_or(Duration::from_secs(linger))),
             timeout: ns(self.timeout),
             ..DeliverySettings::default()
@@ -534,7 +599,15 @@ impl ExportSettings {
             ExportFull::DropOldest => WhenFull::DropOldest,
             ExportFull::DropNewest => WhenFull::DropNewest,
         };
-        (Limits { memory, segment, disk: self.spool.0, when_full }, inbox)
+        (
+            Limits {
+                memory,
+                segment,
+                disk: self.spool.0,
+                when_full,
+            },
+            inbox,
+        )
     }
 
     /// Everything that is wrong with it.
@@ -546,10 +619,16 @@ impl ExportSettings {
         if self.batch.is_some_and(|batch| !(1..=200_000).contains(&batch)) {
             problems.push(("batch", "write a number from 1 to 200000".to_owned()));
         }
-        if self.batch_size.is_some_and(|size| !(64 << 10..=256 << 20).contains(&size.0)) {
+        if self
+            .batch_size
+            .is_some_and(|size| !(64 << 10..=256 << 20).contains(&size.0))
+        {
             problems.push(("batch_size", "write \"64 KiB\" to \"256 MiB\"".to_owned()));
         }
-        if self.linger.is_some_and(|linger| linger > Duration::from_secs(3600)) {
+        if self
+            .linger
+            .is_some_and(|linger| linger > Duration::from_secs(3600))
+        {
             problems.push(("linger", "write \"0s\" to \"1h\"".to_owned()));
         }
         if !(Duration::from_millis(100)..=Duration::from_secs(600)).contains(&self.timeout) {
@@ -568,5 +647,7 @@ impl ExportSettings {
 /// Whether a name of an export can be part of a file's name.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }

@@ -59,8 +59,12 @@ impl FilesSettings {
     fn bmv2(&self, device: &Device) -> Result<(Format, Capabilities), Wrong> {
         let driver = self.p4().driver(device)?;
         let ((_, map), local, info) = (driver.map, driver.local, self.info()?);
-        let program = Program::new(&map, &info, &local)
-            .map_err(|problems| ("map", format!("it does not fit the program: {}", problems.join("; "))))?;
+        let program = Program::new(&map, &info, &local).map_err(|problems| {
+            (
+                "map",
+                format!("it does not fit the program: {}", problems.join("; ")),
+            )
+        })?;
         let can = program.capabilities();
         let render = move |_: &_, after: &_| Ok(vec![("bmv2.txt", commands(&map, &info, &local, after)?)]);
         Ok((Format::new(render), can))
@@ -87,10 +91,16 @@ impl FilesSettings {
                         .to_owned(),
                 )
             };
-            return included.ok_or_else(missing)?.info().map_err(|error| ("p4info", error));
+            return included
+                .ok_or_else(missing)?
+                .info()
+                .map_err(|error| ("p4info", error));
         };
         let text = read::file(file).map_err(|error| {
-            ("p4info", format!("cannot read {}: {error}; correct the name", file.display()))
+            (
+                "p4info",
+                format!("cannot read {}: {error}; correct the name", file.display()),
+            )
         })?;
         p4runtime::text::info(&text).map_err(|error| ("p4info", format!("{}: {error}", file.display())))
     }
@@ -110,7 +120,10 @@ impl FilesSettings {
         let render = move |before: &_, after: &_| {
             Ok(vec![
                 ("config_db.json", format!("{:#}\n", map.config_db(after)?)),
-                ("config_db.patch.json", format!("{:#}\n", map.config_db_patch(before, after)?)),
+                (
+                    "config_db.patch.json",
+                    format!("{:#}\n", map.config_db_patch(before, after)?),
+                ),
             ])
         };
         Ok((Format::new(render), can))
@@ -148,15 +161,24 @@ mod tests {
             assert_eq!(error(right), "", "{right}");
         }
         for (wrong, part) in [
-            ("[manager.files.b]\nmap = \"hopwise-int\"", "no device `b` with driver = \"files\""),
+            (
+                "[manager.files.b]\nmap = \"hopwise-int\"",
+                "no device `b` with driver = \"files\"",
+            ),
             ("[manager.files.a]", "which program does it run?"),
             ("[manager.files.a]\nmap = \"onos-int\"", "Add p4info = "),
-            ("[manager.files.a]\nformat = \"config_db\"\nmap = \"other\"", "there is no path map `other`"),
+            (
+                "[manager.files.a]\nformat = \"config_db\"\nmap = \"other\"",
+                "there is no path map `other`",
+            ),
             (
                 "[manager.files.a]\nformat = \"config_db\"\nmap = \"sonic-tam\"\np4info = \"x\"",
                 "belongs to format = \"bmv2\"",
             ),
-            ("[manager.files.a]\nmap = \"hopwise-int\"\np4info = \"/nowhere\"", "cannot read /nowhere"),
+            (
+                "[manager.files.a]\nmap = \"hopwise-int\"\np4info = \"/nowhere\"",
+                "cannot read /nowhere",
+            ),
         ] {
             assert!(error(wrong).contains(part), "{wrong}\n{}", error(wrong));
         }
@@ -168,7 +190,10 @@ mod tests {
         let section = "[manager.files.a]\nformat = \"config_db\"\nmap = \"sonic-tam\"";
         assert_eq!(error_of(section, "confirm = \"applied\"\n"), "");
         let refused = error_of(section, "confirm = \"written\"\n");
-        assert!(refused.contains("h.toml:5") && refused.contains("remove `confirm` of `a`"), "{refused}");
+        assert!(
+            refused.contains("h.toml:5") && refused.contains("remove `confirm` of `a`"),
+            "{refused}"
+        );
         let report = "report = { port = 1, source = \"192.0.2.9\" }";
         let bmv2 = format!("[manager.files.a]\nmap = \"hopwise-int\"\n{report}");
         assert_eq!(error_of(&bmv2, "confirm = \"written\"\n"), "");

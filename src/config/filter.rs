@@ -155,7 +155,9 @@ impl FilterSettings {
 
     /// The rule, if it is one; its text is checked only here.
     fn program(&self) -> Result<Option<Program>, RuleError> {
-        let Some(text) = self.rule.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
+        let Some(text) = self.rule.as_ref().filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
         let rules = RuleSet::compile(&[("filter".to_owned(), text.clone())])?;
         Program::new(&rules).map(Some).map_err(|(_, reason)| RuleError {
             rule: "filter".to_owned(),
@@ -187,14 +189,19 @@ impl FilterSettings {
             ("queue_bits", self.queue_bits.is_some()),
             ("keep_alive", self.keep_alive.is_some()),
         ];
-        let idle = written.into_iter().filter(|(key, written)| *written && !read.contains(key));
+        let idle = written
+            .into_iter()
+            .filter(|(key, written)| *written && !read.contains(key));
         idle.map(|(key, _)| key).collect()
     }
 
     /// Its algorithm; `None` if only its rule's text is invalid, which [`rule_errors`] reports.
     fn detector(&self) -> Result<Option<Detector>, Problem> {
         let algorithm = self.algorithm.ok_or_else(|| {
-            ("algorithm", "a filter needs an algorithm; add algorithm = \"per_flow\" or the like".to_owned())
+            (
+                "algorithm",
+                "a filter needs an algorithm; add algorithm = \"per_flow\" or the like".to_owned(),
+            )
         })?;
         let word = algorithm.word();
         let found = match algorithm {
@@ -204,20 +211,30 @@ impl FilterSettings {
                 return Err(("rule", message.to_owned()));
             }
             FilterAlgorithm::Rule => {
-                let Ok(Some(program)) = self.program() else { return Ok(None) };
+                let Ok(Some(program)) = self.program() else {
+                    return Ok(None);
+                };
                 Algorithm::Rule(program.into())
             }
             FilterAlgorithm::Change => Algorithm::Change(self.change()?),
             FilterAlgorithm::PerHop => Algorithm::PerHop,
             FilterAlgorithm::PerHopOfFlow => Algorithm::PerHopOfFlow,
             FilterAlgorithm::PerFlow => Algorithm::PerFlow,
-            FilterAlgorithm::MovingAverage => Algorithm::MovingAverage { alpha: self.weight()? },
+            FilterAlgorithm::MovingAverage => Algorithm::MovingAverage {
+                alpha: self.weight()?,
+            },
         };
         if matches!(found, Algorithm::Rule(_) | Algorithm::Change(_)) {
-            return Ok(Some(Detector { algorithm: found, ..Detector::noop() }));
+            return Ok(Some(Detector {
+                algorithm: found,
+                ..Detector::noop()
+            }));
         }
         let metric = self.metric.map(FilterMetric::metric).ok_or_else(|| {
-            ("metric", format!("{word} compares a metric; add metric = \"queue_occupancy\" or the like"))
+            (
+                "metric",
+                format!("{word} compares a metric; add metric = \"queue_occupancy\" or the like"),
+            )
         })?;
         let threshold = self.threshold.as_ref().ok_or_else(|| {
             (
@@ -226,15 +243,25 @@ impl FilterSettings {
             )
         })?;
         let threshold = threshold.value(metric).ok_or_else(|| {
-            ("threshold", format!("this is no value of {metric}; write {}", written_as(metric)))
+            (
+                "threshold",
+                format!("this is no value of {metric}; write {}", written_as(metric)),
+            )
         })?;
-        Ok(Some(Detector { algorithm: found, metric, threshold }))
+        Ok(Some(Detector {
+            algorithm: found,
+            metric,
+            threshold,
+        }))
     }
 
     fn change(&self) -> Result<Change, Problem> {
         let bits = |key, written: Option<u8>, usual: u8| match written.unwrap_or(usual) {
             bits @ 0..=64 => Ok(bits),
-            _ => Err((key, "write a number from 0 to 63, or 64 to leave it out".to_owned())),
+            _ => Err((
+                key,
+                "write a number from 0 to 63, or 64 to leave it out".to_owned(),
+            )),
         };
         let keep_alive = self.keep_alive.unwrap_or(Duration::from_secs(1));
         Ok(Change {
@@ -249,7 +276,9 @@ impl FilterSettings {
         let millionths = u64::from(self.alpha.unwrap_or(Fraction(250_000)).0);
         let weight = u8::try_from((millionths * 256 + 500_000) / 1_000_000).unwrap_or(0);
         let message = "the weight of a new value is stored in 256ths; write a number from 0.004 to 0.996";
-        Some(weight).filter(|&weight| weight > 0).ok_or_else(|| ("alpha", message.to_owned()))
+        Some(weight)
+            .filter(|&weight| weight > 0)
+            .ok_or_else(|| ("alpha", message.to_owned()))
     }
 }
 
@@ -294,7 +323,10 @@ pub(crate) fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)
         refuse(&["switch", "filter_registers"], message);
     }
     if set.filters.len() > MAX_FILTERS {
-        let message = format!("{} filters are too many; keep at most {MAX_FILTERS}", set.filters.len());
+        let message = format!(
+            "{} filters are too many; keep at most {MAX_FILTERS}",
+            set.filters.len()
+        );
         refuse(&["switch", "filter"], message);
     }
     let mut bytes: u64 = 0;
@@ -305,7 +337,10 @@ pub(crate) fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)
         }
         if let Some(algorithm) = filter.algorithm {
             for key in filter.unused_keys(algorithm) {
-                let message = format!("algorithm = \"{}\" does not read {key}; remove it", algorithm.word());
+                let message = format!(
+                    "algorithm = \"{}\" does not read {key}; remove it",
+                    algorithm.word()
+                );
                 refuse(&["switch", "filter", &position, key], message);
             }
         }
@@ -335,7 +370,10 @@ pub(crate) fn check(set: &FilterSet<'_>, refuse: &mut dyn FnMut(&[&str], String)
             refuse(&["switch", "role", &position], MIXED.to_owned());
         }
         if role.role.is_none() {
-            let message = format!("which one? Add role = {}", <RoleName as settings::setting::Setting>::KIND);
+            let message = format!(
+                "which one? Add role = {}",
+                <RoleName as settings::setting::Setting>::KIND
+            );
             refuse(&["switch", "role", &position], message);
         }
     }
@@ -360,10 +398,16 @@ fn memory(detector: &Detector, registers: usize) -> u64 {
 
 /// Whether its settings are invalid.
 fn check_detector(detector: Detector) -> Result<(), Problem> {
-    let filter = dataplane::Filter { flows: Match::default(), detector };
+    let filter = dataplane::Filter {
+        flows: Match::default(),
+        detector,
+    };
     match dataplane::Filters::new(vec![filter], 1, Units::default()) {
         Ok(_) => Ok(()),
-        Err(FilterError::Detector { why: DetectorError::NotPerHop(metric), .. }) => {
+        Err(FilterError::Detector {
+            why: DetectorError::NotPerHop(metric),
+            ..
+        }) => {
             let message = format!(
                 "{metric} belongs to the flow, not to a hop; write algorithm = \"per_flow\", or metric = \"hop_latency\""
             );
@@ -377,7 +421,9 @@ fn check_detector(detector: Detector) -> Result<(), Problem> {
 /// The errors in the rules of filters, each with the filter's index.
 pub(crate) fn rule_errors(filters: &[FilterSettings]) -> Vec<(usize, RuleError)> {
     let errors = filters.iter().enumerate();
-    errors.filter_map(|(index, filter)| Some((index, filter.program().err()?))).collect()
+    errors
+        .filter_map(|(index, filter)| Some((index, filter.program().err()?)))
+        .collect()
 }
 
 /// The filters, all registers empty.
@@ -386,12 +432,18 @@ pub(crate) fn rule_errors(filters: &[FilterSettings]) -> Vec<(usize, RuleError)>
 /// A sentence; it cannot happen with settings that were checked.
 pub(crate) fn filters(set: &FilterSet<'_>) -> Result<dataplane::Filters, String> {
     let one = |filter: &FilterSettings| match filter.detector() {
-        Ok(Some(detector)) => Ok(dataplane::Filter { flows: filter.flows(), detector }),
+        Ok(Some(detector)) => Ok(dataplane::Filter {
+            flows: filter.flows(),
+            detector,
+        }),
         Ok(None) => Err("a filter's rule is wrong".to_owned()),
         Err((_, message)) => Err(message),
     };
     let filters = set.filters.iter().map(one).collect::<Result<_, _>>()?;
-    let units = Units { synchronised: set.clocks == Clocks::Synchronised, ..Units::default() };
+    let units = Units {
+        synchronised: set.clocks == Clocks::Synchronised,
+        ..Units::default()
+    };
     dataplane::Filters::new(filters, set.registers, units).map_err(|error| error.to_string())
 }
 

@@ -86,18 +86,30 @@ pub(crate) fn check(
         refuse(&["flight_recorder", "enabled"], message);
     }
     if !(4 * Chunk::BYTES as u64..=64 << 30).contains(&written.memory.0) {
-        refuse(&["flight_recorder", "memory"], "write a size from \"1 MiB\" to \"64 GiB\"");
+        refuse(
+            &["flight_recorder", "memory"],
+            "write a size from \"1 MiB\" to \"64 GiB\"",
+        );
     }
     let longest = Duration::from_nanos(FlightConfig::default().longest / 2);
     for (name, value) in [("before", written.before), ("after", written.after)] {
         if value > longest {
-            refuse(&["flight_recorder", name], "too long; write a duration up to \"1500ms\"");
+            refuse(
+                &["flight_recorder", name],
+                "too long; write a duration up to \"1500ms\"",
+            );
         }
     }
     if !(1..=600).contains(&written.per_minute) {
-        refuse(&["flight_recorder", "per_minute"], "write a number from 1 to 600, or enabled = false");
+        refuse(
+            &["flight_recorder", "per_minute"],
+            "write a number from 1 to 600, or enabled = false",
+        );
     }
     if !(10..=1_000_000).contains(&written.reports) {
-        refuse(&["flight_recorder", "reports"], "write a number from 10 to 1000000");
+        refuse(
+            &["flight_recorder", "reports"],
+            "write a number from 10 to 1000000",
+        );
     }
 }

@@ -28,7 +28,9 @@ pub(super) fn intents(
         let text = match read::file(&file) {
             Ok(text) => text,
             Err(error) => {
-                problems.push(format!("cannot read {shown}: {error}; correct or remove the file"));
+                problems.push(format!(
+                    "cannot read {shown}: {error}; correct or remove the file"
+                ));
                 continue;
             }
         };
@@ -45,7 +47,9 @@ pub(super) fn intents(
             }
             if let Some((_, place)) = names.iter().find(|(name, _)| *name == intent.name) {
                 let name = &intent.name;
-                problems.push(format!("{shown}: there is an intent `{name}` in {place} already; rename one"));
+                problems.push(format!(
+                    "{shown}: there is an intent `{name}` in {place} already; rename one"
+                ));
             } else {
                 names.push((intent.name, shown.clone()));
             }
@@ -53,9 +57,15 @@ pub(super) fn intents(
         all.extend(settings);
     }
     if names.len() > MAX_INTENTS {
-        problems.push(format!("there are more than {MAX_INTENTS} intents; use wider prefixes"));
+        problems.push(format!(
+            "there are more than {MAX_INTENTS} intents; use wider prefixes"
+        ));
     }
-    if problems.is_empty() { Ok(all) } else { Err(CliError::new(problems.join("\n"))) }
+    if problems.is_empty() {
+        Ok(all)
+    } else {
+        Err(CliError::new(problems.join("\n")))
+    }
 }
 
 /// The files, by name; hidden ones, as editors write them, are left out.
@@ -67,7 +77,9 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let file = entry.map_err(failed)?.path();
-        let hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let hidden = file
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         if !hidden && file.extension().is_some_and(|extension| extension == "toml") {
             files.push(file);
         }
@@ -104,11 +116,20 @@ mod tests {
         let text = format!("[manager]\nintents = \"{}\"\n{}", folder.display(), intent("a"));
         std::fs::write(&config, text).unwrap();
         let settings = load().unwrap();
-        let names: Vec<_> =
-            settings.intents.iter().map(|one| one.show().to_written()["name"].clone()).collect();
+        let names: Vec<_> = settings
+            .intents
+            .iter()
+            .map(|one| one.show().to_written()["name"].clone())
+            .collect();
         assert_eq!(names, ["a", "d", "b", "c"]);
         // The effective settings are complete by themselves.
-        assert_eq!(Settings::parse(&settings.to_toml(), "dump").unwrap().intents.len(), 4);
+        assert_eq!(
+            Settings::parse(&settings.to_toml(), "dump")
+                .unwrap()
+                .intents
+                .len(),
+            4
+        );
 
         write("3.toml", &intent("a"));
         write("4.toml", "[[intents]]\nname = \"x\"\nwatch = [\"speed\"]\n");

@@ -49,7 +49,9 @@ pub(crate) fn path_map(name: &Path) -> Result<PathMap, String> {
         ));
     }
     if !written.contains(['/', '.']) {
-        return Err(format!("there is no path map `{written}`; write {names}, or a file with a path map"));
+        return Err(format!(
+            "there is no path map `{written}`; write {names}, or a file with a path map"
+        ));
     }
     let text =
         read::file(name).map_err(|error| format!("cannot read {written}: {error}; correct the name"))?;
@@ -74,7 +76,12 @@ impl GnmiSettings {
                 Some((user.clone(), file.lines().next().unwrap_or_default().to_owned()))
             }
             (None, None) => None,
-            _ => return Err(("user", "write both `user` and `password_file`, or neither".to_owned())),
+            _ => {
+                return Err((
+                    "user",
+                    "write both `user` and `password_file`, or neither".to_owned(),
+                ));
+            }
         };
         if user.is_some()
             && self.ca.is_none()
@@ -84,7 +91,12 @@ impl GnmiSettings {
             let message = "without `ca`, the password is sent without encryption; add ca = \"/etc/hopwise/devices.pem\" or the like, or unencrypted = true if nobody else reads this network";
             return Err(("ca", message.to_owned()));
         }
-        let ca = self.ca.as_deref().map(text).transpose().map_err(|error| ("ca", error))?;
+        let ca = self
+            .ca
+            .as_deref()
+            .map(text)
+            .transpose()
+            .map_err(|error| ("ca", error))?;
         let identity = self.identity(text)?;
         let peer = Peer {
             address: device.address.clone(),
@@ -94,7 +106,11 @@ impl GnmiSettings {
             name: self.name.clone(),
         };
         gnmi::client::Client::check(&peer).map_err(|error| ("ca", error))?;
-        Ok(DriverSettings { node: device.node, peer, map: Arc::new(map) })
+        Ok(DriverSettings {
+            node: device.node,
+            peer,
+            map: Arc::new(map),
+        })
     }
 
     /// Certificate and key of this client.
@@ -111,9 +127,10 @@ impl GnmiSettings {
                 let key = text(key).map_err(|error| ("key", error))?;
                 Ok(Some((certificate.into_bytes(), key.into_bytes())))
             }
-            _ => {
-                Err(("certificate", "`certificate` and `key` belong together; add the other one".to_owned()))
-            }
+            _ => Err((
+                "certificate",
+                "`certificate` and `key` belong together; add the other one".to_owned(),
+            )),
         }
     }
 }
@@ -149,9 +166,16 @@ mod tests {
         for here in ["127.0.0.1:9339", "[::1]:9339", "localhost:9339"] {
             assert_eq!(read(&settings, here), Ok(()), "{here}");
         }
-        let allowed = GnmiSettings { unencrypted: true, ..settings.clone() };
+        let allowed = GnmiSettings {
+            unencrypted: true,
+            ..settings.clone()
+        };
         assert_eq!(read(&allowed, "192.0.2.13:9339"), Ok(()));
-        let anonymous = GnmiSettings { user: None, password_file: None, ..settings };
+        let anonymous = GnmiSettings {
+            user: None,
+            password_file: None,
+            ..settings
+        };
         assert_eq!(read(&anonymous, "192.0.2.13:9339"), Ok(()));
         let tls = |name: &str| {
             Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -165,9 +189,24 @@ mod tests {
         };
         let right = certified("client", "client-key");
         assert_eq!(read(&right, "192.0.2.13:9339"), Ok(()));
-        assert_eq!(read(&GnmiSettings { key: None, ..right.clone() }, "192.0.2.13:9339"), Err("certificate"));
-        assert_eq!(read(&GnmiSettings { ca: None, ..right }, "192.0.2.13:9339"), Err("certificate"));
-        assert_eq!(read(&certified("client", "nothing"), "192.0.2.13:9339"), Err("key"));
+        assert_eq!(
+            read(
+                &GnmiSettings {
+                    key: None,
+                    ..right.clone()
+                },
+                "192.0.2.13:9339"
+            ),
+            Err("certificate")
+        );
+        assert_eq!(
+            read(&GnmiSettings { ca: None, ..right }, "192.0.2.13:9339"),
+            Err("certificate")
+        );
+        assert_eq!(
+            read(&certified("client", "nothing"), "192.0.2.13:9339"),
+            Err("key")
+        );
         std::fs::remove_file(password).unwrap();
     }
 }

@@ -147,7 +147,10 @@ impl ManagerSettings {
     /// A file cannot be used.
     pub(crate) fn client(&self) -> Result<Option<Arc<ClientConfig>>, tls::Problem> {
         let identity = tls::Identity::of(self.certificate.as_deref(), self.key.as_deref())?;
-        self.ca.as_deref().map(|ca| tls::client(ca, identity.as_ref())).transpose()
+        self.ca
+            .as_deref()
+            .map(|ca| tls::client(ca, identity.as_ref()))
+            .transpose()
     }
 
     /// The map of DTA collectors.
@@ -155,7 +158,9 @@ impl ManagerSettings {
     /// # Errors
     /// The file cannot be read, or is not a map, as a message.
     pub(crate) fn collector_map(&self) -> Result<Option<Arc<DtaMap>>, String> {
-        let Some(file) = &self.dta_map else { return Ok(None) };
+        let Some(file) = &self.dta_map else {
+            return Ok(None);
+        };
         let map = load_map(file).map_err(|error| error.to_string())?;
         let map = dta_map(&map).map_err(|error| format!("{}: {error}", file.display()))?;
         if map.text.len() > MAX_MAP {
@@ -190,12 +195,20 @@ impl ManagerSettings {
         let collector = |entry: &CollectorEntry| {
             let at = entry.at.as_deref().and_then(|name| inventory.node(name).ok());
             let budget = entry.budget.as_ref().map(|budget| budget.0).unwrap_or_default();
-            Some(Collector { address: entry.address?, capacity: entry.capacity.max(1), at, budget })
+            Some(Collector {
+                address: entry.address?,
+                capacity: entry.capacity.max(1),
+                at,
+                budget,
+            })
         };
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         CoreSettings {
             domain: DomainSettings {
-                encoding: Encoding { dscp: self.dscp, l4_checksum },
+                encoding: Encoding {
+                    dscp: self.dscp,
+                    l4_checksum,
+                },
                 synchronised: self.clocks == Clocks::Synchronised,
                 collectors: self.collectors.iter().filter_map(collector).collect(),
                 dta_map: None,
@@ -230,19 +243,30 @@ const MAX_MAP: usize = 192 << 10;
 /// Reports inconsistent settings of manager, inventory and intents. `collects`: of a process with a collector. Returns what the intents ask
 /// of it.
 pub(crate) fn check(
-    (manager, inventory, intents): (Option<&ManagerSettings>, &InventorySettings, &[intent::IntentSettings]),
+    (manager, inventory, intents): (
+        Option<&ManagerSettings>,
+        &InventorySettings,
+        &[intent::IntentSettings],
+    ),
     collects: bool,
     root: &Node<'_>,
     reader: &mut Reader<'_>,
 ) -> Asked {
     let table = root.get_ref().get("inventory");
-    let inventory = table.map_or_else(Inventory::default, |node| inventory::checked(inventory, node, reader));
+    let inventory = table.map_or_else(Inventory::default, |node| {
+        inventory::checked(inventory, node, reader)
+    });
     let checked = check_intents(intents, collects, root, reader);
-    let flows = checked.iter().filter_map(|intent| Some((intent, matches(&intent.entries().ok()?))));
+    let flows = checked
+        .iter()
+        .filter_map(|intent| Some((intent, matches(&intent.entries().ok()?))));
     let asked = asked(flows);
     let Some(manager) = manager else {
         if !intents.is_empty() {
-            reader.refuse(span_of(root, &["intents"]), "intents need a manager; add [manager]");
+            reader.refuse(
+                span_of(root, &["intents"]),
+                "intents need a manager; add [manager]",
+            );
         }
         return asked;
     };
@@ -261,13 +285,24 @@ fn check_collectors(
     for (index, entry) in manager.collectors.iter().enumerate() {
         let index = index.to_string();
         let path = ["manager", "collectors", &index];
-        if entry.address.is_none_or(|address| address.port() == 0 || address.ip().is_unspecified()) {
-            refuse(&path, "where is it? Add address = \"192.0.2.9:9555\" or the like".to_owned());
+        if entry
+            .address
+            .is_none_or(|address| address.port() == 0 || address.ip().is_unspecified())
+        {
+            refuse(
+                &path,
+                "where is it? Add address = \"192.0.2.9:9555\" or the like".to_owned(),
+            );
         }
         if let Some(Err(error)) = entry.at.as_deref().map(|name| inventory.node(name)) {
             refuse(&path, error.to_string());
         }
-        if !collects && entry.budget.as_ref().is_some_and(|budget| budget.0.events.is_some()) {
+        if !collects
+            && entry
+                .budget
+                .as_ref()
+                .is_some_and(|budget| budget.0.events.is_some())
+        {
             refuse(&["manager", "collectors", &index, "budget"], NO_EVENTS.to_owned());
         }
     }
@@ -288,25 +323,42 @@ fn check_manager(
     if let Err(message) = manager.collector_map() {
         refuse(&["manager", "dta_map"], message);
     }
-    for (key, duration) in [("calm", manager.calm), ("poll", manager.poll), ("drain", manager.drain)] {
+    for (key, duration) in [
+        ("calm", manager.calm),
+        ("poll", manager.poll),
+        ("drain", manager.drain),
+    ] {
         if duration > Duration::from_secs(3600) || (key == "poll" && duration < Duration::from_millis(100)) {
             refuse(&["manager", key], "write \"100ms\" to \"1h\"".to_owned());
         }
     }
     if !(Duration::from_millis(100)..=Duration::from_secs(600)).contains(&manager.request_timeout) {
-        refuse(&["manager", "request_timeout"], "write \"100ms\" to \"10m\"".to_owned());
+        refuse(
+            &["manager", "request_timeout"],
+            "write \"100ms\" to \"10m\"".to_owned(),
+        );
     }
-    let DrillDownSettings { at_once, per_minute, longest, flows } = manager.drill_downs;
-    for (key, value, range) in
-        [("at_once", at_once, 0..=1_000), ("per_minute", per_minute, 1..=10_000), ("flows", flows, 1..=1_000)]
-    {
+    let DrillDownSettings {
+        at_once,
+        per_minute,
+        longest,
+        flows,
+    } = manager.drill_downs;
+    for (key, value, range) in [
+        ("at_once", at_once, 0..=1_000),
+        ("per_minute", per_minute, 1..=10_000),
+        ("flows", flows, 1..=1_000),
+    ] {
         if !range.contains(&value) {
             let message = format!("write a number from {} to {}", range.start(), range.end());
             refuse(&["manager", "drill_downs", key], message);
         }
     }
     if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&longest) {
-        refuse(&["manager", "drill_downs", "longest"], "write \"1s\" to \"1h\"".to_owned());
+        refuse(
+            &["manager", "drill_downs", "longest"],
+            "write \"1s\" to \"1h\"".to_owned(),
+        );
     }
     if let Err(problem) = manager.client() {
         let key = match problem.file {
@@ -336,7 +388,9 @@ fn check_peer(peer: &str, manager: &ManagerSettings) -> Result<(), String> {
     }
     let (is_secure, authority) = tls::authority(peer);
     let key = manager.peer_token.as_ref().map(|_| "peer_token");
-    if let Some(key) = key.or(manager.token.as_ref().map(|_| "token")).filter(|_| !is_secure)
+    if let Some(key) = key
+        .or(manager.token.as_ref().map(|_| "token"))
+        .filter(|_| !is_secure)
         && is_read_by_others(peer, manager)
     {
         return Err(in_the_clear("it", key));
@@ -349,7 +403,11 @@ fn check_peer(peer: &str, manager: &ManagerSettings) -> Result<(), String> {
         .rsplit_once(':')
         .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     let is_named = !is_secure || tls::server_name(authority).is_some();
-    if has_port && is_named { Ok(()) } else { Err("write it like \"https://10.9.0.2:8080\"".to_owned()) }
+    if has_port && is_named {
+        Ok(())
+    } else {
+        Err("write it like \"https://10.9.0.2:8080\"".to_owned())
+    }
 }
 
 /// Checks how each device is driven.
@@ -372,7 +430,9 @@ fn check_devices(
             "gnmi" => gnmi(manager, device),
             "p4runtime" => p4runtime(manager, device),
             "files" => files(manager, device),
-            _ => driver(device).and_then(|()| secure(device, manager)).map_err(|message| ("", message)),
+            _ => driver(device)
+                .and_then(|()| secure(device, manager))
+                .map_err(|message| ("", message)),
         };
         match checked {
             Ok(()) => {}
@@ -384,7 +444,10 @@ fn check_devices(
         .chain(manager.p4runtime.keys().map(|name| ("p4runtime", name)))
         .chain(manager.files.keys().map(|name| ("files", name)));
     for (driver, name) in tables {
-        if !inventory.devices().any(|device| device.name == *name && device.driver == driver) {
+        if !inventory
+            .devices()
+            .any(|device| device.name == *name && device.driver == driver)
+        {
             let message =
                 format!("[inventory] has no device `{name}` with driver = \"{driver}\"; correct the name");
             refuse(&["manager", driver, name], message);
@@ -395,7 +458,9 @@ fn check_devices(
 /// Checks the settings of a device with the driver `files`: a key, and what is wrong with it.
 fn files(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
     driver(device).map_err(|message| ("", message))?;
-    let Some(settings) = manager.files.get(&device.name) else { return Ok(()) };
+    let Some(settings) = manager.files.get(&device.name) else {
+        return Ok(());
+    };
     if settings.format == FilesFormat::ConfigDb && device.options.confirm.as_deref() == Some("written") {
         // The next change would replace the patch, whether the device had it or not.
         let message = format!(
@@ -409,10 +474,17 @@ fn files(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str
 
 /// The index of a device in the file, as a step of a path.
 fn index_of(root: &Node<'_>, name: &str) -> String {
-    let devices = root.get_ref().get("inventory").and_then(|table| table.get_ref().get("devices"));
+    let devices = root
+        .get_ref()
+        .get("inventory")
+        .and_then(|table| table.get_ref().get("devices"));
     let devices = devices.and_then(|devices| devices.get_ref().as_array());
     let is_named = |device: &Node<'_>| {
-        device.get_ref().get("name").and_then(|written| written.get_ref().as_str()) == Some(name)
+        device
+            .get_ref()
+            .get("name")
+            .and_then(|written| written.get_ref().as_str())
+            == Some(name)
     };
     let index = devices.and_then(|devices| devices.iter().position(is_named));
     index.map(|index| index.to_string()).unwrap_or_default()
@@ -420,13 +492,22 @@ fn index_of(root: &Node<'_>, name: &str) -> String {
 
 /// Checks that a device with TLS can be trusted, and that nobody else reads the token on its way to one without.
 fn secure(device: &Device, manager: &ManagerSettings) -> Result<(), String> {
-    let Device { name, driver, address, .. } = device;
+    let Device {
+        name,
+        driver,
+        address,
+        ..
+    } = device;
     if driver != "hopwise" {
         return Ok(());
     }
     if !address.starts_with("https://") {
         let is_read = manager.token.is_some() && is_read_by_others(address, manager);
-        return if is_read { Err(in_the_clear(&format!("`{name}`"), "token")) } else { Ok(()) };
+        return if is_read {
+            Err(in_the_clear(&format!("`{name}`"), "token"))
+        } else {
+            Ok(())
+        };
     }
     if manager.ca.is_none() {
         return Err(format!(
@@ -435,8 +516,16 @@ fn secure(device: &Device, manager: &ManagerSettings) -> Result<(), String> {
     }
     let authority = tls::authority(address).1;
     let named = tls::server_name(authority).is_some()
-        && authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if named { Ok(()) } else { Err(format!("write the address of `{name}` like https://10.9.0.11:8080")) }
+        && authority
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if named {
+        Ok(())
+    } else {
+        Err(format!(
+            "write the address of `{name}` like https://10.9.0.11:8080"
+        ))
+    }
 }
 
 /// Whether what is sent there without TLS crosses a network that others may read.
@@ -452,9 +541,17 @@ fn in_the_clear(to: &str, key: &str) -> String {
 
 /// Checks the settings of a device with the driver `gnmi`: a key, and what is wrong with it.
 fn gnmi(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
-    let Device { name, address, options, .. } = device;
+    let Device {
+        name,
+        address,
+        options,
+        ..
+    } = device;
     if options.confirm.is_some() {
-        return Err(("", format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it")));
+        return Err((
+            "",
+            format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it"),
+        ));
     }
     if address.is_empty() {
         let message =
@@ -462,14 +559,27 @@ fn gnmi(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str,
         return Err(("", message));
     }
     let missing = || ("", format!("how is `{name}` driven? Add [manager.gnmi.{name}]"));
-    manager.gnmi.get(name).ok_or_else(missing)?.driver(device).map(drop)
+    manager
+        .gnmi
+        .get(name)
+        .ok_or_else(missing)?
+        .driver(device)
+        .map(drop)
 }
 
 /// Checks the settings of a device with the driver `p4runtime`: a key, and what is wrong with it.
 fn p4runtime(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static str, String)> {
-    let Device { name, address, options, .. } = device;
+    let Device {
+        name,
+        address,
+        options,
+        ..
+    } = device;
     if options.confirm.is_some() {
-        return Err(("", format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it")));
+        return Err((
+            "",
+            format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it"),
+        ));
     }
     if address.is_empty() {
         return Err((
@@ -477,18 +587,29 @@ fn p4runtime(manager: &ManagerSettings, device: &Device) -> Result<(), (&'static
             format!("where is `{name}`? Add address = \"192.0.2.11:9559\" or the like to the device"),
         ));
     }
-    let missing = || ("", format!("how is `{name}` driven? Add [manager.p4runtime.{name}]"));
+    let missing = || {
+        (
+            "",
+            format!("how is `{name}` driven? Add [manager.p4runtime.{name}]"),
+        )
+    };
     let settings = manager.p4runtime.get(name).ok_or_else(missing)?;
     settings.driver(device).map(|_| ())
 }
 
 /// Checks the driver of a device, and the keys that only some drivers need.
 fn driver(device: &Device) -> Result<(), String> {
-    let Device { name, driver, address, options, .. } = device;
+    let Device {
+        name,
+        driver,
+        address,
+        options,
+        ..
+    } = device;
     match driver.as_str() {
-        "hopwise" if options.confirm.is_some() => {
-            Err(format!("`confirm` of `{name}` belongs to driver = \"files\"; remove it"))
-        }
+        "hopwise" if options.confirm.is_some() => Err(format!(
+            "`confirm` of `{name}` belongs to driver = \"files\"; remove it"
+        )),
         "hopwise" => Ok(()),
         "files" if address.is_empty() => Err(format!(
             "in which directory are the files of `{name}`? Add address = \"/var/lib/hopwise/{name}\""
@@ -554,10 +675,16 @@ pub(crate) fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match
         let tell = &intent.tell;
         if tell.filter.is_none() && !tell.thresholds.is_empty() {
             let values = Metric::ALL.map(|metric| tell.thresholds.get(&metric).copied());
-            asked.thresholds.extend(flows.iter().map(|flows| (*flows, values)));
+            asked
+                .thresholds
+                .extend(flows.iter().map(|flows| (*flows, values)));
         }
         if let Some(when) = &tell.rule {
-            asked.rules.push(AskedRule { name: intent.name.clone(), when: when.clone(), flows });
+            asked.rules.push(AskedRule {
+                name: intent.name.clone(),
+                when: when.clone(),
+                flows,
+            });
         }
     }
     asked

@@ -273,9 +273,13 @@ impl Setting for ListRange {
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         if let DeValue::Integer(_) = node.get_ref() {
             let one = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
-            return one.map(|id| Self { first: id, last: id }).or_else(|| refuse(node, reader));
+            return one
+                .map(|id| Self { first: id, last: id })
+                .or_else(|| refuse(node, reader));
         }
-        from_text(node, reader, |text| id_range(text).map(|(first, last)| Self { first, last }))
+        from_text(node, reader, |text| {
+            id_range(text).map(|(first, last)| Self { first, last })
+        })
     }
 
     fn show(&self) -> Shown {
@@ -294,8 +298,13 @@ impl Setting for FieldsSetting {
     const KIND: &'static str = "fields such as \"src:ipv4 port:u16 path:u32[5]\"";
 
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
-        let Some(text) = node.get_ref().as_str() else { return refuse(node, reader) };
-        text.parse().map(Self).map_err(|error: String| reader.refuse(node.span(), error)).ok()
+        let Some(text) = node.get_ref().as_str() else {
+            return refuse(node, reader);
+        };
+        text.parse()
+            .map(Self)
+            .map_err(|error: String| reader.refuse(node.span(), error))
+            .ok()
     }
 
     fn show(&self) -> Shown {
@@ -323,12 +332,18 @@ pub(crate) const MAX_LISTS: u64 = 65_536;
 impl RegionSettings {
     /// Bytes of data in a slot of `key-write`.
     pub(crate) fn data_len(&self) -> usize {
-        self.data.map_or_else(|| self.value.as_ref().map_or(0, |fields| fields.0.size()), usize::from)
+        self.data.map_or_else(
+            || self.value.as_ref().map_or(0, |fields| fields.0.size()),
+            usize::from,
+        )
     }
 
     /// Bytes of an entry of `append`.
     pub(crate) fn entry_len(&self) -> usize {
-        self.entry.map_or_else(|| self.fields.as_ref().map_or(0, |fields| fields.0.size()), usize::from)
+        self.entry.map_or_else(
+            || self.fields.as_ref().map_or(0, |fields| fields.0.size()),
+            usize::from,
+        )
     }
 
     /// The group of kinds within which its ID must be unique.
@@ -352,24 +367,40 @@ pub(crate) fn check(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], Str
     }
     check_mode(memory, &mut refuse_at);
     if !(2..=4096).contains(&memory.queue_pairs) {
-        refuse_at("queue_pairs", "write a number from 2 to 4096; a translator takes two");
+        refuse_at(
+            "queue_pairs",
+            "write a number from 2 to 4096; a translator takes two",
+        );
     }
     if memory.stores.is_empty() {
-        refuse_at("stores", "no store, so nothing can be written; add [[collector.memory.stores]]");
+        refuse_at(
+            "stores",
+            "no store, so nothing can be written; add [[collector.memory.stores]]",
+        );
     }
     if memory.stores.len() > MAX_STORES {
         refuse_at("stores", "at most 64 stores; remove some");
     }
-    let lists: u64 =
-        memory.stores.iter().filter_map(|store| store.lists).map(|range| u64::from(range.count())).sum();
+    let lists: u64 = memory
+        .stores
+        .iter()
+        .filter_map(|store| store.lists)
+        .map(|range| u64::from(range.count()))
+        .sum();
     if lists > MAX_LISTS {
-        refuse_at("stores", "at most 65536 lists in all stores together; remove some");
+        refuse_at(
+            "stores",
+            "at most 65536 lists in all stores together; remove some",
+        );
     }
     snapshots(memory, refuse);
     for (index, store) in memory.stores.iter().enumerate() {
         let position = index.to_string();
         let before = &memory.stores[..index];
-        let wrong = names(store, before).into_iter().chain(shape(store)).chain(check_events(store));
+        let wrong = names(store, before)
+            .into_iter()
+            .chain(shape(store))
+            .chain(check_events(store));
         for (key, message) in wrong.chain(clearing(store, memory.mode)) {
             refuse(&["collector", "memory", "stores", &position, key], message);
         }
@@ -382,7 +413,10 @@ fn check_mode(memory: &MemorySettings, refuse: &mut dyn FnMut(&str, &str)) {
         (MemoryMode::Socket, None) => return,
         (MemoryMode::Verbs, None) => {}
         (MemoryMode::Socket | MemoryMode::Verbs, Some(_)) => {
-            return refuse("interface", "only mode = \"xdp\" has an interface; remove the line, or set mode");
+            return refuse(
+                "interface",
+                "only mode = \"xdp\" has an interface; remove the line, or set mode",
+            );
         }
         (MemoryMode::Xdp, None) => {
             refuse("mode", "on which interface? add interface = \"eth1\" or the like");
@@ -390,7 +424,10 @@ fn check_mode(memory: &MemorySettings, refuse: &mut dyn FnMut(&str, &str)) {
         (MemoryMode::Xdp, Some(_)) => {}
     }
     if memory.listen.port() != wire::roce::PORT {
-        refuse("listen", "this mode receives RoCEv2 only on its own port; write 4791");
+        refuse(
+            "listen",
+            "this mode receives RoCEv2 only on its own port; write 4791",
+        );
     }
     if memory.listen.ip().is_loopback() {
         let what = "this mode receives RoCEv2 on an interface; write an address of the interface that translators can reach";
@@ -410,7 +447,10 @@ fn snapshots(memory: &MemorySettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let known: BTreeSet<&str> = memory.stores.iter().map(|store| store.name.as_str()).collect();
     for name in &settings.stores {
         if !known.contains(name.as_str()) {
-            refuse("stores", format!("there is no store `{name}`; write the name of one"));
+            refuse(
+                "stores",
+                format!("there is no store `{name}`; write the name of one"),
+            );
         }
     }
 }
@@ -420,17 +460,27 @@ fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str
     let mut wrong = Vec::new();
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if store.name.is_empty() || store.name.len() > 31 || !store.name.bytes().all(good) {
-        wrong.push(("name", "a store needs a name of 1 to 31 letters, digits, - and _".to_owned()));
+        wrong.push((
+            "name",
+            "a store needs a name of 1 to 31 letters, digits, - and _".to_owned(),
+        ));
     } else if before.iter().any(|other| other.name == store.name) {
-        wrong.push(("name", format!("there are two stores `{}`; rename one", store.name)));
+        wrong.push((
+            "name",
+            format!("there are two stores `{}`; rename one", store.name),
+        ));
     }
     if store.kind == StoreKind::Append {
         match store.lists {
-            None => wrong.push(("lists", "which lists? add lists = \"0-15\" or the like".to_owned())),
+            None => wrong.push((
+                "lists",
+                "which lists? add lists = \"0-15\" or the like".to_owned(),
+            )),
             Some(own) => {
                 let same = before.iter().filter_map(|other| other.lists);
-                if let Some(other) =
-                    same.clone().find(|other| other.first <= own.last && own.first <= other.last)
+                if let Some(other) = same
+                    .clone()
+                    .find(|other| other.first <= own.last && own.first <= other.last)
                 {
                     let message = format!(
                         "lists {}-{} are another store's; every list ID belongs to one",
@@ -454,7 +504,10 @@ fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str
                 other.group() == store.group() && other.id == Some(id) && !distinguishable(other)
             };
             if let Some(other) = before.iter().find(same) {
-                wrong.push(("id", format!("{id} is the ID of `{}`; choose another", other.name)));
+                wrong.push((
+                    "id",
+                    format!("{id} is the ID of `{}`; choose another", other.name),
+                ));
             }
         }
     }
@@ -465,12 +518,19 @@ fn names(store: &RegionSettings, before: &[RegionSettings]) -> Vec<(&'static str
 fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
     let mut refuse = |key: &'static str, message: &str| wrong.push((key, message.to_owned()));
-    let slotted =
-        matches!(store.kind, StoreKind::KeyWrite | StoreKind::KeyIncrement | StoreKind::Postcarding);
+    let slotted = matches!(
+        store.kind,
+        StoreKind::KeyWrite | StoreKind::KeyIncrement | StoreKind::Postcarding
+    );
     if slotted
-        && !store.slots.is_some_and(|slots| slots.0.is_power_of_two() && (16..=1 << 31).contains(&slots.0))
+        && !store
+            .slots
+            .is_some_and(|slots| slots.0.is_power_of_two() && (16..=1 << 31).contains(&slots.0))
     {
-        refuse("slots", "write a power of two from 16 to 2G, such as slots = \"1M\"");
+        refuse(
+            "slots",
+            "write a power of two from 16 to 2G, such as slots = \"1M\"",
+        );
     }
     match store.kind {
         StoreKind::KeyWrite => {
@@ -480,8 +540,15 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
                     "a slot holds 1 to 1024 bytes; add data = 20, or name the fields with value = \"u32[5]\"",
                 );
             }
-            if store.value.as_ref().is_some_and(|value| value.0.size() > store.data_len()) {
-                refuse("value", "these fields are longer than `data`; make data larger, or leave it out");
+            if store
+                .value
+                .as_ref()
+                .is_some_and(|value| value.0.size() > store.data_len())
+            {
+                refuse(
+                    "value",
+                    "these fields are longer than `data`; make data larger, or leave it out",
+                );
             }
         }
         StoreKind::Append => {
@@ -491,8 +558,15 @@ fn shape(store: &RegionSettings) -> Vec<(&'static str, String)> {
                     "an entry has 1 to 1024 bytes; add entry = 18, or name the fields with fields = \"…\"",
                 );
             }
-            if store.fields.as_ref().is_some_and(|fields| fields.0.size() > store.entry_len()) {
-                refuse("fields", "these fields are longer than `entry`; make entry larger, or leave it out");
+            if store
+                .fields
+                .as_ref()
+                .is_some_and(|fields| fields.0.size() > store.entry_len())
+            {
+                refuse(
+                    "fields",
+                    "these fields are longer than `entry`; make entry larger, or leave it out",
+                );
             }
             if !(1..=255).contains(&store.batch) {
                 refuse("batch", "write a number from 1 to 255");
@@ -537,7 +611,10 @@ fn sketch_shape(store: &RegionSettings, refuse: &mut dyn FnMut(&'static str, &st
         refuse("columns", "write a number from 1 to 256M");
     }
     if store.reporters == 0 {
-        refuse("reporters", "write how many switches send this sketch, at least 1");
+        refuse(
+            "reporters",
+            "write how many switches send this sketch, at least 1",
+        );
     }
 }
 
@@ -552,7 +629,10 @@ fn check_events(store: &RegionSettings) -> Vec<(&'static str, String)> {
         && detect::Metric::from_name(name).is_none()
     {
         let names = detect::Metric::ALL.map(detect::Metric::name).join(", ");
-        wrong.push(("metric", format!("there is no metric `{name}`; use one of {names}")));
+        wrong.push((
+            "metric",
+            format!("there is no metric `{name}`; use one of {names}"),
+        ));
     }
     wrong
 }

@@ -47,7 +47,9 @@ impl Settings {
     /// # Errors
     /// The file cannot be read or is invalid; the message names each line.
     pub(crate) fn load(file: Option<&Path>) -> Result<Self, CliError> {
-        let Some(path) = file else { return Ok(Self::default()) };
+        let Some(path) = file else {
+            return Ok(Self::default());
+        };
         let text = read::file(path).map_err(|error| {
             let remedy = "name a readable TOML file with -c, or leave -c out to use the defaults";
             CliError::io(format!("cannot read {}", path.display()), error, remedy)
@@ -64,10 +66,17 @@ impl Settings {
             return Ok(());
         };
         let name = |intent: &::manager::intent::IntentSettings| {
-            intent.show().to_written()["name"].as_str().unwrap_or_default().to_owned()
+            intent.show().to_written()["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
         };
         let place = file.display().to_string();
-        let names = self.intents.iter().map(|intent| (name(intent), place.clone())).collect();
+        let names = self
+            .intents
+            .iter()
+            .map(|intent| (name(intent), place.clone()))
+            .collect();
         let collects = self.collects();
         self.intents.extend(folder::intents(&folder, names, collects)?);
         Ok(())
@@ -150,16 +159,24 @@ impl Settings {
             .iter()
             .filter(|listen| !listen.is_loopback() && !collector.is_restricted(listen));
         let collector = open.filter(|_| self.collects()).map(ToString::to_string);
-        let aggregator =
-            self.aggregator.iter().filter(|role| role.allow.is_empty() && !role.listen.is_loopback());
+        let aggregator = self
+            .aggregator
+            .iter()
+            .filter(|role| role.allow.is_empty() && !role.listen.is_loopback());
         let aggregator = aggregator.map(|role| role.listen.to_string());
-        let translator =
-            self.translator.iter().filter(|role| role.allow.is_empty()).flat_map(|role| role.listens());
+        let translator = self
+            .translator
+            .iter()
+            .filter(|role| role.allow.is_empty())
+            .flat_map(|role| role.listens());
         let translator = translator.filter(|address| !address.ip().to_canonical().is_loopback());
         let roles: [(Vec<String>, &str); 3] = [
             (collector.collect(), "[[collector.allow]]"),
             (aggregator.collect(), "[aggregator] allow"),
-            (translator.map(|address| address.to_string()).collect(), "[translator] allow"),
+            (
+                translator.map(|address| address.to_string()).collect(),
+                "[translator] allow",
+            ),
         ];
         let warning = |(listens, key): (Vec<String>, &str)| {
             let listens = listens.join(" and ");
@@ -167,7 +184,11 @@ impl Settings {
                 "everyone who reaches {listens} can send reports, which are not authenticated; name the senders in {key}"
             )
         };
-        roles.into_iter().filter(|(listens, _)| !listens.is_empty()).map(warning).collect()
+        roles
+            .into_iter()
+            .filter(|(listens, _)| !listens.is_empty())
+            .map(warning)
+            .collect()
     }
 
     /// The effective settings as a TOML file, without secrets.
@@ -195,15 +216,26 @@ impl Settings {
 
     /// The name of this collector in what it exports: as configured, else of the machine.
     pub(crate) fn collector_name(&self) -> String {
-        let names = [self.collector.name.clone().unwrap_or_default(), host::name(), "hopwise".to_owned()];
-        names.into_iter().find(|name| !name.is_empty()).unwrap_or_default()
+        let names = [
+            self.collector.name.clone().unwrap_or_default(),
+            host::name(),
+            "hopwise".to_owned(),
+        ];
+        names
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or_default()
     }
 
     /// The directory of the store: as configured, else `$STATE_DIRECTORY` (systemd), else in the current directory.
     pub(crate) fn store_directory(&self) -> PathBuf {
         let configured = self.store.dir.clone();
         configured
-            .or_else(|| std::env::var_os("STATE_DIRECTORY").filter(|dir| !dir.is_empty()).map(PathBuf::from))
+            .or_else(|| {
+                std::env::var_os("STATE_DIRECTORY")
+                    .filter(|dir| !dir.is_empty())
+                    .map(PathBuf::from)
+            })
             .unwrap_or_else(|| PathBuf::from("hopwise-data"))
     }
 }

@@ -129,8 +129,16 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (part, of) = text.split_once('/').ok_or(())?;
-        let number = |text: &str| text.parse::<u32>().ok().filter(|_| !text.starts_with('+')).ok_or(());
-        let share = Self { part: number(part)?, of: number(of)? };
+        let number = |text: &str| {
+            text.parse::<u32>()
+                .ok()
+                .filter(|_| !text.starts_with('+'))
+                .ok_or(())
+        };
+        let share = Self {
+            part: number(part)?,
+            of: number(of)?,
+        };
         match (1..=share.of).contains(&share.part) && share.of <= MOST {
             true => Ok(share),
             false => Err(()),
@@ -208,7 +216,9 @@ impl OutletSettings {
     /// # Errors
     /// A name that is no stream.
     pub(crate) fn streams(&self) -> Result<Vec<Stream>, Wrong> {
-        self.clickhouse().streams().map_err(|(_, message)| (&["streams"][..], message))
+        self.clickhouse()
+            .streams()
+            .map_err(|(_, message)| (&["streams"][..], message))
     }
 
     /// The brokers.
@@ -221,7 +231,9 @@ impl OutletSettings {
                 "where is Kafka? Write url = \"tcp://127.0.0.1:9092\" or the like into [outlet.kafka]";
             return Err((below_kafka("url"), message.to_owned()));
         }
-        self.kafka().destination().map_err(|(key, message)| (below_kafka(key), message))
+        self.kafka()
+            .destination()
+            .map_err(|(key, message)| (below_kafka(key), message))
     }
 
     /// The names of topics.
@@ -229,7 +241,9 @@ impl OutletSettings {
     /// # Errors
     /// A key and what is wrong with it.
     pub(crate) fn topics(&self) -> Result<Kafka, Wrong> {
-        self.kafka().kafka().map_err(|(key, message)| (below_kafka(key), message))
+        self.kafka()
+            .kafka()
+            .map_err(|(key, message)| (below_kafka(key), message))
     }
 
     /// The server.
@@ -241,7 +255,9 @@ impl OutletSettings {
             let message = "where is ClickHouse? Write url = \"http://127.0.0.1:8123\" or the like into [outlet.clickhouse]";
             return Err((below_clickhouse("url"), message.to_owned()));
         }
-        self.clickhouse().destination().map_err(|(key, message)| (below_clickhouse(key), message))
+        self.clickhouse()
+            .destination()
+            .map_err(|(key, message)| (below_clickhouse(key), message))
     }
 
     /// The tables.
@@ -249,7 +265,9 @@ impl OutletSettings {
     /// # Errors
     /// A key and what is wrong with it.
     pub(crate) fn tables(&self) -> Result<ClickHouse, Wrong> {
-        self.clickhouse().clickhouse().map_err(|(key, message)| (below_clickhouse(key), message))
+        self.clickhouse()
+            .clickhouse()
+            .map_err(|(key, message)| (below_clickhouse(key), message))
     }
 
     /// Bytes of its memory for answers of Kafka, and for batches and requests.
@@ -290,11 +308,27 @@ impl OutletSettings {
                 problems.push((key, message.to_owned()));
             }
         };
-        check((1..=200_000).contains(&self.batch), &["batch"], "write a number from 1 to 200000");
-        check((64 << 20..=64 << 30).contains(&self.memory.0), &["memory"], "write \"64 MiB\" to \"64 GiB\"");
-        check(self.linger <= Duration::from_secs(3600), &["linger"], "write \"0s\" to \"1h\"");
+        check(
+            (1..=200_000).contains(&self.batch),
+            &["batch"],
+            "write a number from 1 to 200000",
+        );
+        check(
+            (64 << 20..=64 << 30).contains(&self.memory.0),
+            &["memory"],
+            "write \"64 MiB\" to \"64 GiB\"",
+        );
+        check(
+            self.linger <= Duration::from_secs(3600),
+            &["linger"],
+            "write \"0s\" to \"1h\"",
+        );
         let timeouts = Duration::from_millis(100)..=Duration::from_secs(600);
-        check(timeouts.contains(&self.timeout), &["timeout"], "write \"100ms\" to \"10m\"");
+        check(
+            timeouts.contains(&self.timeout),
+            &["timeout"],
+            "write \"100ms\" to \"10m\"",
+        );
         problems
     }
 }
@@ -339,14 +373,25 @@ mod tests {
             }
         }
         let first = |stream| shares.iter().position(|share| share.has(stream, 0));
-        assert_ne!(first(Stream::Events), first(Stream::Rollups), "topics of one partition are spread, too");
+        assert_ne!(
+            first(Stream::Events),
+            first(Stream::Rollups),
+            "topics of one partition are spread, too"
+        );
     }
 
     #[test]
     fn partitions_share_the_memory() {
-        let settings = |mib: u64| OutletSettings { memory: Size(mib << 20), ..OutletSettings::default() };
+        let settings = |mib: u64| OutletSettings {
+            memory: Size(mib << 20),
+            ..OutletSettings::default()
+        };
         assert_eq!(settings(256).spaces(), (64 << 20, 192 << 20));
-        assert_eq!(settings(64).spaces(), (33 << 20, 31 << 20), "the longest answer finds space");
+        assert_eq!(
+            settings(64).spaces(),
+            (33 << 20, 31 << 20),
+            "the longest answer finds space"
+        );
         assert_eq!(settings(256).delivery(1).bytes, 40 << 20);
         assert_eq!(settings(256).delivery(100_000).bytes, 64 << 10);
         for partitions in [5, 24, 100] {

@@ -149,7 +149,11 @@ impl P4RuntimeSettings {
             P4Restart::Keeps => Restart::Keeps,
             P4Restart::Forwards => Restart::Forwards,
         });
-        let routes = self.routes.iter().map(P4RouteSettings::route).collect::<Result<Vec<_>, _>>();
+        let routes = self
+            .routes
+            .iter()
+            .map(P4RouteSettings::route)
+            .collect::<Result<Vec<_>, _>>();
         if restart.is_some() && !self.routes.is_empty() {
             let why = "with `routes`, the device forwards nothing after a restart until it has them; remove one of the two";
             return Err(("restart", why.to_owned()));
@@ -210,10 +214,17 @@ impl P4RuntimeSettings {
             ("restart", self.restart.is_some()),
         ];
         if let Some((key, _)) = of_switches.iter().find(|(_, is_set)| *is_set && of_map.is_some()) {
-            return Err((key, format!("`{key}` belongs to switches of the domain; remove it")));
+            return Err((
+                key,
+                format!("`{key}` belongs to switches of the domain; remove it"),
+            ));
         }
         self.check_tables(device, map)?;
-        let aggregator = self.aggregator.as_ref().map(|settings| settings.role(device.node)).transpose();
+        let aggregator = self
+            .aggregator
+            .as_ref()
+            .map(|settings| settings.role(device.node))
+            .transpose();
         let translator = self.translator.as_ref().map(TranslatorSettings::role).transpose();
         let aggregator = aggregator.map_err(|error| ("aggregator", error))?;
         Ok(aggregator.or(translator.map_err(|error| ("translator", error))?))
@@ -266,12 +277,18 @@ pub(super) fn profile_of(map: &Map, base: &ProfileSettings) -> Result<Option<Pro
     if map.profile().is_empty() {
         return Ok(None);
     }
-    let lines = map.profile().iter().map(|(key, value)| format!("{key} = {value:?}\n"));
+    let lines = map
+        .profile()
+        .iter()
+        .map(|(key, value)| format!("{key} = {value:?}\n"));
     let text = lines.collect::<String>();
     let mut reader = Reader::new(&text);
-    let read =
-        reader.parse(names::<ProfileSettings>).and_then(|root| ProfileSettings::read(&root, &mut reader));
-    reader.finish("[profile] of the map").map_err(|error| error.to_string())?;
+    let read = reader
+        .parse(names::<ProfileSettings>)
+        .and_then(|root| ProfileSettings::read(&root, &mut reader));
+    reader
+        .finish("[profile] of the map")
+        .map_err(|error| error.to_string())?;
     let (mut profile, read) = (base.clone(), read.unwrap_or_default());
     for key in map.profile().keys() {
         match key.as_str() {
@@ -295,7 +312,7 @@ impl P4ReportSettings {
             Some(IpAddr::V4(source)) => source,
             _ => {
                 return Err(
-                    "what is the source of its reports? Add source = \"192.0.2.1\" or the like".to_owned()
+                    "what is the source of its reports? Add source = \"192.0.2.1\" or the like".to_owned(),
                 );
             }
         };
@@ -311,8 +328,15 @@ impl P4ReportSettings {
 
 impl P4RouteSettings {
     fn route(&self) -> Result<Route, String> {
-        let to = self.to.ok_or("where does the route lead? Add to = \"10.0.1.0/24\" or the like")?;
-        Ok(Route { to, port: self.port, source_mac: mac(&self.source_mac)?, mac: mac(&self.mac)? })
+        let to = self
+            .to
+            .ok_or("where does the route lead? Add to = \"10.0.1.0/24\" or the like")?;
+        Ok(Route {
+            to,
+            port: self.port,
+            source_mac: mac(&self.source_mac)?,
+            mac: mac(&self.mac)?,
+        })
     }
 }
 
@@ -321,7 +345,7 @@ impl P4LoadSettings {
         if let Some(program) = &self.program {
             if self.p4info.is_some() || self.config.is_some() {
                 return Err(
-                    "`program` is one that hopwise has; remove it, or `p4info` and `config`".to_owned()
+                    "`program` is one that hopwise has; remove it, or `p4info` and `config`".to_owned(),
                 );
             }
             let unknown = || {
@@ -330,24 +354,37 @@ impl P4LoadSettings {
                 )
             };
             let (p4info, config) = map::program(program).ok_or_else(unknown)?;
-            return Ok(Load::new(p4runtime::program::info(p4info.to_owned().into_bytes())?, config.to_vec()));
+            return Ok(Load::new(
+                p4runtime::program::info(p4info.to_owned().into_bytes())?,
+                config.to_vec(),
+            ));
         }
         let (Some(p4info), Some(config)) = (&self.p4info, &self.config) else {
             return Err("a program is two files; add `p4info` and `config`, or `program`".to_owned());
         };
-        Ok(Load::new(p4runtime::program::info(bytes(p4info)?)?, bytes(config)?))
+        Ok(Load::new(
+            p4runtime::program::info(bytes(p4info)?)?,
+            bytes(config)?,
+        ))
     }
 }
 
 impl P4TlsSettings {
     fn tls(&self) -> Result<Tls, String> {
-        let ca = self.ca.as_ref().ok_or("who signs the device's certificate? Add `ca`")?;
+        let ca = self
+            .ca
+            .as_ref()
+            .ok_or("who signs the device's certificate? Add `ca`")?;
         let identity = match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => Some((bytes(certificate)?, bytes(key)?)),
             (None, None) => None,
             _ => return Err("`certificate` and `key` belong together; add the other one".to_owned()),
         };
-        Ok(Tls { ca: bytes(ca)?, identity, name: self.name.clone() })
+        Ok(Tls {
+            ca: bytes(ca)?,
+            identity,
+            name: self.name.clone(),
+        })
     }
 }
 
@@ -356,9 +393,15 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     let problem = |error: std::io::Error| format!("{}: {error}", path.display());
     let length = fs::metadata(path).map_err(problem)?.len();
     if length > MAX_FILE {
-        return Err(format!("{} is longer than {} MiB", path.display(), MAX_FILE >> 20));
+        return Err(format!(
+            "{} is longer than {} MiB",
+            path.display(),
+            MAX_FILE >> 20
+        ));
     }
     let mut bytes = Vec::new();
-    read::open(path).and_then(|open| open.take(MAX_FILE).read_to_end(&mut bytes)).map_err(problem)?;
+    read::open(path)
+        .and_then(|open| open.take(MAX_FILE).read_to_end(&mut bytes))
+        .map_err(problem)?;
     Ok(bytes)
 }

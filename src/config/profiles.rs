@@ -19,29 +19,43 @@ impl Settings {
     /// `refuse`: takes a device's driver and name, and what is wrong with its map.
     pub(crate) fn add_profiles(&mut self, mut refuse: impl FnMut(&str, &str, String)) {
         // The kernel's program knows one profile.
-        let Some(manager) = self.manager.as_ref().filter(|_| self.collector.xdp.mode != XdpMode::Kernel)
+        let Some(manager) = self
+            .manager
+            .as_ref()
+            .filter(|_| self.collector.xdp.mode != XdpMode::Kernel)
         else {
             return;
         };
         let mut of_maps: BTreeMap<String, ProfileSettings> = BTreeMap::new();
         let base = self.profiles.get("default").cloned().unwrap_or_default();
         for device in inventory::of(&self.inventory).devices() {
-            let Some((driven, map)) = driven(manager, device) else { continue };
-            let Some(profile) = profile_of(&map, &base).ok().flatten() else { continue };
+            let Some((driven, map)) = driven(manager, device) else {
+                continue;
+            };
+            let Some(profile) = profile_of(&map, &base).ok().flatten() else {
+                continue;
+            };
             let name = profile_name(&driven.map);
             let node = self.nodes.entry(device.node).or_default();
             let of_node = node.0.profile.get_or_insert_with(|| name.clone());
             let mut is_used = *of_node == name;
             let source = driven.report.as_ref().and_then(|report| report.source);
             let is_named = |source: IpAddr| {
-                self.sources.iter().filter_map(|one| one.prefix).any(|prefix| prefix.contains(source))
+                self.sources
+                    .iter()
+                    .filter_map(|one| one.prefix)
+                    .any(|prefix| prefix.contains(source))
             };
             // Without a dialect, the reports are as those of other devices.
             if let Some(source) =
                 source.filter(|source| map.profile().contains_key("dialect") && !is_named(*source))
             {
                 let profile = name.clone();
-                self.sources.push(SourceSettings { prefix: Some(source.into()), profile, name: None });
+                self.sources.push(SourceSettings {
+                    prefix: Some(source.into()),
+                    profile,
+                    name: None,
+                });
                 is_used = true;
             }
             if !is_used {
@@ -60,7 +74,9 @@ impl Settings {
                 ),
                 _ => {
                     // A written one takes precedence.
-                    self.profiles.entry(name.clone()).or_insert_with(|| profile.clone());
+                    self.profiles
+                        .entry(name.clone())
+                        .or_insert_with(|| profile.clone());
                     of_maps.insert(name, profile);
                     continue;
                 }
@@ -76,7 +92,9 @@ fn driven(manager: &ManagerSettings, device: &Device) -> Option<(P4RuntimeSettin
         "p4runtime" => manager.p4runtime.get(&device.name).cloned(),
         "files" => {
             let written = manager.files.get(&device.name);
-            written.filter(|written| written.format == FilesFormat::Bmv2).map(|written| written.p4())
+            written
+                .filter(|written| written.format == FilesFormat::Bmv2)
+                .map(|written| written.p4())
         }
         _ => None,
     }?;
@@ -134,7 +152,9 @@ clocks = "synchronised"
         let sources = build::profiles(&settings).1.into_iter();
         (
             nodes.collect(),
-            sources.map(|(prefix, profile)| (prefix.to_string(), profile.wire.dialect)).collect(),
+            sources
+                .map(|(prefix, profile)| (prefix.to_string(), profile.wire.dialect))
+                .collect(),
         )
     }
 
@@ -165,14 +185,19 @@ clocks = "synchronised"
             ("default.toml", "1us"),
             ("onos.toml", "1us"),
         ] {
-            let text = map::shipped("onos-int").unwrap().replacen("\"1us\"", &format!("{unit:?}"), 1);
+            let text = map::shipped("onos-int")
+                .unwrap()
+                .replacen("\"1us\"", &format!("{unit:?}"), 1);
             std::fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
             std::fs::write(folder.join(name), text).unwrap();
         }
         let refused = |one: &str, other: &str| {
             let text = FILE.replacen("\"onos-int\"", &format!("{one:?}"), 1);
             let text = text.replacen("\"hopwise-int\"", &format!("{other:?}"), 1);
-            Settings::parse(&text, "h.toml").err().map(|error| error.to_string()).unwrap_or_default()
+            Settings::parse(&text, "h.toml")
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default()
         };
         assert_eq!(refused(&path("a/int.toml"), &path("c/int.toml")), "");
         let text = refused(&path("a/int.toml"), &path("b/int.toml"));
@@ -191,11 +216,13 @@ clocks = "synchronised"
 
     #[test]
     fn a_device_that_reads_files_has_the_profile_of_its_map_too() {
-        let text = FILE.replacen("[manager.p4runtime.s2]", "[manager.files.s2]", 1).replacen(
-            "driver = \"p4runtime\"\naddress = \"127.0.0.1:2\"",
-            "driver = \"files\"\naddress = \"/tmp\"",
-            1,
-        );
+        let text = FILE
+            .replacen("[manager.p4runtime.s2]", "[manager.files.s2]", 1)
+            .replacen(
+                "driver = \"p4runtime\"\naddress = \"127.0.0.1:2\"",
+                "driver = \"files\"\naddress = \"/tmp\"",
+                1,
+            );
         assert_eq!(read(&text), read(FILE));
     }
 
@@ -203,16 +230,28 @@ clocks = "synchronised"
     fn a_profile_that_says_something_else_is_refused() {
         let with = |line: &str| {
             let text =
-                map::shipped("onos-int").unwrap().replacen("[profile]\n", &format!("[profile]\n{line}\n"), 1);
+                map::shipped("onos-int")
+                    .unwrap()
+                    .replacen("[profile]\n", &format!("[profile]\n{line}\n"), 1);
             map::read(&text, "m.toml")
                 .map_err(|error| error.to_string())
                 .and_then(|map| profile_of(&map, &ProfileSettings::default()).map(drop))
         };
         assert_eq!(with(""), Ok(()));
         assert!(with("dscp = \"9\"").unwrap_err().contains("dscp"));
-        assert!(with("max_hop_latency = \"9s\"").unwrap_err().contains("it may have `dialect`"));
-        let unit = map::shipped("onos-int").unwrap().replacen("\"1us\"", "\"soon\"", 1);
+        assert!(
+            with("max_hop_latency = \"9s\"")
+                .unwrap_err()
+                .contains("it may have `dialect`")
+        );
+        let unit = map::shipped("onos-int")
+            .unwrap()
+            .replacen("\"1us\"", "\"soon\"", 1);
         let map = map::read(&unit, "m.toml").unwrap();
-        assert!(profile_of(&map, &ProfileSettings::default()).unwrap_err().contains("soon"));
+        assert!(
+            profile_of(&map, &ProfileSettings::default())
+                .unwrap_err()
+                .contains("soon")
+        );
     }
 }

@@ -28,8 +28,10 @@ const KEYS: &[(&str, &str)] = &[
 const TABLES: &[(&str, &str)] = &[("translator.dta", "translator")];
 
 /// Values of the configuration file: the path of the key, its old value and its new one.
-const VALUES: &[(&str, &str, &str)] =
-    &[("collector.memory.mode", "card", "verbs"), ("translator.mode", "card", "verbs")];
+const VALUES: &[(&str, &str, &str)] = &[
+    ("collector.memory.mode", "card", "verbs"),
+    ("translator.mode", "card", "verbs"),
+];
 
 /// Query parameters of the API: old and new.
 const PARAMETERS: &[(&str, &str)] = &[];
@@ -50,9 +52,13 @@ const ARGUMENTS: &[(&str, &str)] = &[
 /// Refuses every old key and value of the file, each with its position.
 pub(crate) fn refuse(root: &Node<'_>, reader: &mut Reader<'_>) {
     for (path, new) in KEYS {
-        let (parent, old) = path.rsplit_once('.').map_or(("", *path), |(parent, old)| (parent, old));
+        let (parent, old) = path
+            .rsplit_once('.')
+            .map_or(("", *path), |(parent, old)| (parent, old));
         for table in matching(root, parent) {
-            let DeValue::Table(table) = table.get_ref() else { continue };
+            let DeValue::Table(table) = table.get_ref() else {
+                continue;
+            };
             if let Some((key, _)) = table.get_key_value(old) {
                 reader.renamed(key.span(), moved(parent, old, new));
             }
@@ -61,7 +67,9 @@ pub(crate) fn refuse(root: &Node<'_>, reader: &mut Reader<'_>) {
     for (path, new) in TABLES {
         let (parent, old) = path.rsplit_once('.').unwrap_or(("", path));
         for table in matching(root, parent) {
-            let DeValue::Table(table) = table.get_ref() else { continue };
+            let DeValue::Table(table) = table.get_ref() else {
+                continue;
+            };
             if let Some((key, _)) = table.get_key_value(old) {
                 reader.renamed(key.span(), format!("`[{path}]` is now `[{new}]`"));
             }
@@ -71,7 +79,10 @@ pub(crate) fn refuse(root: &Node<'_>, reader: &mut Reader<'_>) {
         let key = path.trim_end_matches(".*").rsplit('.').next().unwrap_or(path);
         for value in matching(root, path) {
             if value.get_ref().as_str() == Some(old) {
-                reader.renamed(value.span(), format!("`{key} = \"{old}\"` is now `{key} = \"{new}\"`"));
+                reader.renamed(
+                    value.span(),
+                    format!("`{key} = \"{old}\"` is now `{key} = \"{new}\"`"),
+                );
             }
         }
     }
@@ -81,7 +92,11 @@ pub(crate) fn refuse(root: &Node<'_>, reader: &mut Reader<'_>) {
 fn moved(parent: &str, old: &str, new: &str) -> String {
     match new.rsplit_once('.') {
         Some((table, key)) if table != parent => {
-            let from = if parent.is_empty() { String::new() } else { format!(" in [{parent}]") };
+            let from = if parent.is_empty() {
+                String::new()
+            } else {
+                format!(" in [{parent}]")
+            };
             format!("`{old}`{from} is now `{key}` in [{table}]")
         }
         _ => format!("`{old}` is now `{new}`"),
@@ -137,28 +152,42 @@ mod tests {
                 step => step.to_owned(),
             });
             let table = steps.collect::<Vec<_>>().join(".").replace("[]", ".*");
-            if heading.starts_with("[[") { format!("{table}.*") } else { table }
+            if heading.starts_with("[[") {
+                format!("{table}.*")
+            } else {
+                table
+            }
         };
         let of = |chapter: &settings::setting::Chapter| {
             let table = path(&chapter.heading);
             let dot = if table.is_empty() { "" } else { "." };
-            chapter.keys.iter().map(|key| format!("{table}{dot}{}", key.name)).collect::<Vec<_>>()
+            chapter
+                .keys
+                .iter()
+                .map(|key| format!("{table}{dot}{}", key.name))
+                .collect::<Vec<_>>()
         };
         chapters.iter().flat_map(of).collect()
     }
 
     /// A file with `value` under `path`.
     fn file(path: &str, value: &str) -> String {
-        path.split('.').rev().fold(value.to_owned(), |inner, step| match step {
-            "*" => format!("[{inner}]"),
-            step => format!("{{ {step} = {inner} }}"),
-        })
+        path.split('.')
+            .rev()
+            .fold(value.to_owned(), |inner, step| match step {
+                "*" => format!("[{inner}]"),
+                step => format!("{{ {step} = {inner} }}"),
+            })
     }
 
     /// The message about `value` under `path`, where every `*` is an element of a list.
     fn message(path: &str, value: &str) -> String {
         let (first, rest) = path.split_once('.').unwrap_or((path, ""));
-        let inner = if rest.is_empty() { value.to_owned() } else { file(rest, value) };
+        let inner = if rest.is_empty() {
+            value.to_owned()
+        } else {
+            file(rest, value)
+        };
         Settings::parse(&format!("{first} = {inner}\n"), "h.toml")
             .map_or_else(|e| e.to_string(), |_| String::new())
     }
@@ -185,10 +214,19 @@ mod tests {
     fn every_old_table_is_refused_with_the_new_name_which_exists() {
         let keys = keys();
         for (path, new) in TABLES {
-            assert!(!keys.iter().any(|key| key.starts_with(&format!("{path}."))), "{path} still exists");
-            assert!(keys.iter().any(|key| key.starts_with(&format!("{new}."))), "{new} does not exist");
+            assert!(
+                !keys.iter().any(|key| key.starts_with(&format!("{path}."))),
+                "{path} still exists"
+            );
+            assert!(
+                keys.iter().any(|key| key.starts_with(&format!("{new}."))),
+                "{new} does not exist"
+            );
             let error = message(path, "{}");
-            assert!(error.contains(&format!("`[{path}]` is now `[{new}]`")), "{path}: {error}");
+            assert!(
+                error.contains(&format!("`[{path}]` is now `[{new}]`")),
+                "{path}: {error}"
+            );
             assert!(!error.contains("there is no key"), "{path}: {error}");
         }
     }
@@ -197,13 +235,25 @@ mod tests {
     fn every_old_value_is_refused_with_the_new_one() {
         let keys = keys();
         for (path, old, new) in VALUES {
-            assert!(keys.contains(&path.trim_end_matches(".*").to_owned()), "{path} does not exist");
+            assert!(
+                keys.contains(&path.trim_end_matches(".*").to_owned()),
+                "{path} does not exist"
+            );
             let error = message(path, &format!("\"{old}\""));
             let expected = format!("= \"{old}\"` is now `");
-            assert!(error.contains(&expected) && error.contains(&format!("= \"{new}\"`")), "{path}: {error}");
-            assert!(!error.contains("found the text"), "one message for one fault: {error}");
+            assert!(
+                error.contains(&expected) && error.contains(&format!("= \"{new}\"`")),
+                "{path}: {error}"
+            );
+            assert!(
+                !error.contains("found the text"),
+                "one message for one fault: {error}"
+            );
             let accepted = message(path, &format!("\"{new}\""));
-            assert!(!accepted.contains("found the text"), "{path} = {new} is refused: {accepted}");
+            assert!(
+                !accepted.contains("found the text"),
+                "{path} = {new} is refused: {accepted}"
+            );
         }
     }
 

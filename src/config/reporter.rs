@@ -64,7 +64,11 @@ impl FromStr for LocalListen {
             return Ok(Self::Udp(address));
         }
         let is_path = Path::new(text).is_absolute() && text.len() <= MAX_PATH && !text.contains('\0');
-        if is_path { Ok(Self::Unix(text.into())) } else { Err(()) }
+        if is_path {
+            Ok(Self::Unix(text.into()))
+        } else {
+            Err(())
+        }
     }
 }
 
@@ -106,7 +110,13 @@ impl ReporterSettings {
 
 /// Reports inconsistent settings. `refuse` takes the path of the setting and a message.
 pub(crate) fn check(settings: &ReporterSettings, refuse: &mut dyn FnMut(&[&str], String)) {
-    let ReporterSettings { collectors, map, listen, control, .. } = settings;
+    let ReporterSettings {
+        collectors,
+        map,
+        listen,
+        control,
+        ..
+    } = settings;
     if collectors.is_empty() && map.is_none() {
         let why = "nowhere to report to; add collectors = [\"192.0.2.100:40040\"] or the like";
         return refuse(&["reporter", "collectors"], why.to_owned());

@@ -361,7 +361,10 @@ pub(crate) struct NodeEntry(pub(crate) NodeSettings);
 impl NodeEntry {
     /// A node of which only the name is known.
     pub(crate) fn named(name: String) -> Self {
-        Self(NodeSettings { name: Some(name), profile: None })
+        Self(NodeSettings {
+            name: Some(name),
+            profile: None,
+        })
     }
 }
 

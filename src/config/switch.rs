@@ -364,16 +364,25 @@ impl SwitchSettings {
 /// Reports inconsistent settings. `refuse` takes the path of the setting and a message.
 pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     if settings.node == 0 {
-        refuse(&["switch", "node"], "a switch needs an id; add node = 11 or the like".to_owned());
+        refuse(
+            &["switch", "node"],
+            "a switch needs an id; add node = 11 or the like".to_owned(),
+        );
     }
     if !(64..=1 << 16).contains(&settings.ring) {
         refuse(&["switch", "ring"], "write a number from 64 to 65536".to_owned());
     }
     if settings.address.is_ipv6() {
-        refuse(&["switch", "address"], "write an IPv4 address; the other family's is address6".to_owned());
+        refuse(
+            &["switch", "address"],
+            "write an IPv4 address; the other family's is address6".to_owned(),
+        );
     }
     if settings.address6.is_some_and(|address| address.is_ipv4()) {
-        refuse(&["switch", "address6"], "write an IPv6 address; the other family's is address".to_owned());
+        refuse(
+            &["switch", "address6"],
+            "write an IPv6 address; the other family's is address".to_owned(),
+        );
     }
     check_ports(settings, refuse);
     check_routes(settings, refuse);
@@ -381,9 +390,16 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
     for (index, watch) in settings.watch.iter().enumerate() {
         let path = ["switch", "watch", &index.to_string()];
         if watch.items.is_empty() {
-            refuse(&path, "nothing would be measured; write items = [\"node_id\"] or more".to_owned());
+            refuse(
+                &path,
+                "nothing would be measured; write items = [\"node_id\"] or more".to_owned(),
+            );
         }
-        if watch.src.zip(watch.dst).is_some_and(|(src, dst)| src.is_v6() != dst.is_v6()) {
+        if watch
+            .src
+            .zip(watch.dst)
+            .is_some_and(|(src, dst)| src.is_v6() != dst.is_v6())
+        {
             let message = "this matches nothing: one address is IPv4 and the other IPv6; correct one, or remove the table";
             refuse(&path, message.to_owned());
         }
@@ -396,10 +412,15 @@ pub(crate) fn check(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], S
     }
     super::filter::check(&settings.filter_set(), refuse);
     if let Some(dta) = &settings.dta {
-        super::dta::check(dta, settings.node, settings.managed.is_some(), &mut |path, message| {
-            let path: Vec<&str> = ["switch"].iter().chain(path).copied().collect();
-            refuse(&path, message);
-        });
+        super::dta::check(
+            dta,
+            settings.node,
+            settings.managed.is_some(),
+            &mut |path, message| {
+                let path: Vec<&str> = ["switch"].iter().chain(path).copied().collect();
+                refuse(&path, message);
+            },
+        );
     }
     // The remaining problems are contradictions between settings of INT.
     if let Err(error) = switch::Switch::new(settings.node, int_config(settings), watchlist(&settings.watch)) {
@@ -428,7 +449,10 @@ fn check_managed(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Stri
         ("filter", !settings.filter.is_empty()),
         ("role", !settings.role.is_empty()),
     ];
-    for (key, _) in written.iter().filter(|(_, written)| *written && settings.managed.is_some()) {
+    for (key, _) in written
+        .iter()
+        .filter(|(_, written)| *written && settings.managed.is_some())
+    {
         let message =
             format!("the manager of this switch decides `{key}`; remove it, or remove [switch.managed]");
         refuse(&["switch", key], message);
@@ -437,12 +461,20 @@ fn check_managed(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Stri
 
 fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String)) {
     let reserved = |port: &PortSettings| matches!(port.logical, Some(0 | u32::MAX));
-    for (index, _) in settings.ports.iter().enumerate().filter(|(_, port)| reserved(port)) {
+    for (index, _) in settings
+        .ports
+        .iter()
+        .enumerate()
+        .filter(|(_, port)| reserved(port))
+    {
         let path = ["switch", "ports", &index.to_string(), "logical"];
         refuse(&path, "write a number from 1 to 4294967294".to_owned());
     }
     if settings.ports.is_empty() {
-        refuse(&["switch", "ports"], "a switch needs ports; add [[switch.ports]]".to_owned());
+        refuse(
+            &["switch", "ports"],
+            "a switch needs ports; add [[switch.ports]]".to_owned(),
+        );
     }
     for (index, port) in settings.ports.iter().enumerate() {
         let before = &settings.ports[..index];
@@ -452,18 +484,26 @@ fn check_ports(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], String
         if !(1..=255).contains(&port.number) {
             refuse_key("number", "a port needs a number from 1 to 255".to_owned());
         } else if before.iter().any(|other| other.number == port.number) {
-            refuse_key("number", format!("there are two ports {}; renumber one", port.number));
+            refuse_key(
+                "number",
+                format!("there are two ports {}; renumber one", port.number),
+            );
         }
         let name = &port.interface;
         let good = (1..=15).contains(&name.len())
-            && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':');
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':');
         if !good {
             refuse_key(
                 "interface",
                 "a port needs an interface; add interface = \"eth1\" or the like".to_owned(),
             );
         } else if before.iter().any(|other| other.interface == *name) {
-            refuse_key("interface", format!("two ports have the interface {name}; give one another"));
+            refuse_key(
+                "interface",
+                format!("two ports have the interface {name}; give one another"),
+            );
         }
         if port.mtu.is_some_and(|mtu| mtu < 576) {
             refuse_key("mtu", "write at least 576".to_owned());
@@ -492,17 +532,31 @@ fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Strin
         let mut refuse_key =
             |key: &str, message: String| refuse(&["switch", "routes", &position, key], message);
         let Some(to) = route.to else {
-            refuse_key("to", "a route needs a destination; add to = \"10.0.2.0/24\" or the like".to_owned());
+            refuse_key(
+                "to",
+                "a route needs a destination; add to = \"10.0.2.0/24\" or the like".to_owned(),
+            );
             continue;
         };
         let port = settings.ports.iter().find(|port| port.number == route.port);
         if port.is_none() {
-            let numbers: Vec<String> = settings.ports.iter().map(|port| port.number.to_string()).collect();
-            let message = format!("there is no port {}; there are: {}", route.port, numbers.join(", "));
+            let numbers: Vec<String> = settings
+                .ports
+                .iter()
+                .map(|port| port.number.to_string())
+                .collect();
+            let message = format!(
+                "there is no port {}; there are: {}",
+                route.port,
+                numbers.join(", ")
+            );
             refuse_key("port", message);
         }
         if route.via.is_some_and(|via| via.is_ipv6() != to.is_v6()) {
-            refuse_key("via", "it is of the other family; write an address of the destination's".to_owned());
+            refuse_key(
+                "via",
+                "it is of the other family; write an address of the destination's".to_owned(),
+            );
         } else if route.via.is_some() && port.is_some_and(|port| !port.edge) {
             refuse_key(
                 "via",
@@ -511,7 +565,10 @@ fn check_routes(settings: &SwitchSettings, refuse: &mut dyn FnMut(&[&str], Strin
         }
         let same = |other: &RouteSettings| (other.to, other.port) == (route.to, route.port);
         if settings.routes[..index].iter().any(same) {
-            refuse(&["switch", "routes", &position], "this route is written twice; remove one".to_owned());
+            refuse(
+                &["switch", "routes", &position],
+                "this route is written twice; remove one".to_owned(),
+            );
         }
     }
 }
@@ -536,7 +593,11 @@ pub(crate) fn int_config(settings: &SwitchSettings) -> switch::Config {
             L4ChecksumSetting::Leave => switch::L4Checksum::Leave,
             L4ChecksumSetting::Zero => switch::L4Checksum::Zero,
         },
-        format: Format { version, metadata_on_stack, ..Format::default() },
+        format: Format {
+            version,
+            metadata_on_stack,
+            ..Format::default()
+        },
         congestion: congestion(settings),
         sf: sf::Config {
             registers: settings.sf.registers,
@@ -599,7 +660,13 @@ pub(crate) fn watchlist(settings: &[WatchSettings]) -> Watchlist {
 
 /// The routes.
 pub(crate) fn routes(settings: &SwitchSettings) -> Vec<Route> {
-    let one = |route: &RouteSettings| Some(Route { to: route.to?, port: route.port, via: route.via });
+    let one = |route: &RouteSettings| {
+        Some(Route {
+            to: route.to?,
+            port: route.port,
+            via: route.via,
+        })
+    };
     settings.routes.iter().filter_map(one).collect()
 }
 
@@ -636,7 +703,16 @@ pub(crate) fn port(node: u32, settings: &PortSettings, mtu: u16) -> Port {
 /// The whole router. `mtu_of` returns the MTU of an interface.
 pub(crate) fn router(settings: &SwitchSettings, mtu_of: &dyn Fn(&str) -> u16) -> router::Config {
     let node = settings.node;
-    let own = Ipv6Addr::new(0xfd68, 0x6f70, 0x7769, 0x7365, 0, 0, (node >> 16) as u16, node as u16);
+    let own = Ipv6Addr::new(
+        0xfd68,
+        0x6f70,
+        0x7769,
+        0x7365,
+        0,
+        0,
+        (node >> 16) as u16,
+        node as u16,
+    );
     let address = match settings.address {
         IpAddr::V4(v4) => v4,
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
@@ -645,7 +721,10 @@ pub(crate) fn router(settings: &SwitchSettings, mtu_of: &dyn Fn(&str) -> u16) ->
         Some(IpAddr::V6(v6)) => v6,
         _ => own,
     };
-    let ports = settings.ports.iter().map(|written| port(node, written, mtu_of(&written.interface)));
+    let ports = settings
+        .ports
+        .iter()
+        .map(|written| port(node, written, mtu_of(&written.interface)));
     router::Config {
         node,
         switch: int_config(settings),
@@ -677,7 +756,10 @@ mod tests {
         let settings = read(&format!("[[switch.watch]]\nitems = [\"node_id\", {items}]\n")).unwrap();
         assert_eq!(watchlist(&settings.watch).entries()[0].bitmap, 0x8281);
         assert_eq!(int_config(&settings).available, 0xff80);
-        assert_eq!(watchlist(&[WatchSettings::default()]).entries()[0].bitmap, Watch::USUAL);
+        assert_eq!(
+            watchlist(&[WatchSettings::default()]).entries()[0].bitmap,
+            Watch::USUAL
+        );
     }
 
     #[test]
@@ -685,22 +767,41 @@ mod tests {
         let settings = read("logical = 70000\n[switch.mark]\nhop_by_hop = true\n").unwrap();
         assert_eq!(port(1, &settings.ports[0], 1500).logical, 70_000);
         assert!(int_config(&settings).mark.hop_by_hop);
-        assert!(read("logical = 0\n").unwrap_err().contains("from 1 to 4294967294"));
+        assert!(
+            read("logical = 0\n")
+                .unwrap_err()
+                .contains("from 1 to 4294967294")
+        );
     }
 
     #[test]
     fn a_managed_switch_has_no_watchlist_of_its_own() {
-        assert!(read("[switch.managed]\nstate = \"rules.json\"\n").unwrap().managed.is_some());
+        assert!(
+            read("[switch.managed]\nstate = \"rules.json\"\n")
+                .unwrap()
+                .managed
+                .is_some()
+        );
         let error = read("[switch.managed]\n[[switch.watch]]\ndport = 80\n").unwrap_err();
-        assert!(error.contains("the manager of this switch decides `watch`"), "{error}");
-        assert_eq!((Item::of(0xa000), Item::of(1)), (Some(vec![Item::NodeId, Item::HopLatency]), None));
+        assert!(
+            error.contains("the manager of this switch decides `watch`"),
+            "{error}"
+        );
+        assert_eq!(
+            (Item::of(0xa000), Item::of(1)),
+            (Some(vec![Item::NodeId, Item::HopLatency]), None)
+        );
     }
 
     #[test]
     fn a_complement_needs_records_in_the_packet() {
-        for (mode, refused) in
-            [("md", false), ("md10", false), ("mx", true), ("postcard", true), ("sf", true)]
-        {
+        for (mode, refused) in [
+            ("md", false),
+            ("md10", false),
+            ("mx", true),
+            ("postcard", true),
+            ("sf", true),
+        ] {
             let watch = "items = [\"node_id\", \"checksum_complement\"]";
             let read = read(&format!("[[switch.watch]]\nmode = \"{mode}\"\n{watch}\n"));
             assert_eq!(read.is_err(), refused, "{mode}: {read:?}");

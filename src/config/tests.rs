@@ -17,10 +17,16 @@ fn a_bad_file_gets_the_line_a_caret_and_what_to_do() {
         made.push_str(&format!("=== file\n{file}=== message\n{message}\n"));
     }
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
-        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/bad_files.txt"), &made)
-            .unwrap();
+        std::fs::write(
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/bad_files.txt"),
+            &made,
+        )
+        .unwrap();
     }
-    assert_eq!(made, BAD, "read the difference; to accept it: UPDATE_REFERENCE=1 cargo test -p hopwise");
+    assert_eq!(
+        made, BAD,
+        "read the difference; to accept it: UPDATE_REFERENCE=1 cargo test -p hopwise"
+    );
 }
 
 #[test]
@@ -28,7 +34,10 @@ fn a_drop_reason_has_a_name_where_the_profiles_agree() {
     let file = "[profiles.a.drop_reasons]\n1 = \"acl\"\n2 = \"tail\"\n[profiles.b.drop_reasons]\n2 = \"parity\"\n3 = \"ttl\"\n\
                 [[sources]]\nprefix = \"10.0.0.1\"\nprofile = \"a\"\n[[sources]]\nprefix = \"10.0.0.2\"\nprofile = \"b\"\n";
     let settings = Settings::parse(file, "h.toml").unwrap();
-    assert_eq!(build::drop_reasons(&settings), [(1, "acl".to_owned()), (3, "ttl".to_owned())].into());
+    assert_eq!(
+        build::drop_reasons(&settings),
+        [(1, "acl".to_owned()), (3, "ttl".to_owned())].into()
+    );
 }
 
 #[test]
@@ -38,7 +47,9 @@ fn an_empty_file_gives_the_defaults() {
 
 #[test]
 fn a_missing_file_is_one_sentence_with_a_remedy() {
-    let error = Settings::load(Some(Path::new("/nonexistent/h.toml"))).map(|_| ()).unwrap_err();
+    let error = Settings::load(Some(Path::new("/nonexistent/h.toml")))
+        .map(|_| ())
+        .unwrap_err();
     let expected = "cannot read /nonexistent/h.toml: no such file or directory; name a readable TOML file with -c, or leave \
                     -c out to use the defaults";
     assert_eq!(error.to_string(), expected);
@@ -51,14 +62,20 @@ fn the_dump_read_again_gives_the_same_settings() {
                 [[rules]]\nname = \"r\"\nwhen = \"hops > 1\"\n[api]\nhosts = [\"a\"]\n";
     let settings = Settings::parse(text, "h.toml").unwrap();
     assert_eq!(Settings::parse(&settings.to_toml(), "dump"), Ok(settings));
-    assert_eq!(Settings::parse(&Settings::default().to_toml(), "dump"), Ok(Settings::default()));
+    assert_eq!(
+        Settings::parse(&Settings::default().to_toml(), "dump"),
+        Ok(Settings::default())
+    );
 }
 
 #[test]
 fn a_token_is_never_shown() {
     let settings = Settings::parse("[api]\ntoken = \"0123456789abcdef\"\n", "h.toml").unwrap();
     let shown = format!("{} {} {settings:?}", settings.to_toml(), settings.to_json());
-    assert!(!shown.contains("0123456789abcdef") && shown.contains("(hidden)"), "{shown}");
+    assert!(
+        !shown.contains("0123456789abcdef") && shown.contains("(hidden)"),
+        "{shown}"
+    );
 }
 
 /// A secret: as a number, a word, or a text, it is the same digits.
@@ -73,7 +90,11 @@ fn secrets() -> Vec<(String, &'static str)> {
     for chapter in &chapters {
         for key in chapter.keys.iter().filter(|key| key.is_secret) {
             let path = chapter.heading.trim_matches(['[', ']']);
-            let below = if path.is_empty() { key.name.to_owned() } else { format!("{path}.{}", key.name) };
+            let below = if path.is_empty() {
+                key.name.to_owned()
+            } else {
+                format!("{path}.{}", key.name)
+            };
             // A table that holds a secret has a chapter of its own.
             let is_table = tables.iter().any(|table| table.trim_matches(['[', ']']) == below);
             secrets.extend((!is_table).then(|| (chapter.heading.clone(), key.name)));
@@ -87,7 +108,11 @@ fn mistakes(table: &str, key: &str) -> Vec<String> {
     let m = MARKER;
     let path = table.trim_matches(['[', ']']);
     let is_list = table.starts_with("[[");
-    let other = if is_list { format!("[{path}]") } else { format!("[[{path}]]") };
+    let other = if is_list {
+        format!("[{path}]")
+    } else {
+        format!("[[{path}]]")
+    };
     let mut values = vec![
         format!("\"{m} {m}\""),
         format!("\"{}\"", &m[..14]),
@@ -115,7 +140,10 @@ fn mistakes(table: &str, key: &str) -> Vec<String> {
         format!("2026-{m}"),
     ];
     values.push(format!("\"{m}\"\nlisten = {m}x"));
-    let mut files: Vec<String> = values.iter().map(|value| format!("{table}\n{key} = {value}\n")).collect();
+    let mut files: Vec<String> = values
+        .iter()
+        .map(|value| format!("{table}\n{key} = {value}\n"))
+        .collect();
     files.extend([
         format!("{table}\n{key} \"{m}\"\n"),
         format!("{table}\n{key}: \"{m}\"\n"),
@@ -153,7 +181,12 @@ fn no_message_quotes_a_secret_whatever_is_wrong_with_its_line() {
         ("[api]", "token"),
         ("[[api.tokens]]", "token"),
     ];
-    assert!(expected.iter().all(|(table, key)| secrets.contains(&((*table).to_owned(), key))), "{secrets:?}");
+    assert!(
+        expected
+            .iter()
+            .all(|(table, key)| secrets.contains(&((*table).to_owned(), key))),
+        "{secrets:?}"
+    );
     for (table, key) in secrets {
         for file in mistakes(&table, key) {
             let error = Settings::parse(&file, "h.toml").err();
@@ -205,15 +238,24 @@ fn a_key_that_was_refused_is_not_missing() {
     for (file, expected) in [
         ("[[collector.allow]]\nfrom = [\"127.0.0.1/8\"]\n", 1),
         ("[exports.x]\nkind = \"slack\"\nurl = \"http://127.0.0.1:1\"\n", 1),
-        ("[exports.x]\nknd = \"webhook\"\nurl = \"http://127.0.0.1:1\"\n", 1),
+        (
+            "[exports.x]\nknd = \"webhook\"\nurl = \"http://127.0.0.1:1\"\n",
+            1,
+        ),
         ("[[rules]]\nname = \"\"\nwhen = \"hops > 1\"\n", 1),
         ("[[rules]]\nnme = \"a\"\nwhen = \"hops > 1\"\n", 1),
         ("[[rules]]\nname = \"a\"\nwhen = 5\n", 1),
         ("[[sources]]\nprefix = \"10.0.0.1/33\"\n", 1),
         ("[api]\nlisten = \"0.0.0.0:1\"\ntoken = \"short\"\n", 1),
         // Other tables are still checked.
-        ("[api]\nlisten = \"0.0.0.0:1\"\ntokn = 1\n[store]\nmax_age = \"1s\"\n", 2),
-        ("[[rules]]\nname = \"a\"\nwhen = 5\n[[rules]]\nname = \"b\"\nwhen = \"hops >\"\n", 2),
+        (
+            "[api]\nlisten = \"0.0.0.0:1\"\ntokn = 1\n[store]\nmax_age = \"1s\"\n",
+            2,
+        ),
+        (
+            "[[rules]]\nname = \"a\"\nwhen = 5\n[[rules]]\nname = \"b\"\nwhen = \"hops >\"\n",
+            2,
+        ),
     ] {
         let error = Settings::parse(file, "h.toml").unwrap_err().to_string();
         assert_eq!(error.matches("h.toml:").count(), expected, "{error}");
@@ -228,7 +270,16 @@ fn a_reload_takes_what_is_live_and_names_the_rest() {
     let (merged, kept) = old.reload(Settings::parse(new, "h.toml").unwrap());
     let live = "[nodes]\n1 = \"a\"\n[store]\nmax_age = \"2d\"\n[thresholds]\nhop_latency = 5\n[log]\nlevel = \"debug\"\n";
     assert_eq!(merged, Settings::parse(live, "h.toml").unwrap());
-    assert_eq!(kept, ["collector.workers", "collector.burst", "profiles", "store.period", "api.listen"]);
+    assert_eq!(
+        kept,
+        [
+            "collector.workers",
+            "collector.burst",
+            "profiles",
+            "store.period",
+            "api.listen"
+        ]
+    );
 }
 
 #[test]
@@ -249,15 +300,27 @@ fn a_collector_without_a_secret_of_its_own_has_the_translators() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/dta-secret.toml");
     let settings = Settings::load(Some(&file)).unwrap();
     let dta = settings.translator.unwrap();
-    let files: Vec<_> =
-        dta.collectors.iter().map(|one| dta.secret_file(one).unwrap().display().to_string()).collect();
+    let files: Vec<_> = dta
+        .collectors
+        .iter()
+        .map(|one| dta.secret_file(one).unwrap().display().to_string())
+        .collect();
     assert_eq!(files, ["/etc/hopwise/dta-secret", "/etc/hopwise/dta-secret-b"]);
     let mut memory = settings.collector.memory.unwrap();
     assert_eq!(memory.missing_secret_warning(), None, "it has a secret");
     memory.secret_file = None;
-    assert!(memory.missing_secret_warning().unwrap().contains("10.0.0.9:18515"));
+    assert!(
+        memory
+            .missing_secret_warning()
+            .unwrap()
+            .contains("10.0.0.9:18515")
+    );
     memory.exchange = "[::ffff:127.0.0.1]:18515".parse().unwrap();
-    assert_eq!(memory.missing_secret_warning(), None, "only this machine reaches it");
+    assert_eq!(
+        memory.missing_secret_warning(),
+        None,
+        "only this machine reaches it"
+    );
 }
 
 #[test]
@@ -268,5 +331,11 @@ fn every_listening_port_is_a_report_port() {
     let (default, by_source) = build::profiles(&settings);
     let ports = |profile: &collector::Profile| profile.wire.telemetry_ports.as_slice().to_vec();
     assert_eq!(ports(&default), [32766, 5000, 5001]);
-    assert_eq!(by_source.iter().map(|(_, profile)| ports(profile)).collect::<Vec<_>>(), [[5001, 7, 5000]]);
+    assert_eq!(
+        by_source
+            .iter()
+            .map(|(_, profile)| ports(profile))
+            .collect::<Vec<_>>(),
+        [[5001, 7, 5000]]
+    );
 }

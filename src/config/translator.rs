@@ -213,7 +213,13 @@ impl Setting for PerSecond {
     }
 
     fn show(&self) -> Shown {
-        let mut units = [("G/s", 1_000_000_000), ("M/s", 1_000_000), ("k/s", 1_000), ("/s", 1)].into_iter();
+        let mut units = [
+            ("G/s", 1_000_000_000),
+            ("M/s", 1_000_000),
+            ("k/s", 1_000),
+            ("/s", 1),
+        ]
+        .into_iter();
         let unit = units.find(|(_, factor)| self.0.is_multiple_of(*factor));
         let (unit, factor) = unit.unwrap_or(("/s", 1));
         Shown::Plain(format!("{}{unit}", self.0 / factor).into())
@@ -232,9 +238,18 @@ impl TranslatorSettings {
     /// The destinations that the switch intercepts, each with the number of its collector.
     pub(crate) fn intercepted(&self) -> Vec<(SocketAddr, u8)> {
         let of = |(number, collector): (usize, &TargetSettings)| {
-            collector.intercept.iter().map(|to| (*to, number as u8)).collect::<Vec<_>>()
+            collector
+                .intercept
+                .iter()
+                .map(|to| (*to, number as u8))
+                .collect::<Vec<_>>()
         };
-        self.collectors.iter().take(translator::MAX_COLLECTORS).enumerate().flat_map(of).collect()
+        self.collectors
+            .iter()
+            .take(translator::MAX_COLLECTORS)
+            .enumerate()
+            .flat_map(of)
+            .collect()
     }
 
     /// The file with the secret of this collector.
@@ -253,10 +268,16 @@ pub(crate) fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], St
         );
     }
     if dta.collectors.len() > translator::MAX_COLLECTORS {
-        wrong("collectors", "at most 16 collectors; start another translator for the rest");
+        wrong(
+            "collectors",
+            "at most 16 collectors; start another translator for the rest",
+        );
     }
     if dta.mode == TransportMode::Verbs && dta.source.is_none() {
-        wrong("mode", "which RDMA device? add source = \"10.0.0.5\", its address");
+        wrong(
+            "mode",
+            "which RDMA device? add source = \"10.0.0.5\", its address",
+        );
     }
     if ![256, 512, 1024, 2048, 4096].contains(&dta.pmtu) {
         wrong("pmtu", "write 256, 512, 1024, 2048 or 4096");
@@ -287,7 +308,10 @@ pub(crate) fn check(dta: &TranslatorSettings, refuse: &mut dyn FnMut(&[&str], St
                     .to_owned(),
             ),
             Some(own) if own.port() != 0 && before[..index.min(before.len())].contains(&own) => {
-                wrong("listen", format!("{own} is another collector's; write another port"));
+                wrong(
+                    "listen",
+                    format!("{own} is another collector's; write another port"),
+                );
             }
             Some(_) => {}
         }
@@ -424,7 +448,10 @@ impl UpstreamSettings {
             refuse(&["translator", "upstream", key], message.to_owned());
         };
         match self.to {
-            None => wrong("to", "write the address of the other translator, such as \"10.0.0.9:40040\""),
+            None => wrong(
+                "to",
+                "write the address of the other translator, such as \"10.0.0.9:40040\"",
+            ),
             Some(to) if to.is_ipv4() != self.control.is_ipv4() => {
                 wrong("control", "write an address of the same family as `to`");
             }
@@ -487,8 +514,16 @@ mod tests {
         let settings =
             read("to = \"10.0.0.8:40040\"\nreporter = 7\nsketches = [4]\npace = \"1ms\"\n").unwrap();
         let upstream = settings.upstream.unwrap();
-        let expected = SectionConfig { collector: 0, sketches: vec![4], longest: 1400, pace: 1_000_000 };
-        assert_eq!((upstream.config(), upstream.reporter, upstream.essential), (expected, 7, true));
+        let expected = SectionConfig {
+            collector: 0,
+            sketches: vec![4],
+            longest: 1400,
+            pace: 1_000_000,
+        };
+        assert_eq!(
+            (upstream.config(), upstream.reporter, upstream.essential),
+            (expected, 7, true)
+        );
     }
 
     #[test]
@@ -515,13 +550,23 @@ mod tests {
             );
             let settings = Settings::parse(&text, "t.toml").map_err(|error| error.to_string())?;
             Ok::<_, String>(
-                settings.translator.map(|translator| translator.intercepted()).unwrap_or_default(),
+                settings
+                    .translator
+                    .map(|translator| translator.intercepted())
+                    .unwrap_or_default(),
             )
         };
         let switch = "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\n";
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         let found = read(switch, "\"10.0.2.9:40040\", \"[fd00::9]:7\"").unwrap();
-        assert_eq!(found, [(at("10.0.2.9:40040"), 0), (at("[fd00::9]:7"), 0), (at("10.0.2.8:40040"), 1)]);
+        assert_eq!(
+            found,
+            [
+                (at("10.0.2.9:40040"), 0),
+                (at("[fd00::9]:7"), 0),
+                (at("10.0.2.8:40040"), 1)
+            ]
+        );
         for (switch, intercept, line, word) in [
             ("", "\"10.0.2.9:40040\"", "t.toml:4", "only a switch"),
             (switch, "\"10.0.2.9:0\"", "t.toml:9", "unicast"),

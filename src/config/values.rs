@@ -60,7 +60,11 @@ impl Setting for Amount {
             DeValue::Float(number) => Some(number.as_str().to_owned()),
             other => integer(other).map(|number| number.to_string()),
         };
-        let is_amount = |text: &String| Metric::ALL.iter().any(|metric| threshold(*metric, text).is_some());
+        let is_amount = |text: &String| {
+            Metric::ALL
+                .iter()
+                .any(|metric| threshold(*metric, text).is_some())
+        };
         read.filter(is_amount).map(Self).or_else(|| refuse(node, reader))
     }
 
@@ -165,13 +169,19 @@ fn xdp(device: &str) -> Option<Listen> {
     let good =
         !name.is_empty() && name.len() <= 15 && name != "." && name != ".." && name.bytes().all(allowed);
     let mut ports = match listed {
-        Some(listed) => listed.split(',').map(|port| port.parse().ok()).collect::<Option<Vec<u16>>>()?,
+        Some(listed) => listed
+            .split(',')
+            .map(|port| port.parse().ok())
+            .collect::<Option<Vec<u16>>>()?,
         None => vec![TELEMETRY_PORT],
     };
     ports.sort_unstable();
     ports.dedup();
     let good = good && ports.len() <= MAX_PORTS && !ports.contains(&0);
-    good.then(|| Listen::Xdp { interface: name.to_owned(), ports })
+    good.then(|| Listen::Xdp {
+        interface: name.to_owned(),
+        ports,
+    })
 }
 
 impl Setting for Listen {
@@ -189,7 +199,10 @@ impl Setting for Listen {
 
 /// Both ends of a range of ids: `7`, `0-15`.
 pub(crate) fn id_range(text: &str) -> Option<(u32, u32)> {
-    let (first, last) = text.split_once("..").or_else(|| text.split_once('-')).unwrap_or((text, text));
+    let (first, last) = text
+        .split_once("..")
+        .or_else(|| text.split_once('-'))
+        .unwrap_or((text, text));
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     (first <= last).then_some((first, last))
 }
@@ -204,9 +217,13 @@ impl Setting for NodeRange {
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         if let DeValue::Integer(_) = node.get_ref() {
             let one = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
-            return one.map(|id| Self(id, id)).or_else(|| refuse::<Self>(node, reader));
+            return one
+                .map(|id| Self(id, id))
+                .or_else(|| refuse::<Self>(node, reader));
         }
-        from_text(node, reader, |text| id_range(text).map(|(first, last)| Self(first, last)))
+        from_text(node, reader, |text| {
+            id_range(text).map(|(first, last)| Self(first, last))
+        })
     }
 
     fn show(&self) -> Shown {
@@ -231,7 +248,10 @@ impl Setting for LinkSetting {
                 Some((node.trim().parse().ok()?, interface.trim().parse().ok()?))
             };
             let (from, to) = text.split_once('-')?;
-            Some(Self(collector::config::Link { from: end(from)?, to: end(to)? }))
+            Some(Self(collector::config::Link {
+                from: end(from)?,
+                to: end(to)?,
+            }))
         })
     }
 
@@ -270,9 +290,19 @@ mod tests {
     #[test]
     fn an_interface_reads_and_writes_with_its_ports() {
         let read = |text: &str| text.parse::<Listen>().map(|listen| listen.to_string());
-        let good =
-            ["xdp://eth1", "xdp://eth1:32766", "xdp://eth1.100:5000,32766,5000", "xdp://lan@1:1"].map(read);
-        let shown = ["xdp://eth1", "xdp://eth1", "xdp://eth1.100:5000,32766", "xdp://lan@1:1"];
+        let good = [
+            "xdp://eth1",
+            "xdp://eth1:32766",
+            "xdp://eth1.100:5000,32766,5000",
+            "xdp://lan@1:1",
+        ]
+        .map(read);
+        let shown = [
+            "xdp://eth1",
+            "xdp://eth1",
+            "xdp://eth1.100:5000,32766",
+            "xdp://lan@1:1",
+        ];
         assert_eq!(good, shown.map(|text| Ok(text.to_owned())));
         let bad = [
             "xdp://",

@@ -69,13 +69,19 @@ fn driver(facts: &Facts) -> Check {
 fn program(facts: &Facts) -> Check {
     let name = "xdp_program";
     let why = "An interface holds one XDP program, in the driver or in the kernel's stack.";
-    let Some(programs) = &facts.xdp else { return Check::unknown(name, why) };
-    let Some(first) = programs.first() else { return Check::good(name, "none", why) };
+    let Some(programs) = &facts.xdp else {
+        return Check::unknown(name, why);
+    };
+    let Some(first) = programs.first() else {
+        return Check::good(name, "none", why);
+    };
     let title = first.name.as_deref().unwrap_or("of unknown name");
     let found = format!("{title} (id {}, {})", first.id, first.mode.name());
     if first.ours == Some(true) {
         let why = "The program is hopwise's own: another or this hopwise reads the interface.";
-        return Check::good(name, found, why).with(Verdict::Blocking).fixed_by("pgrep -a hopwise");
+        return Check::good(name, found, why)
+            .with(Verdict::Blocking)
+            .fixed_by("pgrep -a hopwise");
     }
     // `off` alone would not touch a program of another mode.
     let mode = match first.mode {
@@ -105,7 +111,11 @@ fn queues(facts: &Facts, machine: &Machine) -> Option<Check> {
         return Some(check);
     }
     let kind = if queues.combined.max > 0 { "combined" } else { "rx" };
-    let apart = if queues.combined.max > 0 { queues.rx.now } else { queues.combined.now };
+    let apart = if queues.combined.max > 0 {
+        queues.rx.now
+    } else {
+        queues.combined.now
+    };
     let wanted = useful.saturating_sub(apart).max(1);
     Some(
         check
@@ -123,13 +133,19 @@ fn peer_queues(facts: &Facts) -> Option<Check> {
         let found = format!("index {} in another namespace, not visible from here", peer.index);
         return Some(Check::unknown("peer", why).found(found));
     }
-    let named = peer.name.clone().unwrap_or_else(|| format!("number {}", peer.index));
+    let named = peer
+        .name
+        .clone()
+        .unwrap_or_else(|| format!("number {}", peer.index));
     let (Some(sends), Some(queues)) = (peer.tx_queues, facts.queues) else {
         return Some(Check::unknown("peer", why).found(named));
     };
     if sends > queues.receiving() {
-        let found =
-            format!("{named} sends on {sends} queues, {} receives on {}", facts.name, queues.receiving());
+        let found = format!(
+            "{named} sends on {sends} queues, {} receives on {}",
+            facts.name,
+            queues.receiving()
+        );
         let fix = if queues.receiving_max() >= sends {
             format!("ethtool -L {} rx {sends}", quoted(&facts.name))
         } else {
@@ -142,7 +158,10 @@ fn peer_queues(facts: &Facts) -> Option<Check> {
         let fix = format!("ip link set dev {} mtu {}", quoted(&named), rx_path::PAGE_MTU);
         return Some(check(found).with(Verdict::Blocking).fixed_by(fix));
     }
-    Some(check(format!("{named}, sends on {}", units::counted(sends.into(), "queue"))))
+    Some(check(format!(
+        "{named}, sends on {}",
+        units::counted(sends.into(), "queue")
+    )))
 }
 
 /// Descriptors for a burst of one millisecond at some millions of frames per second.
@@ -159,7 +178,11 @@ fn ring(facts: &Facts) -> Option<Check> {
     if level.now >= wanted {
         return Some(check);
     }
-    Some(check.with(Verdict::Suboptimal).fixed_by(format!("ethtool -G {} rx {wanted}", quoted(&facts.name))))
+    Some(
+        check
+            .with(Verdict::Suboptimal)
+            .fixed_by(format!("ethtool -G {} rx {wanted}", quoted(&facts.name))),
+    )
 }
 
 fn mtu(facts: &Facts) -> Option<Check> {
@@ -185,7 +208,13 @@ fn joins(facts: &Facts) -> Vec<Check> {
     let all = [
         ("lro", offloads.lro, "lro", refuses, Verdict::Blocking),
         ("gro_hw", offloads.gro_hw, "rx-gro-hw", refuses, Verdict::Blocking),
-        ("gro_list", offloads.gro_list, "rx-gro-list", blind, Verdict::Suboptimal),
+        (
+            "gro_list",
+            offloads.gro_list,
+            "rx-gro-list",
+            blind,
+            Verdict::Suboptimal,
+        ),
         (
             "udp_gro_forwarding",
             offloads.udp_gro_forwarding,
@@ -194,15 +223,22 @@ fn joins(facts: &Facts) -> Vec<Check> {
             Verdict::Suboptimal,
         ),
     ];
-    let known = all.into_iter().filter_map(|(name, feature, option, why, verdict)| {
-        Some(switch(facts, name, feature?, (option, why, verdict)))
-    });
+    let known = all
+        .into_iter()
+        .filter_map(|(name, feature, option, why, verdict)| {
+            Some(switch(facts, name, feature?, (option, why, verdict)))
+        });
     known.collect()
 }
 
 fn vlan(facts: &Facts) -> Option<Check> {
     let why = "The NIC strips the VLAN tag before XDP programs see the frame, so reports of all VLANs look alike; without VLANs this is harmless.";
-    Some(switch(facts, "rx_vlan", facts.offloads.rx_vlan?, ("rxvlan", why, Verdict::Suboptimal)))
+    Some(switch(
+        facts,
+        "rx_vlan",
+        facts.offloads.rx_vlan?,
+        ("rxvlan", why, Verdict::Suboptimal),
+    ))
 }
 
 /// An offload that should be off: its name in `ethtool`, why, and the verdict if it is on.
@@ -215,10 +251,14 @@ fn switch(
     match feature {
         Feature { on: false, .. } => Check::good(name, "off", why),
         // There is no fix: the next receive path is used.
-        Feature { on: true, fixed: true } => {
-            Check::good(name, "on, cannot be changed", why).with(Verdict::Suboptimal)
-        }
-        Feature { on: true, fixed: false } => Check::good(name, "on", why)
+        Feature {
+            on: true,
+            fixed: true,
+        } => Check::good(name, "on, cannot be changed", why).with(Verdict::Suboptimal),
+        Feature {
+            on: true,
+            fixed: false,
+        } => Check::good(name, "on", why)
             .with(verdict)
             .fixed_by(format!("ethtool -K {} {option} off", quoted(&facts.name))),
     }
@@ -246,5 +286,9 @@ fn lost(facts: &Facts) -> Option<Check> {
     if all == 0 {
         return Some(check);
     }
-    Some(check.with(Verdict::Suboptimal).fixed_by(format!("ethtool -S {}", quoted(&facts.name))))
+    Some(
+        check
+            .with(Verdict::Suboptimal)
+            .fixed_by(format!("ethtool -S {}", quoted(&facts.name))),
+    )
 }

@@ -23,21 +23,39 @@ struct XdpRequirements<'a> {
 
 /// All checks; those of AF_XDP only if there is an interface to read.
 pub(super) fn checks(requirements: &Requirements, machine: &Machine, inputs: &[Examined]) -> Vec<Check> {
-    let interfaces = || inputs.iter().filter(|examined| examined.input.interface.is_some());
-    let mut checks = vec![receive_buffer(requirements.receive_buffer, machine), backlog(machine)];
+    let interfaces = || {
+        inputs
+            .iter()
+            .filter(|examined| examined.input.interface.is_some())
+    };
+    let mut checks = vec![
+        receive_buffer(requirements.receive_buffer, machine),
+        backlog(machine),
+    ];
     checks.push(transparent_huge_pages(machine));
     if interfaces().next().is_none() {
         return checks;
     }
     let memory = |examined: &Examined| {
         let facts = examined.facts.as_ref();
-        let queues = facts.and_then(|facts| facts.queues).map_or(1, |queues| queues.receiving());
+        let queues = facts
+            .and_then(|facts| facts.queues)
+            .map_or(1, |queues| queues.receiving());
         receive::memory_needed(facts.and_then(|facts| facts.mtu), queues, &requirements.memory)
     };
     let frames = interfaces().map(memory).sum();
     let requested = interfaces().any(|examined| examined.input.requested);
-    let verdict = if requested { Verdict::Blocking } else { Verdict::Suboptimal };
-    let need = XdpRequirements { machine, frames, kernel_mode: requirements.kernel_mode, verdict };
+    let verdict = if requested {
+        Verdict::Blocking
+    } else {
+        Verdict::Suboptimal
+    };
+    let need = XdpRequirements {
+        machine,
+        frames,
+        kernel_mode: requirements.kernel_mode,
+        verdict,
+    };
     checks.extend([need.kernel(), need.sockets(), need.capabilities(), need.memlock()]);
     checks.extend(requirements.kernel_mode.then(|| need.detection()));
     if requirements.memory.huge_pages {
@@ -51,10 +69,15 @@ fn receive_buffer(wanted: u64, machine: &Machine) -> Check {
     let name = RECEIVE_BUFFER;
     let why =
         "Datagrams wait in the socket's buffer while hopwise is busy; the kernel drops them when it is full.";
-    if machine.capabilities.is_some_and(|capabilities| capabilities.effective.has(Cap::NET_ADMIN)) {
+    if machine
+        .capabilities
+        .is_some_and(|capabilities| capabilities.effective.has(Cap::NET_ADMIN))
+    {
         return Check::good(name, format!("{}, by CAP_NET_ADMIN", size(wanted)), why);
     }
-    let Some(most) = machine.rmem_max else { return Check::unknown(name, HIDDEN) };
+    let Some(most) = machine.rmem_max else {
+        return Check::unknown(name, HIDDEN);
+    };
     if most >= wanted {
         return Check::good(name, size(wanted), why);
     }
@@ -77,11 +100,17 @@ fn backlog(machine: &Machine) -> Check {
     }
     Check::good(
         name,
-        format!("{room}, {} lost since the machine started", units::counted(drops, "frame")),
+        format!(
+            "{room}, {} lost since the machine started",
+            units::counted(drops, "frame")
+        ),
         why,
     )
     .with(Verdict::Suboptimal)
-    .fixed_by(format!("sysctl -w net.core.netdev_max_backlog={}", (now * 4).max(10_000)))
+    .fixed_by(format!(
+        "sysctl -w net.core.netdev_max_backlog={}",
+        (now * 4).max(10_000)
+    ))
 }
 
 fn transparent_huge_pages(machine: &Machine) -> Check {
@@ -102,7 +131,9 @@ impl XdpRequirements<'_> {
             "kernel",
             "hopwise needs AF_XDP of Linux 5.4; 5.9 and later remove the XDP program with its process.",
         );
-        let Some(version) = self.machine.kernel_version() else { return Check::unknown(name, why) };
+        let Some(version) = self.machine.kernel_version() else {
+            return Check::unknown(name, why);
+        };
         let check = Check::good(name, self.machine.kernel.clone().unwrap_or_default(), why);
         match version {
             (5, 9..) | (6.., _) => check,
@@ -150,9 +181,9 @@ impl XdpRequirements<'_> {
             Some(capabilities) if capabilities.may_compute() => {
                 Check::good(name, "CAP_PERFMON is there", why)
             }
-            Some(_) => {
-                Check::good(name, "CAP_PERFMON missing", why).with(self.verdict).fixed_by(SETCAP_KERNEL)
-            }
+            Some(_) => Check::good(name, "CAP_PERFMON missing", why)
+                .with(self.verdict)
+                .fixed_by(SETCAP_KERNEL),
         }
     }
 
@@ -161,10 +192,16 @@ impl XdpRequirements<'_> {
             "memlock",
             "The memory for received frames is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both.",
         );
-        if self.machine.capabilities.is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK)) {
+        if self
+            .machine
+            .capabilities
+            .is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK))
+        {
             return Check::good(name, "not limited, by CAP_IPC_LOCK", why);
         }
-        let Some(limits) = self.machine.memlock else { return Check::unknown(name, why) };
+        let Some(limits) = self.machine.memlock else {
+            return Check::unknown(name, why);
+        };
         let wanted = size(self.frames);
         match limits.soft {
             u64::MAX => Check::good(name, "not limited", why),
@@ -190,18 +227,25 @@ impl XdpRequirements<'_> {
             return Check::unknown(name, why);
         };
         let wanted = self.frames.div_ceil(pages.size);
-        let check =
-            Check::good(name, format!("{} of {} free, {wanted} wanted", pages.free, pages.total), why);
+        let check = Check::good(
+            name,
+            format!("{} of {} free, {wanted} wanted", pages.free, pages.total),
+            why,
+        );
         if pages.free >= wanted {
             return check;
         }
         let total = pages.total + wanted - pages.free;
-        check.with(Verdict::Suboptimal).fixed_by(format!("sysctl -w vm.nr_hugepages={total}"))
+        check
+            .with(Verdict::Suboptimal)
+            .fixed_by(format!("sysctl -w vm.nr_hugepages={total}"))
     }
 
     fn jit(&self) -> Check {
-        let (name, why) =
-            ("bpf_jit", "Interpreted BPF programs are several times slower than compiled ones.");
+        let (name, why) = (
+            "bpf_jit",
+            "Interpreted BPF programs are several times slower than compiled ones.",
+        );
         match self.machine.bpf_jit {
             None => Check::unknown(name, HIDDEN),
             Some(0) => Check::good(name, "off", why)

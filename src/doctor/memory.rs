@@ -21,9 +21,17 @@ pub(super) enum Writer {
     /// `[collector.memory] mode = "xdp"` on this interface.
     Kernel { interface: String },
     /// `mode = "verbs"`: of which section, at which address, and the bytes to lock.
-    Verbs { section: &'static str, address: IpAddr, bytes: u64 },
+    Verbs {
+        section: &'static str,
+        address: IpAddr,
+        bytes: u64,
+    },
     /// Every peer with the secret of the exchange; without a secret, every peer that reaches it.
-    Exchange { section: &'static str, at: SocketAddr, secret_file: Option<PathBuf> },
+    Exchange {
+        section: &'static str,
+        at: SocketAddr,
+        secret_file: Option<PathBuf>,
+    },
 }
 
 /// Memory that a translator's RDMA device locks for requests in flight: two queue pairs per collector with 1,024 slots of 8 KiB, and two more
@@ -38,12 +46,18 @@ impl Writer {
             match (memory.mode, &memory.interface) {
                 (MemoryMode::Socket, _) | (MemoryMode::Xdp, None) => {}
                 (MemoryMode::Xdp, Some(interface)) => {
-                    writers.push(Self::Kernel { interface: interface.clone() });
+                    writers.push(Self::Kernel {
+                        interface: interface.clone(),
+                    });
                 }
                 (MemoryMode::Verbs, _) => {
                     let bytes = memory.stores.iter().map(|store| geometry(store).body_len()).sum();
                     let address = memory.listen.ip();
-                    writers.push(Self::Verbs { section: "[collector.memory]", address, bytes });
+                    writers.push(Self::Verbs {
+                        section: "[collector.memory]",
+                        address,
+                        bytes,
+                    });
                 }
             }
         }
@@ -52,7 +66,11 @@ impl Writer {
             && let Some(address) = dta.source
         {
             let bytes = UNDER_WAY * dta.collectors.len() as u64;
-            writers.push(Self::Verbs { section: "[translator]", address, bytes });
+            writers.push(Self::Verbs {
+                section: "[translator]",
+                address,
+                bytes,
+            });
         }
         writers.extend(Self::exchanges(settings));
         writers
@@ -69,7 +87,11 @@ impl Writer {
         let others = translator.into_iter().flat_map(|dta| {
             dta.collectors.iter().filter_map(|collector| {
                 let secret_file = dta.secret_file(collector).map(PathBuf::from);
-                Some(Self::Exchange { section: "[translator]", at: collector.exchange?, secret_file })
+                Some(Self::Exchange {
+                    section: "[translator]",
+                    at: collector.exchange?,
+                    secret_file,
+                })
             })
         });
         own.chain(others).collect()
@@ -112,7 +134,9 @@ pub(super) fn examine(
         Writer::Kernel { interface } => {
             let mut kernel = kernel(machine);
             // Some distributions backport features to a kernel with an older version: then the result of loading decides.
-            if program.as_ref().is_some_and(|program| program.verdict == Verdict::Ok)
+            if program
+                .as_ref()
+                .is_some_and(|program| program.verdict == Verdict::Ok)
                 && kernel.verdict == Verdict::Blocking
             {
                 kernel = kernel.with(Verdict::Suboptimal);
@@ -142,7 +166,12 @@ pub(super) fn examine(
         restricted: None,
         requested: true,
     };
-    Examined { input, facts: found.facts, expected: None, checks }
+    Examined {
+        input,
+        facts: found.facts,
+        expected: None,
+        checks,
+    }
 }
 
 fn kernel(machine: &Machine) -> Check {
@@ -150,7 +179,9 @@ fn kernel(machine: &Machine) -> Check {
         "kernel",
         "The responder uses functions of Linux 5.18; if hopwise drops its privileges, it needs 5.19.",
     );
-    let Some(version) = machine.kernel_version() else { return Check::unknown(name, why) };
+    let Some(version) = machine.kernel_version() else {
+        return Check::unknown(name, why);
+    };
     let check = Check::good(name, machine.kernel.clone().unwrap_or_default(), why);
     match version {
         (5, 19..) | (6.., _) => check,
@@ -190,17 +221,25 @@ fn capabilities(machine: &Machine) -> Check {
         "Loading the responder and attaching it requires CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN. These are the capabilities of this \
          process; the packaged service has no CAP_PERFMON.",
     );
-    let Some(capabilities) = machine.capabilities else { return Check::unknown(name, why) };
+    let Some(capabilities) = machine.capabilities else {
+        return Check::unknown(name, why);
+    };
     let wanted = [
         ("CAP_BPF", capabilities.may_load()),
         ("CAP_PERFMON", capabilities.may_compute()),
         ("CAP_NET_ADMIN", capabilities.effective.has(Cap::NET_ADMIN)),
     ];
-    let missing: Vec<&str> = wanted.into_iter().filter(|(_, there)| !there).map(|(name, _)| name).collect();
+    let missing: Vec<&str> = wanted
+        .into_iter()
+        .filter(|(_, there)| !there)
+        .map(|(name, _)| name)
+        .collect();
     if missing.is_empty() {
         return Check::good(name, "all that are needed", why);
     }
-    Check::good(name, format!("{} missing", missing.join(", ")), why).with(Verdict::Blocking).fixed_by(SETCAP)
+    Check::good(name, format!("{} missing", missing.join(", ")), why)
+        .with(Verdict::Blocking)
+        .fixed_by(SETCAP)
 }
 
 fn library(found: Result<(), &'static str>) -> Check {
@@ -230,7 +269,9 @@ fn device(address: IpAddr, devices: &[RdmaDevice]) -> Check {
         [] => "there is no RDMA device".to_owned(),
         names => format!("{address} is of none of {}", names.join(", ")),
     };
-    Check::good(name, found, why).with(Verdict::Blocking).fixed_by("rdma link")
+    Check::good(name, found, why)
+        .with(Verdict::Blocking)
+        .fixed_by("rdma link")
 }
 
 fn locked(bytes: u64, machine: &Machine) -> Check {
@@ -239,10 +280,15 @@ fn locked(bytes: u64, machine: &Machine) -> Check {
         "Memory that an RDMA device reads or writes is locked; more than the limit requires CAP_IPC_LOCK. The packaged service has both, \
          but no access to devices: docs/how-to/dta.md, section 6.",
     );
-    if machine.capabilities.is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK)) {
+    if machine
+        .capabilities
+        .is_some_and(|capabilities| capabilities.effective.has(Cap::IPC_LOCK))
+    {
         return Check::good(name, "not limited, by CAP_IPC_LOCK", why);
     }
-    let Some(limits) = machine.memlock else { return Check::unknown(name, why) };
+    let Some(limits) = machine.memlock else {
+        return Check::unknown(name, why);
+    };
     match limits.soft {
         u64::MAX => Check::good(name, "not limited", why),
         soft if soft >= bytes => Check::good(name, format!("{}, {} needed", size(soft), size(bytes)), why),
@@ -264,8 +310,14 @@ mod tests {
     fn machine(kernel: &str, caps: &[Cap]) -> Machine {
         Machine {
             kernel: Some(kernel.to_owned()),
-            capabilities: Some(Capabilities { effective: CapSet::of(caps), ..Capabilities::default() }),
-            memlock: Some(Limits { soft: 8 << 20, hard: 8 << 20 }),
+            capabilities: Some(Capabilities {
+                effective: CapSet::of(caps),
+                ..Capabilities::default()
+            }),
+            memlock: Some(Limits {
+                soft: 8 << 20,
+                hard: 8 << 20,
+            }),
             ..nic::device::machine()
         }
     }
@@ -280,11 +332,17 @@ mod tests {
         examined.checks.iter().map(one).collect()
     }
 
-    const NOTHING: MemoryFacts = MemoryFacts { facts: None, devices: Vec::new(), library: Ok(()) };
+    const NOTHING: MemoryFacts = MemoryFacts {
+        facts: None,
+        devices: Vec::new(),
+        library: Ok(()),
+    };
 
     #[test]
     fn the_responder_takes_a_kernel_three_capabilities_and_an_interface() {
-        let writer = Writer::Kernel { interface: "eth1".to_owned() };
+        let writer = Writer::Kernel {
+            interface: "eth1".to_owned(),
+        };
         let all = [Cap::BPF, Cap::PERFMON, Cap::NET_ADMIN];
         assert_eq!(
             checks(&writer, &machine("6.1.0-18-amd64", &all), &NOTHING),
@@ -296,8 +354,14 @@ mod tests {
         );
         let found = checks(&writer, &machine("5.17.3", &[Cap::SYS_ADMIN]), &NOTHING);
         assert_eq!(found[0], "kernel: blocking: 5.17.3: -");
-        assert_eq!(found[1], format!("capabilities: blocking: CAP_NET_ADMIN missing: {SETCAP}"));
-        assert_eq!(checks(&writer, &machine("5.18.0", &[]), &NOTHING)[0], "kernel: suboptimal: 5.18.0: -");
+        assert_eq!(
+            found[1],
+            format!("capabilities: blocking: CAP_NET_ADMIN missing: {SETCAP}")
+        );
+        assert_eq!(
+            checks(&writer, &machine("5.18.0", &[]), &NOTHING)[0],
+            "kernel: suboptimal: 5.18.0: -"
+        );
     }
 
     #[test]
@@ -306,26 +370,48 @@ mod tests {
         std::fs::write(&file, "short").unwrap();
         let one = |at: &str, secret_file: Option<&PathBuf>| {
             let (at, secret_file) = (at.parse().unwrap(), secret_file.cloned());
-            let writer = Writer::Exchange { section: "[collector.memory]", at, secret_file };
+            let writer = Writer::Exchange {
+                section: "[collector.memory]",
+                at,
+                secret_file,
+            };
             let examined = examine(&writer, &machine("6.1.0", &[]), NOTHING, None);
-            let [check] = &examined.checks[..] else { panic!("{examined:?}") };
+            let [check] = &examined.checks[..] else {
+                panic!("{examined:?}")
+            };
             format!("{} {}: {}", check.name, check.verdict.name(), check.found)
         };
-        assert_eq!(one("127.0.0.1:1", None), "exchange_secret ok: none, on a loopback address");
-        assert_eq!(one("[::1]:1", None), "exchange_secret ok: none, on a loopback address");
+        assert_eq!(
+            one("127.0.0.1:1", None),
+            "exchange_secret ok: none, on a loopback address"
+        );
+        assert_eq!(
+            one("[::1]:1", None),
+            "exchange_secret ok: none, on a loopback address"
+        );
         let open = "exchange_secret suboptimal: none, and other machines may reach it";
         assert_eq!([one("0.0.0.0:1", None), one("10.0.0.9:1", None)], [open, open]);
         let found = one("10.0.0.9:1", Some(&file));
-        assert!(found.starts_with("exchange_secret blocking: ") && !found.contains("short"), "{found}");
+        assert!(
+            found.starts_with("exchange_secret blocking: ") && !found.contains("short"),
+            "{found}"
+        );
         std::fs::remove_file(&file).unwrap();
     }
 
     #[test]
     fn verbs_need_the_library_a_device_with_the_address_and_lockable_memory() {
         let address = IpAddr::from([10, 0, 0, 9]);
-        let writer = Writer::Verbs { section: "[translator]", address, bytes: 16 << 20 };
+        let writer = Writer::Verbs {
+            section: "[translator]",
+            address,
+            bytes: 16 << 20,
+        };
         let (poor, rich) = (machine("6.1.0", &[]), machine("6.1.0", &[Cap::IPC_LOCK]));
-        let none = MemoryFacts { library: Err("libibverbs.so.1: cannot open shared object file"), ..NOTHING };
+        let none = MemoryFacts {
+            library: Err("libibverbs.so.1: cannot open shared object file"),
+            ..NOTHING
+        };
         assert_eq!(
             checks(&writer, &poor, &none),
             [
@@ -334,15 +420,23 @@ mod tests {
                 "memlock: blocking: 8 MiB, 16 MiB needed: ulimit -l 16384"
             ]
         );
-        let device =
-            |name: &str, address: IpAddr| RdmaDevice { name: name.to_owned(), addresses: vec![address] };
+        let device = |name: &str, address: IpAddr| RdmaDevice {
+            name: name.to_owned(),
+            addresses: vec![address],
+        };
         let other = device("mlx5_0", Ipv4Addr::LOCALHOST.into());
-        let found = MemoryFacts { devices: vec![other.clone()], ..NOTHING };
+        let found = MemoryFacts {
+            devices: vec![other.clone()],
+            ..NOTHING
+        };
         assert_eq!(
             checks(&writer, &rich, &found)[1],
             "rdma_device: blocking: 10.0.0.9 is of none of mlx5_0: rdma link"
         );
-        let found = MemoryFacts { devices: vec![other, device("mlx5_1", address)], ..NOTHING };
+        let found = MemoryFacts {
+            devices: vec![other, device("mlx5_1", address)],
+            ..NOTHING
+        };
         assert_eq!(
             checks(&writer, &rich, &found),
             [

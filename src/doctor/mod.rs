@@ -69,11 +69,20 @@ pub(crate) struct Check {
 
 impl Check {
     fn good(name: &'static str, found: impl Into<String>, why: &str) -> Self {
-        Self { name, verdict: Verdict::Ok, found: found.into(), why: why.to_owned(), fix: None }
+        Self {
+            name,
+            verdict: Verdict::Ok,
+            found: found.into(),
+            why: why.to_owned(),
+            fix: None,
+        }
     }
 
     fn because(self, why: &str) -> Self {
-        Self { why: why.to_owned(), ..self }
+        Self {
+            why: why.to_owned(),
+            ..self
+        }
     }
 
     fn with(self, verdict: Verdict) -> Self {
@@ -81,11 +90,17 @@ impl Check {
     }
 
     fn fixed_by(self, command: impl Into<String>) -> Self {
-        Self { fix: Some(command.into()), ..self }
+        Self {
+            fix: Some(command.into()),
+            ..self
+        }
     }
 
     fn found(self, found: impl Into<String>) -> Self {
-        Self { found: found.into(), ..self }
+        Self {
+            found: found.into(),
+            ..self
+        }
     }
 
     fn unknown(name: &'static str, why: &str) -> Self {
@@ -133,7 +148,10 @@ impl Input {
     }
 
     fn of(listen: &Listen, collector: &CollectorSettings) -> Self {
-        let (any4, any6) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        let (any4, any6) = (
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        );
         let families = if has_ipv6() { vec![any4, any6] } else { vec![any4] };
         let any = |port: u16| families.iter().map(move |any| SocketAddr::from((*any, port)));
         let sockets = match listen {
@@ -144,7 +162,13 @@ impl Input {
         };
         let interface = listen.interface().map(str::to_owned);
         let restricted = (!listen.is_loopback()).then(|| collector.is_restricted(listen));
-        Self { listen: listen.to_string(), interface, sockets, restricted, requested: true }
+        Self {
+            listen: listen.to_string(),
+            interface,
+            sockets,
+            restricted,
+            requested: true,
+        }
     }
 }
 
@@ -178,7 +202,11 @@ impl Requirements {
         let collector = &settings.collector;
         let (best, lowest) = rx_paths(&collector.xdp);
         Self {
-            inputs: collector.listen.iter().map(|listen| Input::of(listen, collector)).collect(),
+            inputs: collector
+                .listen
+                .iter()
+                .map(|listen| Input::of(listen, collector))
+                .collect(),
             namespace: collector.namespace.clone(),
             receive_buffer: collector.receive_buffer.0,
             memory: frames_memory(&collector.xdp),
@@ -222,7 +250,10 @@ impl Report {
     /// The worst verdict on the requested inputs.
     pub(crate) fn verdict(&self) -> Verdict {
         let requested = self.inputs.iter().filter(|examined| examined.input.requested);
-        let all = self.checks.iter().chain(requested.flat_map(|examined| &examined.checks));
+        let all = self
+            .checks
+            .iter()
+            .chain(requested.flat_map(|examined| &examined.checks));
         all.map(|check| check.verdict).max().unwrap_or(Verdict::Ok)
     }
 }
@@ -244,7 +275,11 @@ pub(crate) fn examine(requirements: &Requirements, depth: Depth) -> Result<Repor
     let mut checks = machine::checks(requirements, &machine, &inputs);
     if depth.try_rx_paths && inputs.iter().any(|examined| examined.facts.is_some()) {
         checks.push(program("steering_program", xdp::STEER));
-        checks.extend(requirements.kernel_mode.then(|| program("detection_program", xdp::DETECT)));
+        checks.extend(
+            requirements
+                .kernel_mode
+                .then(|| program("detection_program", xdp::DETECT)),
+        );
     }
     for writer in &requirements.writers {
         let facts = writer.interface().map(device::facts).transpose();
@@ -258,7 +293,11 @@ pub(crate) fn examine(requirements: &Requirements, depth: Depth) -> Result<Repor
         };
         inputs.push(memory::examine(writer, &machine, found, program));
     }
-    Ok(Report { machine, checks, inputs })
+    Ok(Report {
+        machine,
+        checks,
+        inputs,
+    })
 }
 
 fn examine_input(
@@ -293,7 +332,12 @@ fn examine_input(
             nic::netns::within(name, sockets).unwrap_or_else(|error| vec![no_namespace(name, &error)])
         }
     });
-    Examined { input: input.clone(), facts, expected, checks }
+    Examined {
+        input: input.clone(),
+        facts,
+        expected,
+        checks,
+    }
 }
 
 /// Checks which senders may report to an input that other machines can reach.
@@ -321,7 +365,9 @@ fn no_namespace(name: &str, error: &nic::Error) -> Check {
     let why = format!(
         "The configuration opens the sockets in the network namespace {name} ([collector] namespace); entering it requires root."
     );
-    Check::good("namespace", error.to_string(), &why).with(Verdict::Blocking).fixed_by("ip netns list")
+    Check::good("namespace", error.to_string(), &why)
+        .with(Verdict::Blocking)
+        .fixed_by("ip netns list")
 }
 
 /// Checks that the addresses belong to this machine and, with `try_ports`, that the ports are free.
@@ -355,7 +401,9 @@ pub(crate) fn candidates() -> Vec<Input> {
     let names = device::interfaces().unwrap_or_default();
     let known = names.iter().filter_map(|name| device::facts(name).ok().flatten());
     let hardware = known.filter(|facts| facts.up && facts.kind.is_none() && facts.name != "lo");
-    hardware.map(|facts| Input::interface(&facts.name, false)).collect()
+    hardware
+        .map(|facts| Input::interface(&facts.name, false))
+        .collect()
 }
 
 /// Logs the failed checks for the inputs of these settings.
@@ -371,10 +419,24 @@ pub(crate) fn at_start(settings: &Settings) {
     let machine = report.checks.iter().filter(|check| !logged.contains(&check.name));
     let machine = machine.map(|check| ("machine", check));
     let inputs = report.inputs.iter();
-    let inputs =
-        inputs.flat_map(|found| found.checks.iter().map(|check| (found.input.listen.as_str(), check)));
+    let inputs = inputs.flat_map(|found| {
+        found
+            .checks
+            .iter()
+            .map(|check| (found.input.listen.as_str(), check))
+    });
     let inputs = inputs.filter(|(_, check)| !logged.contains(&check.name));
-    for (of, Check { name, verdict, found, why, fix }) in machine.chain(inputs) {
+    for (
+        of,
+        Check {
+            name,
+            verdict,
+            found,
+            why,
+            fix,
+        },
+    ) in machine.chain(inputs)
+    {
         let fix = fix.as_deref().unwrap_or("see `hopwise doctor`");
         match verdict {
             Verdict::Ok | Verdict::Unknown => {}

@@ -22,7 +22,12 @@ pub(crate) struct Expected {
 impl Default for Expected {
     /// A UDP socket, which always works.
     fn default() -> Self {
-        Self { rx_path: RxPath::Udp, perhaps: Vec::new(), not: Vec::new(), tried: false }
+        Self {
+            rx_path: RxPath::Udp,
+            perhaps: Vec::new(),
+            not: Vec::new(),
+            tried: false,
+        }
     }
 }
 
@@ -55,7 +60,11 @@ fn possible(rx_path: RxPath, facts: &Facts, machine: &Machine) -> Possible {
             if let Some(reason) = common {
                 return Possible::No(reason);
             }
-            if rx_path == RxPath::Generic { Possible::Yes } else { in_driver(rx_path, facts) }
+            if rx_path == RxPath::Generic {
+                Possible::Yes
+            } else {
+                in_driver(rx_path, facts)
+            }
         }
         RxPath::Packet => match machine.capabilities {
             Some(capabilities) if capabilities.effective.has(Cap::NET_RAW) => Possible::Yes,
@@ -71,14 +80,18 @@ fn in_driver(rx_path: RxPath, facts: &Facts) -> Possible {
     if let Some(reason) = veth(facts) {
         return Possible::No(reason);
     }
-    let Some(features) = facts.xdp_features else { return Possible::Unknown };
+    let Some(features) = facts.xdp_features else {
+        return Possible::Unknown;
+    };
     let long = facts.mtu.is_some_and(|mtu| too_long(facts, mtu));
     let driver = facts.driver.as_deref().unwrap_or("this kind of interface");
     if !(features.native() && features.redirect()) {
         return Possible::No(format!("the driver ({driver}) runs no XDP programs"));
     }
     if rx_path == RxPath::ZeroCopy && !features.zero_copy() {
-        return Possible::No(format!("the driver ({driver}) cannot write into a program's memory"));
+        return Possible::No(format!(
+            "the driver ({driver}) cannot write into a program's memory"
+        ));
     }
     // Most drivers then refuse, some disable it themselves, and none announces which.
     let on = |feature: Option<device::Feature>| feature.is_some_and(|feature| feature.on);
@@ -98,7 +111,13 @@ pub(super) fn missing_capabilities(machine: &Machine) -> Option<Vec<&'static str
         ("CAP_NET_ADMIN", has(Cap::NET_ADMIN)),
         ("CAP_NET_RAW", has(Cap::NET_RAW)),
     ];
-    Some(wanted.into_iter().filter(|(_, there)| !there).map(|(name, _)| name).collect())
+    Some(
+        wanted
+            .into_iter()
+            .filter(|(_, there)| !there)
+            .map(|(name, _)| name)
+            .collect(),
+    )
 }
 
 fn no_sockets(machine: &Machine) -> Option<String> {
@@ -111,8 +130,14 @@ fn no_sockets(machine: &Machine) -> Option<String> {
 
 fn taken(facts: &Facts) -> Option<String> {
     let program = facts.xdp.as_ref()?.first()?;
-    let name = program.name.as_deref().map_or(String::new(), |name| format!(" {name}"));
-    Some(format!("the XDP program{name} (id {}) is on it already", program.id))
+    let name = program
+        .name
+        .as_deref()
+        .map_or(String::new(), |name| format!(" {name}"));
+    Some(format!(
+        "the XDP program{name} (id {}) is on it already",
+        program.id
+    ))
 }
 
 /// Longest packet that one page holds beside what programs and the kernel put into it: 4096 bytes without 256 of headroom, 320
@@ -136,12 +161,29 @@ fn veth(facts: &Facts) -> Option<String> {
 
 /// Probes the receive paths. If zero-copy works but is not allowed, native works, too.
 pub(super) fn tried(facts: &Facts, best: RxPath) -> Expected {
-    let device::Probe { zero_copy, native, generic, packet } = device::probe(facts.index);
-    let tried = [(RxPath::ZeroCopy, Some(zero_copy)), (RxPath::Native, native), (RxPath::Generic, generic)];
-    let mut expected = Expected { tried: true, ..Expected::default() };
+    let device::Probe {
+        zero_copy,
+        native,
+        generic,
+        packet,
+    } = device::probe(facts.index);
+    let tried = [
+        (RxPath::ZeroCopy, Some(zero_copy)),
+        (RxPath::Native, native),
+        (RxPath::Generic, generic),
+    ];
+    let mut expected = Expected {
+        tried: true,
+        ..Expected::default()
+    };
     for (rx_path, result) in tried.into_iter().chain([(RxPath::Packet, packet)]) {
         match result {
-            Some(Ok(())) => return Expected { rx_path: rx_path.max(best), ..expected },
+            Some(Ok(())) => {
+                return Expected {
+                    rx_path: rx_path.max(best),
+                    ..expected
+                };
+            }
             Some(Err(error)) if rx_path >= best => expected.not.push((rx_path, error.to_string())),
             Some(Err(_)) => {}
             None => {}

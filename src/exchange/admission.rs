@@ -67,7 +67,10 @@ pub(crate) struct AdmissionView {
 /// Non-zero counts by cause.
 pub(crate) fn by_name(counts: &[u64; RefusalCause::COUNT]) -> NamedCounts {
     let named = RefusalCause::ALL.into_iter().zip(counts);
-    named.filter(|(_, count)| **count > 0).map(|(cause, count)| (cause.name(), *count)).collect()
+    named
+        .filter(|(_, count)| **count > 0)
+        .map(|(cause, count)| (cause.name(), *count))
+        .collect()
 }
 
 impl Admission {
@@ -82,7 +85,9 @@ impl Admission {
         state.connections += 1;
         state.pending.push_back(Pending { id, from, stream });
         if state.pending.len() > MAX_PENDING
-            && let Some(evicted) = state.eviction_candidate().and_then(|index| state.pending.remove(index))
+            && let Some(evicted) = state
+                .eviction_candidate()
+                .and_then(|index| state.pending.remove(index))
         {
             // Its thread finds the connection closed.
             let _ = evicted.stream.shutdown(Shutdown::Both);
@@ -116,14 +121,19 @@ impl Admission {
         }
         state.admitted += 1;
         state.answering += 1;
-        Some(Ok(Admitted { admission: self, answered: false }))
+        Some(Ok(Admitted {
+            admission: self,
+            answered: false,
+        }))
     }
 
     /// The counters. `secret`: whether translators must prove one.
     pub(crate) fn view(&self, secret: bool) -> AdmissionView {
         let state = self.state();
-        let (pending, refused) =
-            ((state.pending.len() + state.answering) as u64, state.refused.iter().sum::<u64>());
+        let (pending, refused) = (
+            (state.pending.len() + state.answering) as u64,
+            state.refused.iter().sum::<u64>(),
+        );
         AdmissionView {
             secret,
             connections: state.connections,
@@ -146,15 +156,23 @@ impl State {
     fn eviction_candidate(&self) -> Option<usize> {
         let of = |from: IpAddr| self.pending.iter().filter(|one| one.from == from).count();
         let indexed = self.pending.iter().enumerate().rev();
-        indexed.max_by_key(|(_, one)| of(one.from)).map(|(index, _)| index)
+        indexed
+            .max_by_key(|(_, one)| of(one.from))
+            .map(|(index, _)| index)
     }
 
     fn log_permit(&mut self, cause: RefusalCause) -> Option<u64> {
         // These are routine, and must not use up the log's rate limit.
-        if matches!(cause, RefusalCause::Closed | RefusalCause::Timeout | RefusalCause::Stopped) {
+        if matches!(
+            cause,
+            RefusalCause::Closed | RefusalCause::Timeout | RefusalCause::Stopped
+        ) {
             return None;
         }
-        if self.last_logged.is_some_and(|logged| logged.elapsed() < LOG_INTERVAL) {
+        if self
+            .last_logged
+            .is_some_and(|logged| logged.elapsed() < LOG_INTERVAL)
+        {
             self.unlogged += 1;
             return None;
         }
@@ -214,18 +232,33 @@ mod tests {
         let good = admission.register(stream(), from(1));
         let flood: Vec<u64> = (0..40).map(|_| admission.register(stream(), from(2))).collect();
         let view = admission.view(true);
-        assert_eq!((view.pending, view.refused["evicted"], view.balanced), (MAX_PENDING as u64, 25, true));
+        assert_eq!(
+            (view.pending, view.refused["evicted"], view.balanced),
+            (MAX_PENDING as u64, 25, true)
+        );
         assert!(admission.admit(flood[24]).is_none(), "it was evicted");
         let mut admitted = admission.admit(good).unwrap().unwrap();
-        assert_eq!(admission.view(true).pending, MAX_PENDING as u64, "it is being answered");
+        assert_eq!(
+            admission.view(true).pending,
+            MAX_PENDING as u64,
+            "it is being answered"
+        );
         admitted.accepted();
         assert_eq!(
             admission.refuse(flood[25], RefusalCause::Timeout),
             None,
             "the oldest pending one; not logged"
         );
-        assert_eq!(admission.refuse(flood[26], RefusalCause::NoSecret), Some(0), "may be logged");
-        assert_eq!(admission.refuse(flood[26], RefusalCause::NoSecret), None, "counted once");
+        assert_eq!(
+            admission.refuse(flood[26], RefusalCause::NoSecret),
+            Some(0),
+            "may be logged"
+        );
+        assert_eq!(
+            admission.refuse(flood[26], RefusalCause::NoSecret),
+            None,
+            "counted once"
+        );
         let view = admission.view(true);
         assert_eq!(view.refused, [("evicted", 25), ("no_secret", 1), ("timeout", 1)]);
         assert_eq!((view.accepted, view.pending, view.balanced), (1, 13, true));
@@ -237,7 +270,9 @@ mod tests {
         let admission = Admission::default();
         let connect = || {
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            admission.admit(admission.register(stream, Ipv4Addr::LOCALHOST.into())).unwrap()
+            admission
+                .admit(admission.register(stream, Ipv4Addr::LOCALHOST.into()))
+                .unwrap()
         };
         let mut admitted: Vec<Admitted<'_>> = (0..MAX_LINKS).map(|_| connect().unwrap()).collect();
         assert!(connect().is_err(), "full");
@@ -245,7 +280,14 @@ mod tests {
         admitted.pop();
         drop(connect().unwrap());
         let view = admission.view(false);
-        assert_eq!(view.refused, [("closed", 1), ("full", 1)], "the last one closed before it was answered");
-        assert_eq!((view.accepted, view.pending, view.balanced), (MAX_LINKS as u64, 0, true));
+        assert_eq!(
+            view.refused,
+            [("closed", 1), ("full", 1)],
+            "the last one closed before it was answered"
+        );
+        assert_eq!(
+            (view.accepted, view.pending, view.balanced),
+            (MAX_LINKS as u64, 0, true)
+        );
     }
 }

@@ -105,7 +105,12 @@ impl Link {
             last_logged: None,
         };
         let thread = control.spawn(&name, move || worker.work())?;
-        Ok(Self { commands, stop, thread: Some(thread), refusals })
+        Ok(Self {
+            commands,
+            stop,
+            thread: Some(thread),
+            refusals,
+        })
     }
 
     /// Refused attempts, by cause.
@@ -167,7 +172,11 @@ impl Worker {
             }
             let _ = self.events.send(LinkEvent::Lost(self.target.collector, reason));
             // A link that was up for a while is retried soon.
-            wait = if begun.elapsed() > PEER_TIMEOUT { MIN_BACKOFF } else { (wait * 2).min(MAX_BACKOFF) };
+            wait = if begun.elapsed() > PEER_TIMEOUT {
+                MIN_BACKOFF
+            } else {
+                (wait * 2).min(MAX_BACKOFF)
+            };
             self.sleep(wait);
         }
     }
@@ -190,7 +199,10 @@ impl Worker {
         let mut connection = Connection::new(stream, SLEEP)?;
         if let Some(secret) = &self.target.secret {
             let secret = secret.current();
-            let limit = HandshakeLimit { until: Instant::now() + PEER_TIMEOUT, stopped: &|| self.stopped() };
+            let limit = HandshakeLimit {
+                until: Instant::now() + PEER_TIMEOUT,
+                stopped: &|| self.stopped(),
+            };
             if let Err(refused) = prove(&mut connection, &secret, &limit) {
                 return Ok(self.refused(refused));
             }

@@ -13,14 +13,20 @@ use super::{
 /// Conditions and entries of triggers are read, or refused with a message.
 fn triggers(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    for error in [trigger::conditions(&text).err(), trigger::parts(&text).err()].into_iter().flatten() {
+    for error in [trigger::conditions(&text).err(), trigger::parts(&text).err()]
+        .into_iter()
+        .flatten()
+    {
         assert!(error.contains('`'), "{text:?}: {error}");
     }
 }
 
 /// The translator's and the collector's seals of a connection.
 fn seals() -> [Seals; 2] {
-    let nonces = Nonces { translator: [1; 32], collector: [2; 32] };
+    let nonces = Nonces {
+        translator: [1; 32],
+        collector: [2; 32],
+    };
     let secret = SecretFile::fixed("0123456789abcdef").current();
     [Side::Translator, Side::Collector].map(|side| secret.seals(side, &nonces))
 }
@@ -51,13 +57,20 @@ fn line(data: &[u8]) {
 
 /// A message reads back as it is written. The structure of an offered store fits into the offered length, or is refused.
 fn message(data: &[u8]) {
-    let Ok(message) = serde_json::from_slice::<Message>(data) else { return };
+    let Ok(message) = serde_json::from_slice::<Message>(data) else {
+        return;
+    };
     let text = serde_json::to_vec(&message).unwrap_or_default();
-    assert_eq!(serde_json::from_slice::<Message>(&text).ok().as_ref(), Some(&message));
+    assert_eq!(
+        serde_json::from_slice::<Message>(&text).ok().as_ref(),
+        Some(&message)
+    );
     let Message::Accept(accept) = message else { return };
     for offer in &accept.stores {
         offer.va();
-        let Some(geometry) = offer.geometry() else { continue };
+        let Some(geometry) = offer.geometry() else {
+            continue;
+        };
         assert!(geometry.check().is_ok() && geometry.body_len() <= offer.length);
         let (next, swapped, reporters) = match &offer.shape {
             Shape::Append { next, swapped, .. } => (next.clone(), *swapped, 0),
@@ -65,7 +78,10 @@ fn message(data: &[u8]) {
             _ => (Vec::new(), false, 0),
         };
         assert_eq!(Shape::of(&geometry, next, swapped, reporters), offer.shape);
-        if let Geometry::Append { lists, first_list, .. } = geometry {
+        if let Geometry::Append {
+            lists, first_list, ..
+        } = geometry
+        {
             assert!(first_list.checked_add(lists - 1).is_some());
         }
     }
@@ -107,8 +123,12 @@ fn messages_of_the_exchange() {
         )
     };
     let refused = r#"{"type":"refused","reason":"no","cause":"no_secret"}"#;
-    let mut examples =
-        owned(&[hello, refused, r#"{"type":"refused","reason":"no"}"#, r#"{"type":"keepalive"}"#]);
+    let mut examples = owned(&[
+        hello,
+        refused,
+        r#"{"type":"refused","reason":"no"}"#,
+        r#"{"type":"keepalive"}"#,
+    ]);
     examples.extend(stores.iter().map(|shape| accept(&store(shape))));
     examples.push(accept(&stores.map(store).join(",")));
     fuzz(message, 5, &examples);

@@ -90,12 +90,18 @@ pub(crate) struct Refused {
 
 impl Refused {
     pub(crate) fn new(cause: RefusalCause, text: impl Into<String>) -> Self {
-        Self { cause, text: text.into() }
+        Self {
+            cause,
+            text: text.into(),
+        }
     }
 
     /// The message for the other side.
     pub(crate) fn message(self) -> Message {
-        Message::Refused { reason: self.text, cause: Some(self.cause.name().to_owned()) }
+        Message::Refused {
+            reason: self.text,
+            cause: Some(self.cause.name().to_owned()),
+        }
     }
 }
 
@@ -168,7 +174,10 @@ pub(super) fn receive_hello(
     };
     match first {
         Message::Hello(hello) => hello.check().map(|()| hello),
-        _ => Err(Refused::new(RefusalCause::Malformed, "the first message must be a hello")),
+        _ => Err(Refused::new(
+            RefusalCause::Malformed,
+            "the first message must be a hello",
+        )),
     }
 }
 
@@ -180,10 +189,17 @@ fn challenge(
 ) -> Result<(), Refused> {
     check_version(begin.version)?;
     let translator = read_nonce(&begin.nonce).ok_or_else(no_nonce)?;
-    let nonces = Nonces { translator, collector: nonce()? };
-    connection.send(&Message::Challenge { nonce: hex(&nonces.collector) })?;
+    let nonces = Nonces {
+        translator,
+        collector: nonce()?,
+    };
+    connection.send(&Message::Challenge {
+        nonce: hex(&nonces.collector),
+    })?;
     expect_proof(limit.receive(connection)?, secret, Side::Translator, &nonces)?;
-    connection.send(&Message::Proof { proof: hex(&secret.proof(Side::Collector, &nonces)) })?;
+    connection.send(&Message::Proof {
+        proof: hex(&secret.proof(Side::Collector, &nonces)),
+    })?;
     connection.seal(secret.seals(Side::Collector, &nonces));
     Ok(())
 }
@@ -195,14 +211,22 @@ pub(super) fn prove(
     limit: &HandshakeLimit<'_>,
 ) -> Result<(), Refused> {
     let translator = nonce()?;
-    connection.send(&Message::Begin(Begin { version: VERSION, nonce: hex(&translator) }))?;
+    connection.send(&Message::Begin(Begin {
+        version: VERSION,
+        nonce: hex(&translator),
+    }))?;
     let collector = match limit.receive(connection)? {
         Message::Challenge { nonce } => read_nonce(&nonce).ok_or_else(no_nonce)?,
         Message::Refused { reason, cause } => return Err(refusal_of(&reason, cause.as_deref())),
         _ => return Err(Refused::new(RefusalCause::NoSecret, UNPROVEN)),
     };
-    let nonces = Nonces { translator, collector };
-    connection.send(&Message::Proof { proof: hex(&secret.proof(Side::Translator, &nonces)) })?;
+    let nonces = Nonces {
+        translator,
+        collector,
+    };
+    connection.send(&Message::Proof {
+        proof: hex(&secret.proof(Side::Translator, &nonces)),
+    })?;
     expect_proof(limit.receive(connection)?, secret, Side::Collector, &nonces)?;
     connection.seal(secret.seals(Side::Translator, &nonces));
     Ok(())
@@ -220,7 +244,11 @@ pub(super) fn refusal_of(reason: &str, cause: Option<&str>) -> Refused {
     };
     let cause = cause.map_or(RefusalCause::Malformed, named);
     // The text of an unauthenticated peer is untrusted.
-    let clean: String = reason.chars().filter(|text| !text.is_control()).take(200).collect();
+    let clean: String = reason
+        .chars()
+        .filter(|text| !text.is_control())
+        .take(200)
+        .collect();
     Refused::new(cause, format!("refused: {clean}"))
 }
 

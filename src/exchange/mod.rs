@@ -208,9 +208,15 @@ impl Shape {
     /// The shape of `geometry`. `next` and `swapped` as in [`Shape::Append`], `reporters` as in [`Shape::Sketch`].
     pub(crate) fn of(geometry: &Geometry, next: Vec<u64>, swapped: bool, reporters: u32) -> Self {
         match *geometry {
-            Geometry::KeyWrite { slots, data_len, family } => {
-                Self::KeyWrite { slots, data: data_len, hash: family.name().to_owned() }
-            }
+            Geometry::KeyWrite {
+                slots,
+                data_len,
+                family,
+            } => Self::KeyWrite {
+                slots,
+                data: data_len,
+                hash: family.name().to_owned(),
+            },
             Geometry::Append { lists, ring, .. } => Self::Append {
                 lists,
                 entry: ring.entry_len,
@@ -220,9 +226,10 @@ impl Shape {
                 swapped,
                 next,
             },
-            Geometry::KeyIncrement { slots, family } => {
-                Self::KeyIncrement { slots, hash: family.name().to_owned() }
-            }
+            Geometry::KeyIncrement { slots, family } => Self::KeyIncrement {
+                slots,
+                hash: family.name().to_owned(),
+            },
             Geometry::Sketch { kind, shape, .. } => Self::Sketch {
                 sketch: kind.name().to_owned(),
                 depth: shape.depth,
@@ -230,9 +237,11 @@ impl Shape {
                 width: shape.width,
                 reporters,
             },
-            Geometry::Postcarding { slots, hops, family } => {
-                Self::Postcarding { slots, hops, hash: family.name().to_owned() }
-            }
+            Geometry::Postcarding { slots, hops, family } => Self::Postcarding {
+                slots,
+                hops,
+                hash: family.name().to_owned(),
+            },
         }
     }
 }
@@ -257,29 +266,56 @@ impl StoreOffer {
     /// The geometry of the offer, if it is valid.
     pub(crate) fn geometry(&self) -> Option<Geometry> {
         let geometry = match &self.shape {
-            Shape::KeyWrite { slots, data, hash } => {
-                Geometry::KeyWrite { slots: *slots, data_len: *data, family: Family::from_name(hash)? }
-            }
-            Shape::Append { lists, entry, entries, batch, tagged, .. } => Geometry::Append {
+            Shape::KeyWrite { slots, data, hash } => Geometry::KeyWrite {
+                slots: *slots,
+                data_len: *data,
+                family: Family::from_name(hash)?,
+            },
+            Shape::Append {
+                lists,
+                entry,
+                entries,
+                batch,
+                tagged,
+                ..
+            } => Geometry::Append {
                 lists: *lists,
                 first_list: self.id,
-                ring: Ring { entry_len: *entry, entries: *entries, batch: *batch, tagged: *tagged },
+                ring: Ring {
+                    entry_len: *entry,
+                    entries: *entries,
+                    batch: *batch,
+                    tagged: *tagged,
+                },
             },
-            Shape::KeyIncrement { slots, hash } => {
-                Geometry::KeyIncrement { slots: *slots, family: Family::from_name(hash)? }
-            }
-            Shape::Sketch { sketch, depth, columns, width, .. } => {
+            Shape::KeyIncrement { slots, hash } => Geometry::KeyIncrement {
+                slots: *slots,
+                family: Family::from_name(hash)?,
+            },
+            Shape::Sketch {
+                sketch,
+                depth,
+                columns,
+                width,
+                ..
+            } => {
                 let kind = SketchKind::from_name(sketch)?;
                 let op: MergeOp = kind.op();
                 Geometry::Sketch {
                     kind,
                     op,
-                    shape: Columns { depth: *depth, columns: *columns, width: *width },
+                    shape: Columns {
+                        depth: *depth,
+                        columns: *columns,
+                        width: *width,
+                    },
                 }
             }
-            Shape::Postcarding { slots, hops, hash } => {
-                Geometry::Postcarding { slots: *slots, hops: *hops, family: Family::from_name(hash)? }
-            }
+            Shape::Postcarding { slots, hops, hash } => Geometry::Postcarding {
+                slots: *slots,
+                hops: *hops,
+                family: Family::from_name(hash)?,
+            },
         };
         geometry.check().ok()?;
         (geometry.body_len() <= self.length).then_some(geometry)
@@ -325,7 +361,13 @@ impl Connection {
         stream.set_read_timeout(Some(read_timeout))?;
         stream.set_write_timeout(Some(PEER_TIMEOUT))?;
         let reader = BufReader::new(stream.try_clone()?);
-        Ok(Self { stream, reader, partial: Vec::new(), max_line: MAX_SHORT_LINE, seals: None })
+        Ok(Self {
+            stream,
+            reader,
+            partial: Vec::new(),
+            max_line: MAX_SHORT_LINE,
+            seals: None,
+        })
     }
 
     /// Accepts long lines of a collector.
@@ -358,7 +400,11 @@ impl Connection {
             Err(error) => {
                 use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
                 let transient = matches!(error.kind(), WouldBlock | TimedOut | Interrupted);
-                return if transient { Received::Nothing } else { Received::Closed };
+                return if transient {
+                    Received::Nothing
+                } else {
+                    Received::Closed
+                };
             }
         };
         self.reader.consume(taken);

@@ -90,7 +90,9 @@ impl Secret {
         };
         // Checked before opening: opening a pipe would block.
         if !fs::metadata(file).map_err(unreadable)?.is_file() {
-            return Err(CliError::new(format!("{named} is no file; name one with the secret in it")));
+            return Err(CliError::new(format!(
+                "{named} is no file; name one with the secret in it"
+            )));
         }
         let opened = fs::File::open(file).map_err(unreadable)?;
         let mode = opened.metadata().map_err(unreadable)?.permissions().mode();
@@ -102,7 +104,10 @@ impl Secret {
             )));
         }
         let mut bytes = Vec::new();
-        opened.take(*SECRET.end() as u64 + 2).read_to_end(&mut bytes).map_err(unreadable)?;
+        opened
+            .take(*SECRET.end() as u64 + 2)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
         Self::of(bytes.trim_ascii()).ok_or_else(|| {
             CliError::new(format!(
                 "what is in {named} is no secret: write {} to {} letters, digits and signs without spaces (openssl rand -hex 32)",
@@ -121,7 +126,13 @@ impl Secret {
     /// HMAC-SHA256 of a purpose, the direction, and both nonces; each has a fixed length or ends in a zero byte.
     fn mac(&self, purpose: &[u8], side: Side, nonces: &Nonces) -> Hmac<Sha256> {
         let mut mac = self.0.clone();
-        for part in [CONTEXT, purpose, side.way(), &nonces.translator, &nonces.collector] {
+        for part in [
+            CONTEXT,
+            purpose,
+            side.way(),
+            &nonces.translator,
+            &nonces.collector,
+        ] {
             mac.update(part);
         }
         mac
@@ -143,9 +154,15 @@ impl Secret {
             let key = self.mac(b"messages\0", side, nonces).finalize().into_bytes();
             let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
             block[..LEN].copy_from_slice(&key);
-            Seal { key: Hmac::new(&block), count: 0 }
+            Seal {
+                key: Hmac::new(&block),
+                count: 0,
+            }
         };
-        Seals { own: seal(own), other: seal(own.other()) }
+        Seals {
+            own: seal(own),
+            other: seal(own.other()),
+        }
     }
 }
 
@@ -205,7 +222,10 @@ impl SecretFile {
     pub(crate) fn open(file: Option<&Path>) -> Result<Option<Arc<Self>>, CliError> {
         let Some(file) = file else { return Ok(None) };
         let now = Mutex::new(Secret::read(file)?);
-        Ok(Some(Arc::new(Self { file: file.to_owned(), now })))
+        Ok(Some(Arc::new(Self {
+            file: file.to_owned(),
+            now,
+        })))
     }
 
     /// The active secret.
@@ -218,13 +238,19 @@ impl SecretFile {
     /// # Errors
     /// As [`Secret::read`].
     pub(crate) fn reread(self: &Arc<Self>) -> Result<NewSecret, CliError> {
-        Ok(NewSecret { file: Arc::clone(self), secret: Secret::read(&self.file)? })
+        Ok(NewSecret {
+            file: Arc::clone(self),
+            secret: Secret::read(&self.file)?,
+        })
     }
 
     #[cfg(test)]
     pub(crate) fn fixed(text: &str) -> Arc<Self> {
         let now = Secret::of(text.as_bytes()).map(Mutex::new);
-        Arc::new(Self { file: PathBuf::new(), now: now.unwrap_or_else(|| panic!("no secret: {text}")) })
+        Arc::new(Self {
+            file: PathBuf::new(),
+            now: now.unwrap_or_else(|| panic!("no secret: {text}")),
+        })
     }
 }
 
@@ -247,7 +273,10 @@ mod tests {
     use super::*;
     use ::dta::fields::hex;
 
-    const NONCES: Nonces = Nonces { translator: [1; LEN], collector: [2; LEN] };
+    const NONCES: Nonces = Nonces {
+        translator: [1; LEN],
+        collector: [2; LEN],
+    };
 
     fn secret(text: &str) -> Secret {
         Secret::of(text.as_bytes()).unwrap()
@@ -280,10 +309,19 @@ mod tests {
     fn a_proof_is_of_one_side_one_secret_and_one_connection() {
         let own = secret("0123456789abcdef");
         let proof = own.proof(Side::Translator, &NONCES);
-        let later = Nonces { collector: [3; LEN], ..NONCES };
+        let later = Nonces {
+            collector: [3; LEN],
+            ..NONCES
+        };
         assert!(own.is_proof(&proof, Side::Translator, &NONCES));
-        assert!(!own.is_proof(&proof, Side::Collector, &NONCES), "sent back to its maker");
-        assert!(!own.is_proof(&proof, Side::Translator, &later), "of an earlier connection");
+        assert!(
+            !own.is_proof(&proof, Side::Collector, &NONCES),
+            "sent back to its maker"
+        );
+        assert!(
+            !own.is_proof(&proof, Side::Translator, &later),
+            "of an earlier connection"
+        );
         assert!(!own.is_proof(&proof[..31], Side::Translator, &NONCES), "cut");
         assert!(!secret("0123456789abcdeg").is_proof(&proof, Side::Translator, &NONCES));
     }
@@ -291,7 +329,12 @@ mod tests {
     #[test]
     fn a_tag_is_of_one_message_in_its_place() {
         let secret = secret("0123456789abcdef");
-        let ends = || (secret.seals(Side::Translator, &NONCES), secret.seals(Side::Collector, &NONCES));
+        let ends = || {
+            (
+                secret.seals(Side::Translator, &NONCES),
+                secret.seals(Side::Collector, &NONCES),
+            )
+        };
         let (mut translator, mut collector) = ends();
         let tags = [translator.tag(b"a"), translator.tag(b"a")];
         assert_ne!(tags[0], tags[1]);
@@ -324,9 +367,18 @@ mod tests {
             let error = failure("0123456789abcdef", mode);
             assert!(error.contains(&format!("(mode {mode:o}): chmod o= ")), "{error}");
         }
-        for text in ["", "0123456789abcde", "0123456789 abcdef", &"x".repeat(1025), "0123456789abcdéf"] {
+        for text in [
+            "",
+            "0123456789abcde",
+            "0123456789 abcdef",
+            &"x".repeat(1025),
+            "0123456789abcdéf",
+        ] {
             let error = failure(text, 0o600);
-            assert!(error.contains("is no secret: write 16 to 1024") && !error.contains("0123"), "{error}");
+            assert!(
+                error.contains("is no secret: write 16 to 1024") && !error.contains("0123"),
+                "{error}"
+            );
         }
         let failure = |file: &Path| Secret::read(file).unwrap_err().to_string();
         assert!(failure(&directory).contains("is no file"));
@@ -339,7 +391,10 @@ mod tests {
         let file = SecretFile::fixed("0123456789abcdef");
         let seals = file.current().seals(Side::Collector, &NONCES);
         let shown = format!("{file:?} {seals:?}");
-        assert!(shown.contains("Secret(hidden)") && shown.contains("Seal(hidden, 0)"), "{shown}");
+        assert!(
+            shown.contains("Secret(hidden)") && shown.contains("Seal(hidden, 0)"),
+            "{shown}"
+        );
         assert!(!shown.contains("0123"), "{shown}");
     }
 }

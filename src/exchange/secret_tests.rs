@@ -35,12 +35,21 @@ struct TestCollector {
 impl TestCollector {
     fn open(secret: Option<&str>) -> Self {
         let (control, _messages) = Control::new();
-        let (recorder, access) = (Arc::new(Recorder::default()), AccessControl::new(secret.map(file)));
+        let (recorder, access) = (
+            Arc::new(Recorder::default()),
+            AccessControl::new(secret.map(file)),
+        );
         let listening = Listening::open(any()).unwrap();
         let at = listening.address().unwrap();
         let host = Arc::clone(&recorder) as Arc<dyn Host>;
         let server = Some(listening.start(host, Arc::clone(&access), &control).unwrap());
-        Self { recorder, access, at, server, control }
+        Self {
+            recorder,
+            access,
+            at,
+            server,
+            control,
+        }
     }
 
     fn connect(&self) -> Raw {
@@ -61,7 +70,11 @@ impl TestCollector {
     /// The outcome for a translator with this secret.
     fn tried(&self, secret: Option<&str>) -> (LinkEvent, [u64; RefusalCause::COUNT]) {
         let (sender, events) = channel();
-        let target = Target { collector: 0, exchange: self.at, secret: secret.map(file) };
+        let target = Target {
+            collector: 0,
+            exchange: self.at,
+            secret: secret.map(file),
+        };
         let link = Link::start(target, sender, &self.control).unwrap();
         let outcome = loop {
             match events.recv_timeout(TIMEOUT).unwrap() {
@@ -97,7 +110,11 @@ impl Raw {
 
     /// The next line; empty when the other side has closed.
     fn receive_line(&mut self) -> String {
-        self.lines.next().transpose().unwrap_or_default().unwrap_or_default()
+        self.lines
+            .next()
+            .transpose()
+            .unwrap_or_default()
+            .unwrap_or_default()
     }
 
     fn message(&mut self) -> Message {
@@ -108,29 +125,47 @@ impl Raw {
     /// As a translator: begins, and returns the nonces of both sides.
     fn begin(&mut self) -> Nonces {
         let translator = [7; LEN];
-        self.send(&Message::Begin(Begin { version: VERSION, nonce: hex(&translator) }));
-        let Message::Challenge { nonce } = self.message() else { panic!("no challenge") };
-        Nonces { translator, collector: read_nonce(&nonce).unwrap() }
+        self.send(&Message::Begin(Begin {
+            version: VERSION,
+            nonce: hex(&translator),
+        }));
+        let Message::Challenge { nonce } = self.message() else {
+            panic!("no challenge")
+        };
+        Nonces {
+            translator,
+            collector: read_nonce(&nonce).unwrap(),
+        }
     }
 
     /// The cause of the refusal, and its message.
     fn refused(&mut self) -> (String, String) {
         let message = self.message();
-        let Message::Refused { reason, cause: Some(cause) } = message else { panic!("{message:?}") };
+        let Message::Refused {
+            reason,
+            cause: Some(cause),
+        } = message
+        else {
+            panic!("{message:?}")
+        };
         assert_eq!(self.receive_line(), "", "then it closes");
         (cause, reason)
     }
 }
 
 fn proof(secret: &str, side: Side, nonces: &Nonces) -> Message {
-    Message::Proof { proof: hex(&file(secret).current().proof(side, nonces)) }
+    Message::Proof {
+        proof: hex(&file(secret).current().proof(side, nonces)),
+    }
 }
 
 #[test]
 fn a_peer_with_the_secret_is_accepted() {
     let collector = TestCollector::open(Some(SECRET));
     let (outcome, refusals) = collector.tried(Some(SECRET));
-    let LinkEvent::Accepted(0, got) = outcome else { panic!("{outcome:?}") };
+    let LinkEvent::Accepted(0, got) = outcome else {
+        panic!("{outcome:?}")
+    };
     assert_eq!((*got, refusals), (accept(), [0; RefusalCause::COUNT]));
     assert_eq!(collector.outcomes(), [("accepted", 1)]);
     assert_eq!(collector.recorder.read()[0], "a1 came");
@@ -140,7 +175,9 @@ fn a_peer_with_the_secret_is_accepted() {
 fn a_peer_with_another_secret_is_refused_and_learns_nothing() {
     let collector = TestCollector::open(Some(SECRET));
     let (outcome, refusals) = collector.tried(Some(OTHER));
-    let LinkEvent::Lost(0, reason) = outcome else { panic!("{outcome:?}") };
+    let LinkEvent::Lost(0, reason) = outcome else {
+        panic!("{outcome:?}")
+    };
     assert!(
         reason.starts_with("refused: the secrets differ: give [collector.memory] secret_file"),
         "{reason}"
@@ -154,8 +191,13 @@ fn a_peer_with_another_secret_is_refused_and_learns_nothing() {
 fn a_collector_with_a_secret_refuses_a_translator_without() {
     let collector = TestCollector::open(Some(SECRET));
     let (outcome, refusals) = collector.tried(None);
-    let LinkEvent::Lost(0, reason) = outcome else { panic!("{outcome:?}") };
-    assert!(reason.contains("set [translator] secret_file to a file with the secret"), "{reason}");
+    let LinkEvent::Lost(0, reason) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(
+        reason.contains("set [translator] secret_file to a file with the secret"),
+        "{reason}"
+    );
     assert_eq!(refusals[RefusalCause::NoSecret as usize], 1);
     assert_eq!(collector.outcomes(), [("no_secret", 1)]);
     assert!(collector.recorder.read().is_empty());
@@ -165,8 +207,13 @@ fn a_collector_with_a_secret_refuses_a_translator_without() {
 fn a_translator_with_a_secret_refuses_a_collector_without() {
     let collector = TestCollector::open(None);
     let (outcome, refusals) = collector.tried(Some(SECRET));
-    let LinkEvent::Lost(0, reason) = outcome else { panic!("{outcome:?}") };
-    assert!(reason.contains("this collector has no secret: set [collector.memory] secret_file"), "{reason}");
+    let LinkEvent::Lost(0, reason) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(
+        reason.contains("this collector has no secret: set [collector.memory] secret_file"),
+        "{reason}"
+    );
     assert_eq!(refusals[RefusalCause::NotSecured as usize], 1);
     assert_eq!(collector.outcomes(), [("not_secured", 1)]);
 }
@@ -175,23 +222,36 @@ fn a_translator_with_a_secret_refuses_a_collector_without() {
 #[test]
 fn an_impostor_collector_gets_no_hello() {
     let accept = Message::Accept(accept());
-    let nonce = Message::Challenge { nonce: hex(&[9; LEN]) };
-    let short = Message::Challenge { nonce: "00ff".to_owned() };
+    let nonce = Message::Challenge {
+        nonce: hex(&[9; LEN]),
+    };
+    let short = Message::Challenge {
+        nonce: "00ff".to_owned(),
+    };
     let mirrored = |lines: &str| serde_json::from_str::<Message>(lines).unwrap();
     for (first, second, cause) in [
         (accept.clone(), None, RefusalCause::NoSecret),
         (Message::Keepalive, None, RefusalCause::NoSecret),
         (short, None, RefusalCause::Malformed),
         (nonce.clone(), Some(accept), RefusalCause::Malformed),
-        (nonce.clone(), Some(Message::Proof { proof: hex(&[0; LEN]) }), RefusalCause::WrongSecret),
+        (
+            nonce.clone(),
+            Some(Message::Proof {
+                proof: hex(&[0; LEN]),
+            }),
+            RefusalCause::WrongSecret,
+        ),
         // The translator's own proof, sent back.
         (nonce, None, RefusalCause::WrongSecret),
     ] {
         let listener = std::net::TcpListener::bind(any()).unwrap();
         let (control, _messages) = Control::new();
         let (sender, events) = channel();
-        let target =
-            Target { collector: 0, exchange: listener.local_addr().unwrap(), secret: Some(file(SECRET)) };
+        let target = Target {
+            collector: 0,
+            exchange: listener.local_addr().unwrap(),
+            secret: Some(file(SECRET)),
+        };
         let link = Link::start(target, sender, &control).unwrap();
         let mut collector = Raw::new(listener.accept().unwrap().0);
         assert!(matches!(collector.message(), Message::Begin(_)));
@@ -247,7 +307,12 @@ fn after_the_proofs_only_what_is_sealed_counts() {
     type Corrupt = fn(Vec<u8>, Vec<u8>) -> Vec<u8>;
     let corruptions: [Corrupt; 4] = [
         |line, _| line[65..].to_vec(),
-        |line, _| String::from_utf8(line).unwrap().replace("\"a1\"", "\"b2\"").into_bytes(),
+        |line, _| {
+            String::from_utf8(line)
+                .unwrap()
+                .replace("\"a1\"", "\"b2\"")
+                .into_bytes()
+        },
         |_, next| next,
         |line, _| line[..40].to_vec(),
     ];
@@ -261,7 +326,9 @@ fn after_the_proofs_only_what_is_sealed_counts() {
     let (mut raw, mut seals) = proved();
     raw.send_line(&good(&mut seals));
     let answer = raw.receive_line();
-    let Received::Message(answer) = read(answer.as_bytes(), Some(&mut seals)) else { panic!("{answer}") };
+    let Received::Message(answer) = read(answer.as_bytes(), Some(&mut seals)) else {
+        panic!("{answer}")
+    };
     assert_eq!(*answer, Message::Accept(accept()));
     assert_eq!(collector.outcomes(), [("accepted", 1), ("forged", 4)]);
 }
@@ -269,7 +336,12 @@ fn after_the_proofs_only_what_is_sealed_counts() {
 #[test]
 fn truncated_lines_are_refused() {
     let collector = TestCollector::open(Some(SECRET));
-    let begin = |nonce: &str, version: u32| Message::Begin(Begin { version, nonce: nonce.to_owned() });
+    let begin = |nonce: &str, version: u32| {
+        Message::Begin(Begin {
+            version,
+            nonce: nonce.to_owned(),
+        })
+    };
     for (first, cause) in [
         (begin("00ff", 1), "malformed"),
         (begin(&"x".repeat(64), 1), "malformed"),
@@ -282,14 +354,24 @@ fn truncated_lines_are_refused() {
     }
     let mut raw = collector.connect();
     let nonces = raw.begin();
-    let Message::Proof { proof } = proof(SECRET, Side::Translator, &nonces) else { panic!() };
-    raw.send(&Message::Proof { proof: proof[..62].to_owned() });
+    let Message::Proof { proof } = proof(SECRET, Side::Translator, &nonces) else {
+        panic!()
+    };
+    raw.send(&Message::Proof {
+        proof: proof[..62].to_owned(),
+    });
     assert_eq!(raw.refused().0, "wrong_secret");
     // A message that only a collector sends.
     let mut raw = collector.connect();
     raw.begin();
-    raw.send(&Message::Refused { reason: "for the log".to_owned(), cause: Some("full".to_owned()) });
-    assert_eq!(raw.refused(), ("malformed".to_owned(), "expected a proof".to_owned()));
+    raw.send(&Message::Refused {
+        reason: "for the log".to_owned(),
+        cause: Some("full".to_owned()),
+    });
+    assert_eq!(
+        raw.refused(),
+        ("malformed".to_owned(), "expected a proof".to_owned())
+    );
     // Disconnected in the middle of a line.
     let mut raw = collector.connect();
     raw.begin();
@@ -300,7 +382,12 @@ fn truncated_lines_are_refused() {
     let mut raw = collector.connect();
     raw.send_line(&[b'x'; MAX_SHORT_LINE]);
     assert!(raw.refused().1.contains("longer than 4 KiB"));
-    let expected = [("closed", 1), ("malformed", 5), ("version", 1), ("wrong_secret", 1)];
+    let expected = [
+        ("closed", 1),
+        ("malformed", 5),
+        ("version", 1),
+        ("wrong_secret", 1),
+    ];
     assert_eq!(collector.outcomes(), expected);
 }
 
@@ -316,7 +403,10 @@ fn a_full_admission_queue_does_not_block_others() {
     assert!(matches!(outcome, LinkEvent::Accepted(..)), "{outcome:?}");
     assert_eq!(idle[0].receive_line(), "", "the oldest is evicted");
     let view = collector.access.view();
-    assert_eq!((view.pending, view.refused["evicted"]), (MAX_PENDING as u64 - 1, 1));
+    assert_eq!(
+        (view.pending, view.refused["evicted"]),
+        (MAX_PENDING as u64 - 1, 1)
+    );
     assert_eq!(collector.outcomes(), [("accepted", 1), ("evicted", 1)]);
     collector.server = None;
     let stopped = ("stopped", MAX_PENDING as u64 - 1);
@@ -334,7 +424,10 @@ fn a_new_secret_holds_from_the_next_connection_on() {
     put(SECRET);
     let secret = SecretFile::open(Some(&path)).unwrap().unwrap();
     let knows = |text: &str| {
-        let nonces = Nonces { translator: [1; LEN], collector: [2; LEN] };
+        let nonces = Nonces {
+            translator: [1; LEN],
+            collector: [2; LEN],
+        };
         let [now, other] = [secret.current(), file(text).current()];
         now.is_proof(&other.proof(Side::Translator, &nonces), Side::Translator, &nonces)
     };
@@ -344,7 +437,10 @@ fn a_new_secret_holds_from_the_next_connection_on() {
     fresh.activate();
     assert!(knows(OTHER) && !knows(SECRET));
     put("short");
-    assert!(secret.reread().is_err() && knows(OTHER), "a bad file changes nothing");
+    assert!(
+        secret.reread().is_err() && knows(OTHER),
+        "a bad file changes nothing"
+    );
     std::fs::remove_file(&path).unwrap();
     assert!(SecretFile::open(None).unwrap().is_none());
 }
@@ -355,7 +451,10 @@ fn a_collector_that_says_nothing_is_left_in_time() {
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let _silent = listener.accept().unwrap();
     let mut lines = Connection::new(stream, Duration::from_millis(1)).unwrap();
-    let limit = HandshakeLimit { until: Instant::now(), stopped: &|| false };
+    let limit = HandshakeLimit {
+        until: Instant::now(),
+        stopped: &|| false,
+    };
     let refused = prove(&mut lines, &file(SECRET).current(), &limit).unwrap_err();
     assert_eq!(refused.cause, RefusalCause::Timeout);
 }

@@ -53,7 +53,10 @@ pub(crate) struct AccessControl {
 impl AccessControl {
     /// Admits translators that prove this secret; without one, all.
     pub(crate) fn new(secret: Option<Arc<SecretFile>>) -> Arc<Self> {
-        Arc::new(Self { secret, admission: Admission::default() })
+        Arc::new(Self {
+            secret,
+            admission: Admission::default(),
+        })
     }
 
     /// The secret, if there is one.
@@ -83,7 +86,11 @@ impl Listening {
         });
         listener.map(Self).map_err(|error| {
             let remedy = "set another [collector.memory] exchange, or stop the program that holds it";
-            CliError::io(format!("cannot listen for translators on {address}"), error, remedy)
+            CliError::io(
+                format!("cannot listen for translators on {address}"),
+                error,
+                remedy,
+            )
         })
     }
 
@@ -103,10 +110,17 @@ impl Listening {
         control: &Control,
     ) -> Result<Server, CliError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let context = ConnectionContext { host, access, stop: Arc::clone(&stop) };
+        let context = ConnectionContext {
+            host,
+            access,
+            stop: Arc::clone(&stop),
+        };
         let spawner = control.clone();
         let work = move || accept_connections(&self.0, &context, &spawner);
-        Ok(Server { stop, thread: Some(control.spawn("exchange", work)?) })
+        Ok(Server {
+            stop,
+            thread: Some(control.spawn("exchange", work)?),
+        })
     }
 }
 
@@ -131,7 +145,9 @@ struct ConnectionContext {
 fn accept_connections(listener: &TcpListener, context: &ConnectionContext, control: &Control) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     while !context.stop.load(Ordering::Relaxed) {
-        let accepted = listener.accept().and_then(|(stream, from)| Ok((stream.try_clone()?, stream, from)));
+        let accepted = listener
+            .accept()
+            .and_then(|(stream, from)| Ok((stream.try_clone()?, stream, from)));
         let Ok((same, stream, from)) = accepted else {
             std::thread::sleep(SLEEP);
             continue;
@@ -177,7 +193,11 @@ impl ConnectionContext {
     /// Serves one translator's link, until it ends.
     fn serve(&self, stream: TcpStream, id: u64, from: IpAddr) -> io::Result<()> {
         let admission = &self.access.admission;
-        let Identified { mut connection, local, hello } = match self.identify(stream) {
+        let Identified {
+            mut connection,
+            local,
+            hello,
+        } = match self.identify(stream) {
             Ok(identified) => identified,
             Err(Rejected { connection, refused }) => {
                 log_refusal(from, &refused, admission.refuse(id, refused.cause));
@@ -217,13 +237,25 @@ impl ConnectionContext {
             let local = stream.local_addr()?.ip().to_canonical();
             Ok((local, Connection::new(stream, SLEEP)?))
         };
-        let (local, mut connection) =
-            set_up().map_err(|error: io::Error| Rejected { connection: None, refused: error.into() })?;
-        let limit = HandshakeLimit { until, stopped: &|| self.stop.load(Ordering::Relaxed) };
+        let (local, mut connection) = set_up().map_err(|error: io::Error| Rejected {
+            connection: None,
+            refused: error.into(),
+        })?;
+        let limit = HandshakeLimit {
+            until,
+            stopped: &|| self.stop.load(Ordering::Relaxed),
+        };
         let secret = self.access.secret.as_ref().map(|file| file.current());
         match receive_hello(&mut connection, secret.as_ref(), &limit) {
-            Ok(hello) => Ok(Identified { connection, local, hello }),
-            Err(refused) => Err(Rejected { connection: Some(Box::new(connection)), refused }),
+            Ok(hello) => Ok(Identified {
+                connection,
+                local,
+                hello,
+            }),
+            Err(refused) => Err(Rejected {
+                connection: Some(Box::new(connection)),
+                refused,
+            }),
         }
     }
 }
@@ -240,12 +272,18 @@ fn send_refusal(mut connection: Box<Connection>, refused: Refused) -> io::Result
 fn log_refusal(from: IpAddr, refused: &Refused, permit: Option<u64>) {
     let Some(unlogged) = permit else { return };
     let cause = refused.cause.name();
-    let more =
-        if unlogged > 0 { format!(" ({unlogged} more since the last such line)") } else { String::new() };
+    let more = if unlogged > 0 {
+        format!(" ({unlogged} more since the last such line)")
+    } else {
+        String::new()
+    };
     if matches!(refused.cause, RefusalCause::Malformed | RefusalCause::Version) {
         tracing::warn!("exchange: connection from {from} refused: {cause}{more}");
     } else {
-        tracing::warn!("exchange: connection from {from} refused: {cause}: {}{more}", refused.text);
+        tracing::warn!(
+            "exchange: connection from {from} refused: {cause}: {}{more}",
+            refused.text
+        );
     }
 }
 
@@ -259,7 +297,9 @@ fn ask_host(
     std::thread::scope(|scope| {
         let (sender, answer) = sync_channel(1);
         let work = move || drop(sender.send(host.accept(hello, local)));
-        std::thread::Builder::new().name("exchange-accept".to_owned()).spawn_scoped(scope, work)?;
+        std::thread::Builder::new()
+            .name("exchange-accept".to_owned())
+            .spawn_scoped(scope, work)?;
         loop {
             match answer.recv_timeout(KEEPALIVE_INTERVAL) {
                 Ok(answer) => return Ok(answer),

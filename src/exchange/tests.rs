@@ -24,32 +24,62 @@ pub(super) fn hello(instance: &str) -> Hello {
         address: LOCAL,
         port: 5000,
         mtu: 1024,
-        unreliable: End { queue_pair: 2, psn: 7 },
-        reliable: End { queue_pair: 3, psn: 0xff_ffff },
+        unreliable: End {
+            queue_pair: 2,
+            psn: 7,
+        },
+        reliable: End {
+            queue_pair: 3,
+            psn: 0xff_ffff,
+        },
     }
 }
 
 fn geometries() -> Vec<Geometry> {
     let family = Family::V1;
     vec![
-        Geometry::KeyWrite { slots: 1 << 20, data_len: 20, family },
+        Geometry::KeyWrite {
+            slots: 1 << 20,
+            data_len: 20,
+            family,
+        },
         Geometry::Append {
             lists: 2,
             first_list: 5,
-            ring: Ring { entry_len: 18, entries: 64, batch: 16, tagged: true },
+            ring: Ring {
+                entry_len: 18,
+                entries: 64,
+                batch: 16,
+                tagged: true,
+            },
         },
-        Geometry::KeyIncrement { slots: 16, family: Family::Artifact },
+        Geometry::KeyIncrement {
+            slots: 16,
+            family: Family::Artifact,
+        },
         Geometry::Sketch {
             kind: SketchKind::HyperLogLog,
             op: MergeOp::Max,
-            shape: Columns { depth: 4, columns: 9, width: 8 },
+            shape: Columns {
+                depth: 4,
+                columns: 9,
+                width: 8,
+            },
         },
-        Geometry::Postcarding { slots: 16, hops: 5, family },
+        Geometry::Postcarding {
+            slots: 16,
+            hops: 5,
+            family,
+        },
     ]
 }
 
 fn offer(geometry: &Geometry) -> StoreOffer {
-    let id = if let Geometry::Append { first_list, .. } = geometry { *first_list } else { 1 };
+    let id = if let Geometry::Append { first_list, .. } = geometry {
+        *first_list
+    } else {
+        1
+    };
     StoreOffer {
         name: geometry.name().to_owned(),
         region: 4,
@@ -79,24 +109,57 @@ pub(super) fn accept() -> Accept {
 #[test]
 fn a_store_comes_out_as_it_went_in() {
     let line = serde_json::to_string(&Message::Accept(accept())).unwrap();
-    let Ok(Message::Accept(read)) = serde_json::from_str(&line) else { panic!("{line}") };
+    let Ok(Message::Accept(read)) = serde_json::from_str(&line) else {
+        panic!("{line}")
+    };
     assert_eq!(read, accept());
     let outcome: Vec<_> = read.stores.iter().map(StoreOffer::geometry).collect();
     assert_eq!(outcome, geometries().into_iter().map(Some).collect::<Vec<_>>());
-    assert_eq!(read.stores[0].va(), Some(u64::MAX - 4095), "addresses have 64 bits");
-    assert!(line.contains(r#""kind":"key-write","slots":1048576,"data":20,"hash":"v1""#), "{line}");
+    assert_eq!(
+        read.stores[0].va(),
+        Some(u64::MAX - 4095),
+        "addresses have 64 bits"
+    );
+    assert!(
+        line.contains(r#""kind":"key-write","slots":1048576,"data":20,"hash":"v1""#),
+        "{line}"
+    );
 }
 
 #[test]
 fn an_impossible_store_is_not_opened() {
     let good = offer(&geometries()[0]);
-    let short = StoreOffer { length: good.length - 1, ..good.clone() };
-    let shape = Shape::KeyWrite { slots: 3, data: 20, hash: "v1".to_owned() };
-    let slots = StoreOffer { shape, ..good.clone() };
-    let shape = Shape::KeyWrite { slots: 16, data: 20, hash: "v9".to_owned() };
-    let hash = StoreOffer { shape, ..good.clone() };
+    let short = StoreOffer {
+        length: good.length - 1,
+        ..good.clone()
+    };
+    let shape = Shape::KeyWrite {
+        slots: 3,
+        data: 20,
+        hash: "v1".to_owned(),
+    };
+    let slots = StoreOffer {
+        shape,
+        ..good.clone()
+    };
+    let shape = Shape::KeyWrite {
+        slots: 16,
+        data: 20,
+        hash: "v9".to_owned(),
+    };
+    let hash = StoreOffer {
+        shape,
+        ..good.clone()
+    };
     assert_eq!([short, slots, hash].map(|store| store.geometry()), [None; 3]);
-    assert_eq!(StoreOffer { address: "x".to_owned(), ..good }.va(), None);
+    assert_eq!(
+        StoreOffer {
+            address: "x".to_owned(),
+            ..good
+        }
+        .va(),
+        None
+    );
 }
 
 /// A collector that accepts translators, and records connections and disconnections.
@@ -113,7 +176,11 @@ impl Host for Recorder {
     fn accept(&self, hello: &Hello, local: IpAddr) -> Result<Accept, String> {
         assert_eq!(local, LOCAL);
         self.0.lock().unwrap().push(format!("{} came", hello.instance));
-        if hello.instance == "bad" { Err("not you".to_owned()) } else { Ok(accept()) }
+        if hello.instance == "bad" {
+            Err("not you".to_owned())
+        } else {
+            Ok(accept())
+        }
     }
 
     fn disconnected(&self, hello: &Hello, _: &Accept) {
@@ -131,22 +198,45 @@ fn a_translator_is_accepted_and_its_disconnection_is_detected() {
     let recorder = Arc::new(Recorder::default());
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
-    let server =
-        listening.start(Arc::clone(&recorder) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
+    let server = listening
+        .start(
+            Arc::clone(&recorder) as Arc<dyn Host>,
+            AccessControl::new(None),
+            &control,
+        )
+        .unwrap();
     let (sender, events) = channel();
-    let link =
-        Link::start(Target { collector: 3, exchange: address, secret: None }, sender, &control).unwrap();
-    let Ok(LinkEvent::Reached(3, LOCAL)) = events.recv_timeout(TIMEOUT) else { panic!("not reached") };
+    let link = Link::start(
+        Target {
+            collector: 3,
+            exchange: address,
+            secret: None,
+        },
+        sender,
+        &control,
+    )
+    .unwrap();
+    let Ok(LinkEvent::Reached(3, LOCAL)) = events.recv_timeout(TIMEOUT) else {
+        panic!("not reached")
+    };
     link.hello(hello("a1"));
-    let Ok(LinkEvent::Accepted(3, got)) = events.recv_timeout(TIMEOUT) else { panic!("not accepted") };
+    let Ok(LinkEvent::Accepted(3, got)) = events.recv_timeout(TIMEOUT) else {
+        panic!("not accepted")
+    };
     assert_eq!(*got, accept());
     // The translator's queue pairs broke: it reconnects.
     link.reconnect("broken");
-    let Ok(LinkEvent::Lost(3, reason)) = events.recv_timeout(TIMEOUT) else { panic!("not lost") };
+    let Ok(LinkEvent::Lost(3, reason)) = events.recv_timeout(TIMEOUT) else {
+        panic!("not lost")
+    };
     assert_eq!(reason, "broken");
-    let Ok(LinkEvent::Reached(..)) = events.recv_timeout(TIMEOUT) else { panic!("not reached") };
+    let Ok(LinkEvent::Reached(..)) = events.recv_timeout(TIMEOUT) else {
+        panic!("not reached")
+    };
     link.hello(hello("bad"));
-    let Ok(LinkEvent::Lost(3, reason)) = events.recv_timeout(TIMEOUT) else { panic!("not refused") };
+    let Ok(LinkEvent::Lost(3, reason)) = events.recv_timeout(TIMEOUT) else {
+        panic!("not refused")
+    };
     assert_eq!(reason, "refused: not you");
     drop(link);
     drop(server);
@@ -172,7 +262,11 @@ fn idle_connections_do_not_exclude_a_translator() {
     };
     let idle: Vec<TcpStream> = (0..300).map(connect).collect();
     let (sender, events) = channel();
-    let target = Target { collector: 3, exchange: address, secret: None };
+    let target = Target {
+        collector: 3,
+        exchange: address,
+        secret: None,
+    };
     let link = Link::start(target, sender, &control).unwrap();
     loop {
         match events.recv_timeout(TIMEOUT).unwrap() {
@@ -209,8 +303,13 @@ fn a_slow_collector_sends_keepalives_before_its_response() {
     let (release, released) = channel();
     let listening = Listening::open(any()).unwrap();
     let mut stream = TcpStream::connect(listening.address().unwrap()).unwrap();
-    let _server =
-        listening.start(Arc::new(Slow(Mutex::new(released))), AccessControl::new(None), &control).unwrap();
+    let _server = listening
+        .start(
+            Arc::new(Slow(Mutex::new(released))),
+            AccessControl::new(None),
+            &control,
+        )
+        .unwrap();
     stream.set_read_timeout(Some(TIMEOUT * 2)).unwrap();
     let line = serde_json::to_string(&Message::Hello(hello("a1"))).unwrap() + "\n";
     stream.write_all(line.as_bytes()).unwrap();
@@ -233,11 +332,24 @@ fn a_link_reconnects_when_the_collector_is_back() {
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
     let recorder = Arc::new(Recorder::default());
-    let server =
-        listening.start(Arc::clone(&recorder) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
+    let server = listening
+        .start(
+            Arc::clone(&recorder) as Arc<dyn Host>,
+            AccessControl::new(None),
+            &control,
+        )
+        .unwrap();
     let (sender, events) = channel();
-    let link =
-        Link::start(Target { collector: 0, exchange: address, secret: None }, sender, &control).unwrap();
+    let link = Link::start(
+        Target {
+            collector: 0,
+            exchange: address,
+            secret: None,
+        },
+        sender,
+        &control,
+    )
+    .unwrap();
     let mut answered = 0;
     let mut server = Some(server);
     while answered < 2 {
@@ -251,7 +363,11 @@ fn a_link_reconnects_when_the_collector_is_back() {
                 let listening = Listening::open(address).unwrap();
                 server = Some(
                     listening
-                        .start(Arc::clone(&recorder) as Arc<dyn Host>, AccessControl::new(None), &control)
+                        .start(
+                            Arc::clone(&recorder) as Arc<dyn Host>,
+                            AccessControl::new(None),
+                            &control,
+                        )
                         .unwrap(),
                 );
             }
@@ -266,15 +382,32 @@ fn a_malformed_hello_is_refused_with_a_message() {
     let recorder = Arc::new(Recorder::default());
     let listening = Listening::open(any()).unwrap();
     let address = listening.address().unwrap();
-    let _server =
-        listening.start(Arc::clone(&recorder) as Arc<dyn Host>, AccessControl::new(None), &control).unwrap();
-    let old = Message::Hello(Hello { version: 9, ..hello("x") });
+    let _server = listening
+        .start(
+            Arc::clone(&recorder) as Arc<dyn Host>,
+            AccessControl::new(None),
+            &control,
+        )
+        .unwrap();
+    let old = Message::Hello(Hello {
+        version: 9,
+        ..hello("x")
+    });
     let long = Message::Hello(hello(&"0".repeat(65)));
     for (line, outcome) in [
         ("GET / HTTP/1.1\r\n".to_owned(), "not a message of version 1"),
-        ("{\"type\":\"keepalive\"}\n".to_owned(), "the first message must be a hello"),
-        (serde_json::to_string(&old).unwrap() + "\n", "supports version 1 of the exchange, not 9"),
-        (serde_json::to_string(&long).unwrap() + "\n", "an instance has 1 to 64 letters and digits"),
+        (
+            "{\"type\":\"keepalive\"}\n".to_owned(),
+            "the first message must be a hello",
+        ),
+        (
+            serde_json::to_string(&old).unwrap() + "\n",
+            "supports version 1 of the exchange, not 9",
+        ),
+        (
+            serde_json::to_string(&long).unwrap() + "\n",
+            "an instance has 1 to 64 letters and digits",
+        ),
     ] {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -294,13 +427,21 @@ fn a_slow_peer_does_not_delay_others() {
     let mut lines = Connection::new(stream, TIMEOUT).unwrap();
     for octet in b"{\"type\":\"keepali" {
         sender.write_all(&[*octet]).unwrap();
-        assert_eq!(lines.receive(), Received::Nothing, "each message is received once");
+        assert_eq!(
+            lines.receive(),
+            Received::Nothing,
+            "each message is received once"
+        );
     }
     sender.write_all(b"ve\"}\n{").unwrap();
     assert_eq!(lines.receive(), Received::Message(Box::new(Message::Keepalive)));
     drop(sender);
     let rest = [lines.receive(), lines.receive()];
-    assert_eq!(rest, [Received::Nothing, Received::Closed], "what was begun is no message");
+    assert_eq!(
+        rest,
+        [Received::Nothing, Received::Closed],
+        "what was begun is no message"
+    );
 }
 
 #[test]
@@ -320,7 +461,10 @@ fn a_line_without_end_is_not_collected_for_ever() {
             other => break other,
         }
     };
-    assert_eq!(received, Received::Malformed("a line is longer than 4 MiB".to_owned()));
+    assert_eq!(
+        received,
+        Received::Malformed("a line is longer than 4 MiB".to_owned())
+    );
     drop(lines);
     writing.join().unwrap();
 }

@@ -76,7 +76,11 @@ enum Written {
 
 /// Goes on until the delivery has stopped. `stopped`: it shall, after the batch in flight.
 pub(super) async fn drive<R: Route>(route: &mut R, mut stopped: watch::Receiver<bool>) {
-    let mut tasks = Tasks { reading: JoinSet::new(), sending: JoinSet::new(), writing: JoinSet::new() };
+    let mut tasks = Tasks {
+        reading: JoinSet::new(),
+        sending: JoinSet::new(),
+        writing: JoinSet::new(),
+    };
     let mut stopping = false;
     loop {
         let now = nic::time::now();
@@ -109,19 +113,38 @@ pub(super) async fn drive<R: Route>(route: &mut R, mut stopped: watch::Receiver<
 
 fn execute<R: Route>(route: &mut R, action: Action, tasks: &mut Tasks<R>, now: u64) {
     match action {
-        Action::Read { from, until, records, bytes } => {
-            route.begin_read(Wanted { from, until, records, bytes }, tasks);
+        Action::Read {
+            from,
+            until,
+            records,
+            bytes,
+        } => {
+            route.begin_read(
+                Wanted {
+                    from,
+                    until,
+                    records,
+                    bytes,
+                },
+                tasks,
+            );
         }
         Action::Send { request, records } => route.begin_send(request, records, tasks),
         Action::Reject { record, words } => match route.rejected(record, &words) {
             Some((files, line)) => {
-                tasks.writing.spawn_blocking(move || Written::Kept(files.keep(&line)));
+                tasks
+                    .writing
+                    .spawn_blocking(move || Written::Kept(files.keep(&line)));
             }
-            None => route.delivery().kept(Err("the record is not in memory".to_owned()), now),
+            None => route
+                .delivery()
+                .kept(Err("the record is not in memory".to_owned()), now),
         },
         Action::Save(cursor) => match route.cursor_files() {
             Some(files) => {
-                tasks.writing.spawn_blocking(move || Written::Saved(cursor, files.save(&cursor)));
+                tasks
+                    .writing
+                    .spawn_blocking(move || Written::Saved(cursor, files.save(&cursor)));
             }
             None => saved(route, cursor, Ok(())),
         },

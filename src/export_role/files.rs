@@ -28,14 +28,23 @@ pub(super) struct Files {
 impl Files {
     /// In the directory of a store; `limit`: bytes of rejected records.
     pub(super) fn new(store: &Path, export: &str, stream: Stream, limit: u64) -> Self {
-        Self::named(&store.join("export"), &format!("{export}.{}", stream.name()), limit)
+        Self::named(
+            &store.join("export"),
+            &format!("{export}.{}", stream.name()),
+            limit,
+        )
     }
 
     /// In a directory, with names that begin with this.
     pub(super) fn named(dir: &Path, name: &str, limit: u64) -> Self {
         let file = |end: &str| dir.join(format!("{name}.{end}"));
         let cursor = SavedFile::new(file("cursor"), MODE);
-        Self { cursor, rejected: file("rejected.jsonl"), dir: dir.to_owned(), limit }
+        Self {
+            cursor,
+            rejected: file("rejected.jsonl"),
+            dir: dir.to_owned(),
+            limit,
+        }
     }
 
     /// The cursor; `None`: there is none yet.
@@ -47,9 +56,10 @@ impl Files {
         match self.cursor.read() {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("cannot read {shown}: {error}")),
-            Ok(text) => {
-                String::from_utf8_lossy(&text).parse().map(Some).map_err(|error| format!("{shown}: {error}"))
-            }
+            Ok(text) => String::from_utf8_lossy(&text)
+                .parse()
+                .map(Some)
+                .map_err(|error| format!("{shown}: {error}")),
         }
     }
 
@@ -71,9 +81,15 @@ impl Files {
     pub(super) fn keep(&self, line: &[u8]) -> Result<(), String> {
         let write = || -> io::Result<()> {
             fs::create_dir_all(&self.dir)?;
-            let mut file = OpenOptions::new().create(true).append(true).mode(MODE).open(&self.rejected)?;
+            let mut file = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .mode(MODE)
+                .open(&self.rejected)?;
             if file.metadata()?.len() + line.len() as u64 > self.limit {
-                return Err(io::Error::other("it has reached the size that `rejected` allows; move it away"));
+                return Err(io::Error::other(
+                    "it has reached the size that `rejected` allows; move it away",
+                ));
             }
             file.write_all(line)
         };
@@ -105,7 +121,10 @@ mod tests {
         let dir = Dir::new("export-files");
         let files = Files::new(dir.path(), "lake", Stream::Events, 1000);
         assert_eq!(files.cursor(), Ok(None));
-        let cursor = Cursor { settled: Position { file: 3, row: 9 }, batch_end: None };
+        let cursor = Cursor {
+            settled: Position { file: 3, row: 9 },
+            batch_end: None,
+        };
         files.save(&cursor).unwrap();
         assert_eq!(files.cursor(), Ok(Some(cursor)));
         let path = dir.path().join("export/lake.events.cursor");

@@ -35,8 +35,16 @@ pub(super) struct Link {
 impl Link {
     /// No connection is made yet.
     pub(super) fn new(sink: Box<dyn HttpSink>, destination: Destination, most: usize) -> Self {
-        let client = Client { most: most.min(MAX_ANSWER), ..Client::new(destination) };
-        Self { sink: sink.into(), client, request: Arc::default(), answer: None }
+        let client = Client {
+            most: most.min(MAX_ANSWER),
+            ..Client::new(destination)
+        };
+        Self {
+            sink: sink.into(),
+            client,
+            request: Arc::default(),
+            answer: None,
+        }
     }
 
     /// What makes its requests.
@@ -63,15 +71,18 @@ impl Link {
     }
 
     pub(super) fn answered(&mut self, batch: &Batch<'_>) -> Answered {
-        let Some(answer) = self.answer.take() else { return Answered::missing() };
+        let Some(answer) = self.answer.take() else {
+            return Answered::missing();
+        };
         let outcome = self.sink.outcome(batch, &self.request, &answer.response());
         let outcome = answer.explain(outcome);
         // Without rows, each record is one.
         let rows = &self.request.rows;
         let left_out = match outcome {
-            Outcome::Settled { .. } if !rows.is_empty() => {
-                batch.records.len().saturating_sub(rows.iter().collect::<BTreeSet<_>>().len())
-            }
+            Outcome::Settled { .. } if !rows.is_empty() => batch
+                .records
+                .len()
+                .saturating_sub(rows.iter().collect::<BTreeSet<_>>().len()),
             _ => 0,
         };
         Answered::Done { outcome, left_out }
@@ -152,7 +163,12 @@ impl Client {
     /// No connection is made yet.
     pub(crate) fn new(destination: Destination) -> Self {
         let authorization = destination.login.as_ref().and_then(Login::authorization);
-        Self { destination, authorization, connection: None, most: MAX_ANSWER }
+        Self {
+            destination,
+            authorization,
+            connection: None,
+            most: MAX_ANSWER,
+        }
     }
 
     /// Sends a request and reads its answer.
@@ -168,7 +184,9 @@ impl Client {
     }
 
     async fn try_send(&mut self, request: &Arc<sink::Request>) -> Result<Answer, String> {
-        let Destination { authority, path, tls, .. } = &self.destination;
+        let Destination {
+            authority, path, tls, ..
+        } = &self.destination;
         let usual = if tls.is_some() { ":443" } else { ":80" };
         let host = authority.strip_suffix(usual).unwrap_or(authority);
         let mut builder = Request::builder()
@@ -196,9 +214,17 @@ impl Client {
             .map_err(|error| format!("{authority}: {error}"))?;
         let authority = authority.clone();
         let sender = self.sender().await?;
-        let response = sender.send_request(message).await.map_err(|error| tls::reason(&error, &authority))?;
-        let answer = read(response, self.most).await.map_err(|error| tls::reason(&error, &authority))?;
-        Ok(Answer { host: authority, ..answer })
+        let response = sender
+            .send_request(message)
+            .await
+            .map_err(|error| tls::reason(&error, &authority))?;
+        let answer = read(response, self.most)
+            .await
+            .map_err(|error| tls::reason(&error, &authority))?;
+        Ok(Answer {
+            host: authority,
+            ..answer
+        })
     }
 
     /// The connection, a new one if the server has closed the last.
@@ -235,7 +261,9 @@ async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper
     let mut body = Vec::new();
     let mut is_cut = false;
     while !incoming.is_end_stream() {
-        let Some(frame) = incoming.frame().await else { break };
+        let Some(frame) = incoming.frame().await else {
+            break;
+        };
         if let Ok(data) = frame?.into_data() {
             let room = most - body.len();
             is_cut = data.len() > room;
@@ -245,7 +273,13 @@ async fn read(response: Response<Incoming>, most: usize) -> Result<Answer, hyper
             }
         }
     }
-    Ok(Answer { host: String::new(), status, retry_after, body, is_cut })
+    Ok(Answer {
+        host: String::new(),
+        status,
+        retry_after,
+        body,
+        is_cut,
+    })
 }
 
 /// The longest answer that is read, bytes: errors for each of 10,000 items.
@@ -277,9 +311,20 @@ mod tests {
             stream.write_all(b"HTTP/1.1 204 X\r\n\r\n").unwrap();
             head
         });
-        let settings = ExportSettings { kind: Some(ExportKind::Otlp), url, ..ExportSettings::default() };
-        let request = sink::Request { method: "POST", target: "/v1/logs".to_owned(), ..Default::default() };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let settings = ExportSettings {
+            kind: Some(ExportKind::Otlp),
+            url,
+            ..ExportSettings::default()
+        };
+        let request = sink::Request {
+            method: "POST",
+            target: "/v1/logs".to_owned(),
+            ..Default::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let mut client = Client::new(settings.destination().unwrap());
         let answer = runtime.block_on(client.send(&Arc::new(request))).unwrap();
         assert_eq!(answer.status, 204);

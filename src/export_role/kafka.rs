@@ -87,7 +87,9 @@ impl Link {
 
     /// What each leader answered counts, whatever the others do: one that is silent fails only its own partitions.
     pub(super) async fn send(&mut self) -> Result<(), Failure> {
-        let Some(mut exchange) = self.exchange.take() else { return Ok(()) };
+        let Some(mut exchange) = self.exchange.take() else {
+            return Ok(());
+        };
         // Before the limit of the whole request, at which all answers would be lost.
         let deadline = Instant::now() + self.timeout * 3 / 4;
         let topology = in_time(deadline, self.topology()).await?;
@@ -103,7 +105,9 @@ impl Link {
                 Err(failure) if !is_sent => return Err(failure),
                 Err(failure) => {
                     let words = failure.words();
-                    partitions.iter().for_each(|partition| exchange.failed(*partition, &words));
+                    partitions
+                        .iter()
+                        .for_each(|partition| exchange.failed(*partition, &words));
                     break;
                 }
             };
@@ -219,7 +223,9 @@ impl Link {
                 return Ok(partitions.iter().map(|partition| (*partition, None)).collect());
             };
             let number = |partition: &i32| {
-                let sequence = self.producer.sequence(*partition, exchange.fingerprint(*partition))?;
+                let sequence = self
+                    .producer
+                    .sequence(*partition, exchange.fingerprint(*partition))?;
                 Some((*partition, Some((id, sequence))))
             };
             if let Some(numbers) = partitions.iter().map(number).collect::<Option<_>>() {
@@ -239,7 +245,9 @@ impl Link {
             return Ok(());
         };
         let correlation = guide.number();
-        let body = guide.call(correlation, &protocol::init_producer_id(correlation, version)).await?;
+        let body = guide
+            .call(correlation, &protocol::init_producer_id(correlation, version))
+            .await?;
         let id = protocol::read_producer_id(&body).map_err(|wrong| guide.malformed(&wrong))?;
         self.guide = Some(guide);
         match id {
@@ -261,12 +269,23 @@ impl Link {
     ) {
         let mut by_leader: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for partition in numbers.keys() {
-            let leader = usize::try_from(*partition).ok().and_then(|at| topology.leaders.get(at));
-            by_leader.entry(leader.copied().unwrap_or(-1)).or_default().push(*partition);
+            let leader = usize::try_from(*partition)
+                .ok()
+                .and_then(|at| topology.leaders.get(at));
+            by_leader
+                .entry(leader.copied().unwrap_or(-1))
+                .or_default()
+                .push(*partition);
         }
         let topic = self.sink.topic(self.stream);
-        let round =
-            Round { destination: &self.destination, topology, exchange, numbers, topic: &topic, deadline };
+        let round = Round {
+            destination: &self.destination,
+            topology,
+            exchange,
+            numbers,
+            topic: &topic,
+            deadline,
+        };
         let (leaders, round) = (&mut self.leaders, &round);
         let requests = by_leader.into_iter().map(|(leader, partitions)| {
             let kept = leaders.remove(&leader);
@@ -302,7 +321,8 @@ impl Link {
                 words
             }
         };
-        open.iter().for_each(|partition| exchange.failed(*partition, &words));
+        open.iter()
+            .for_each(|partition| exchange.failed(*partition, &words));
     }
 }
 
@@ -325,7 +345,10 @@ impl Round<'_> {
         kept: Option<Connection>,
     ) -> (i32, Vec<i32>, Answer) {
         let answer = match self.topology.brokers.get(&leader) {
-            None => Err(format!("partition {} has no leader now", partitions.first().unwrap_or(&0))),
+            None => Err(format!(
+                "partition {} has no leader now",
+                partitions.first().unwrap_or(&0)
+            )),
             Some(address) => {
                 let answer = time::timeout_at(self.deadline, self.call(address, &partitions, kept)).await;
                 answer.unwrap_or_else(|_| Err(format!("{address} does not answer in time")))
@@ -342,15 +365,19 @@ impl Round<'_> {
         }
         let mut connection = match kept {
             Some(connection) => connection,
-            None => Connection::open(self.destination, address, &WRITING).await.map_err(Failure::words)?,
+            None => Connection::open(self.destination, address, &WRITING)
+                .await
+                .map_err(Failure::words)?,
         };
-        let version =
-            connection.version(Api::Produce).ok_or("it has no version of Produce that is known here")?;
+        let version = connection
+            .version(Api::Produce)
+            .ok_or("it has no version of Produce that is known here")?;
         let correlation = connection.number();
         // The broker gives up earlier, and says so.
         let rest = self.deadline.saturating_duration_since(Instant::now()) * 2 / 3;
         let write = |partition, out: &mut Vec<u8>| {
-            self.exchange.write(partition, self.numbers.get(&partition).copied().flatten(), out);
+            self.exchange
+                .write(partition, self.numbers.get(&partition).copied().flatten(), out);
         };
         let frame = protocol::produce((correlation, version), ms(rest), self.topic, partitions, write);
         let body = connection.call(correlation, &frame).await?;
@@ -381,7 +408,11 @@ async fn all<T>(work: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
             }
             Poll::Pending => true,
         });
-        if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        if running.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
     .await;
     ended
@@ -403,7 +434,11 @@ mod tests {
             ("tcp://:9092", Some(words)),
         ] {
             let (kind, url) = (Some(ExportKind::Kafka), url.to_owned());
-            let settings = ExportSettings { kind, url, ..ExportSettings::default() };
+            let settings = ExportSettings {
+                kind,
+                url,
+                ..ExportSettings::default()
+            };
             let wrong = wrong.map(|words| ("url", words.to_owned()));
             assert_eq!(settings.destination().err(), wrong, "{}", settings.url);
         }
@@ -411,7 +446,10 @@ mod tests {
 
     #[test]
     fn the_first_does_not_keep_the_others_waiting() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
         let notify = &tokio::sync::Notify::new();
         let work = [true, false].into_iter().map(|waits| async move {
             match waits {

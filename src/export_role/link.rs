@@ -117,9 +117,12 @@ impl Link {
     pub(super) async fn execute(&mut self, statement: Statement) -> Result<(), String> {
         match (self, statement) {
             (Self::Http(link), Statement::Http(request)) => link.execute(request).await,
-            (Self::Kafka(link), Statement::Topic { stream, partitions, .. }) => {
-                link.make(stream, partitions).await
-            }
+            (
+                Self::Kafka(link),
+                Statement::Topic {
+                    stream, partitions, ..
+                },
+            ) => link.make(stream, partitions).await,
             _ => Err("this system needs nothing".to_owned()),
         }
     }

@@ -69,10 +69,20 @@ impl Hops {
         let directory = settings.store_directory();
         let mut taps = BTreeMap::new();
         for (name, export) in &settings.exports {
-            if export.streams().is_ok_and(|streams| streams.contains(&Stream::Hops)) {
+            if export
+                .streams()
+                .is_ok_and(|streams| streams.contains(&Stream::Hops))
+            {
                 let queue = spool::open(&directory, name, export).map_err(CliError::new)?;
                 let with_events = export.hop_reports == HopReports::Events;
-                taps.insert(name.clone(), HopTap { sample: export.sample, with_events, queue });
+                taps.insert(
+                    name.clone(),
+                    HopTap {
+                        sample: export.sample,
+                        with_events,
+                        queue,
+                    },
+                );
             }
         }
         Ok(Self(taps))
@@ -216,9 +226,20 @@ impl Role {
         control: &Control,
     ) -> Result<Self, CliError> {
         let (stop, stopped) = watch::channel(false);
-        let memory = settings.outlet.as_ref().map_or(settings.export.memory, |outlet| outlet.memory).0;
-        let handle = Handle { gauges: Arc::default(), memory };
-        let mut role = Self { handle, stop, threads: Vec::new() };
+        let memory = settings
+            .outlet
+            .as_ref()
+            .map_or(settings.export.memory, |outlet| outlet.memory)
+            .0;
+        let handle = Handle {
+            gauges: Arc::default(),
+            memory,
+        };
+        let mut role = Self {
+            handle,
+            stop,
+            threads: Vec::new(),
+        };
         let mut gauges = Vec::new();
         let shares = divided(settings, &settings.exports)?;
         for (name, export) in &settings.exports {
@@ -269,19 +290,34 @@ pub(crate) fn replay(
 ) -> Result<Vec<view::ExportView>, CliError> {
     let shares = divided(settings, &BTreeMap::from([(name.to_owned(), export.clone())]))?;
     let notes = Some(Arc::new(Notes::open(&settings.store_directory())?));
-    let exporters = exporters((name, export), settings, Reading::Again(range.0, range.1), &shares, &notes)?;
+    let exporters = exporters(
+        (name, export),
+        settings,
+        Reading::Again(range.0, range.1),
+        &shares,
+        &notes,
+    )?;
     let gauges: Vec<Arc<Gauge>> = exporters.iter().map(Exporter::gauge).collect();
     let runtime = runtime()?;
     let (_stop, stopped) = watch::channel(false);
     runtime.block_on(worker::run_all(exporters, stopped));
-    Ok(view::view(&Handle { gauges: Arc::new(Mutex::new(gauges)), memory: settings.export.memory.0 }).exports)
+    Ok(view::view(&Handle {
+        gauges: Arc::new(Mutex::new(gauges)),
+        memory: settings.export.memory.0,
+    })
+    .exports)
 }
 
 /// Whether this export notifies people of alerts: then silences count. Other systems keep all of them.
 pub(crate) fn notifies_people(export: &ExportSettings) -> bool {
-    let notifies =
-        matches!(export.kind, Some(ExportKind::Webhook | ExportKind::Alertmanager | ExportKind::Syslog));
-    notifies && export.streams().is_ok_and(|streams| streams.contains(&Stream::Alerts))
+    let notifies = matches!(
+        export.kind,
+        Some(ExportKind::Webhook | ExportKind::Alertmanager | ExportKind::Syslog)
+    );
+    notifies
+        && export
+            .streams()
+            .is_ok_and(|streams| streams.contains(&Stream::Alerts))
 }
 
 /// What is read.
@@ -318,13 +354,22 @@ fn exporters(
             stream,
             partition: None,
             is_topic: false,
-            share: shares.get(&(name.to_owned(), stream)).copied().unwrap_or_default(),
+            share: shares
+                .get(&(name.to_owned(), stream))
+                .copied()
+                .unwrap_or_default(),
             state: Mutex::default(),
         };
         let sink = export.sink().map_err(wrong)?;
         let link = Link::new(sink, destination.clone(), export.timeout, gauge.share.batch);
-        let notes = notes.clone().filter(|_| stream == Stream::Alerts && notifies_people(export));
-        let origin = Origin { directory: &directory, collector: settings.collector_name(), notes };
+        let notes = notes
+            .clone()
+            .filter(|_| stream == Stream::Alerts && notifies_people(export));
+        let origin = Origin {
+            directory: &directory,
+            collector: settings.collector_name(),
+            notes,
+        };
         if matches!(reading, Reading::New(_)) {
             let cleaned = link.clean(stream, &origin.collector);
             cleaned.map_err(|words| CliError::new(format!("[exports.{name}] url: {words}")))?;
@@ -333,7 +378,11 @@ fn exporters(
     };
     // Hops are not stored: there are none of the past.
     let is_read = |stream: &Stream| stream.stored().is_some() || matches!(reading, Reading::New(_));
-    let exporters: Vec<Exporter> = streams.into_iter().filter(is_read).map(one).collect::<Result<_, _>>()?;
+    let exporters: Vec<Exporter> = streams
+        .into_iter()
+        .filter(is_read)
+        .map(one)
+        .collect::<Result<_, _>>()?;
     if exporters.is_empty() {
         return Err(CliError::new(format!(
             "[exports.{name}] sends only hops, which are not stored; only what is stored can be sent again"
@@ -354,7 +403,9 @@ fn runtimes() -> runtime::Builder {
 }
 
 fn built(runtimes: &mut runtime::Builder) -> Result<Runtime, CliError> {
-    runtimes.build().map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))
+    runtimes
+        .build()
+        .map_err(|error| CliError::io("cannot connect", error, "raise the limit on open files"))
 }
 
 /// Asks each system whether it is there and has what is needed. Returns what is wrong, by export.
@@ -381,7 +432,13 @@ pub(crate) fn probe_console(console: &ConsoleSettings) -> Result<String, String>
     let mut link = Link::new(Sink::Http(Box::new(sink)), destination, PROBE, MOST_SAID);
     let runtime = runtime().map_err(|error| error.to_string())?;
     // The tables that it reads.
-    let read = [Stream::Events, Stream::Rollups, Stream::Flows, Stream::Drops, Stream::Losses];
+    let read = [
+        Stream::Events,
+        Stream::Rollups,
+        Stream::Flows,
+        Stream::Drops,
+        Stream::Losses,
+    ];
     runtime.block_on(in_time(link.probe(&read)))?;
     Ok(authority)
 }
@@ -411,10 +468,17 @@ async fn probe_one(export: &ExportSettings) -> Result<String, String> {
 pub(crate) fn execute(export: &ExportSettings, statements: Vec<Statement>) -> Result<(), CliError> {
     let wrong = |(key, message): (&str, String)| CliError::new(format!("{key}: {message}"));
     let destination = export.destination().map_err(wrong)?;
-    let mut link = Link::new(export.sink().map_err(wrong)?, destination, export.timeout, MOST_SAID);
+    let mut link = Link::new(
+        export.sink().map_err(wrong)?,
+        destination,
+        export.timeout,
+        MOST_SAID,
+    );
     let runtime = runtime()?;
     for statement in statements {
-        runtime.block_on(in_time(link.execute(statement))).map_err(CliError::new)?;
+        runtime
+            .block_on(in_time(link.execute(statement)))
+            .map_err(CliError::new)?;
     }
     Ok(())
 }

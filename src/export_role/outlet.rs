@@ -55,13 +55,27 @@ pub(super) struct Outlet {
 fn topics(settings: &OutletSettings) -> Result<Vec<Topic>, String> {
     let wrong =
         |(key, message): crate::config::outlet::Wrong| format!("[outlet] {}: {message}", key.join("."));
-    let (names, brokers) = (settings.topics().map_err(wrong)?, Arc::new(settings.source().map_err(wrong)?));
+    let (names, brokers) = (
+        settings.topics().map_err(wrong)?,
+        Arc::new(settings.source().map_err(wrong)?),
+    );
     let space = Space::new(settings.spaces().0);
     let topic = |stream: Stream| {
         let (name, brokers) = (names.topic(stream).into(), Arc::clone(&brokers));
-        Topic { name, stream, brokers, timeout: settings.timeout, space: space.clone() }
+        Topic {
+            name,
+            stream,
+            brokers,
+            timeout: settings.timeout,
+            space: space.clone(),
+        }
     };
-    Ok(settings.streams().map_err(wrong)?.into_iter().map(topic).collect())
+    Ok(settings
+        .streams()
+        .map_err(wrong)?
+        .into_iter()
+        .map(topic)
+        .collect())
 }
 
 impl Outlet {
@@ -73,7 +87,10 @@ impl Outlet {
         let wrong = |(key, message): crate::config::outlet::Wrong| {
             CliError::new(format!("[outlet] {}: {message}", key.join(".")))
         };
-        let directory = settings.state.clone().unwrap_or_else(|| all.store_directory().join("outlet"));
+        let directory = settings
+            .state
+            .clone()
+            .unwrap_or_else(|| all.store_directory().join("outlet"));
         Ok(Self {
             topics: topics(settings).map_err(CliError::new)?,
             tables: Arc::new(settings.tables().map_err(wrong)?),
@@ -90,8 +107,11 @@ impl Outlet {
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut running = Running::default();
         // What is said of a topic while it cannot be found.
-        let lost: Vec<Arc<Gauge>> =
-            self.topics.iter().map(|topic| self.gauge(topic.stream, None, 0)).collect();
+        let lost: Vec<Arc<Gauge>> = self
+            .topics
+            .iter()
+            .map(|topic| self.gauge(topic.stream, None, 0))
+            .collect();
         loop {
             let mut found = Vec::new();
             for (topic, gauge) in self.topics.iter().zip(&lost) {
@@ -123,7 +143,11 @@ impl Outlet {
                 let new = || self.gauge(key.0, Some(partition), settings.bytes);
                 let gauge = running.gauge(key).unwrap_or_else(new);
                 let start = self.start(topic, (partition, latest), settings, Arc::clone(&gauge));
-                running.start(key, gauge, partition::run(start, self.files(key), stopped.clone()));
+                running.start(
+                    key,
+                    gauge,
+                    partition::run(start, self.files(key), stopped.clone()),
+                );
             }
             let fails = lost.iter().any(|gauge| lock(&gauge.state).last_error.is_some());
             let rest = if fails { SEARCH } else { REFRESH };
@@ -152,13 +176,17 @@ impl Outlet {
         };
         match missing {
             Some(words) => Err(words),
-            None => Ok((0..count).map(|partition| (partition, partition < at_first)).collect()),
+            None => Ok((0..count)
+                .map(|partition| (partition, partition < at_first))
+                .collect()),
         }
     }
 
     /// How many partitions a topic had at the first start. What is in others came later, and all of it is wanted.
     fn at_first(&self, stream: Stream, count: i32) -> Result<i32, String> {
-        let path = self.directory.join(format!("outlet.{}.partitions", stream.name()));
+        let path = self
+            .directory
+            .join(format!("outlet.{}.partitions", stream.name()));
         let shown = path.display();
         match fs::read_to_string(&path) {
             Ok(text) => text.trim_end().parse().map_err(|_| {
@@ -175,7 +203,12 @@ impl Outlet {
     }
 
     fn files(&self, (stream, partition): (Stream, i32)) -> files::Files {
-        partition::files(&self.directory, stream.name(), partition, self.settings.rejected.0)
+        partition::files(
+            &self.directory,
+            stream.name(),
+            partition,
+            self.settings.rejected.0,
+        )
     }
 
     fn start(
@@ -199,7 +232,11 @@ impl Outlet {
     }
 
     fn gauge(&self, stream: Stream, partition: Option<i32>, batch: usize) -> Arc<Gauge> {
-        let memory = if batch > 0 { 2 * FORMS * (batch + BEYOND) } else { 0 };
+        let memory = if batch > 0 {
+            2 * FORMS * (batch + BEYOND)
+        } else {
+            0
+        };
         let gauge = Arc::new(Gauge {
             export: "outlet".to_owned(),
             kind: "clickhouse",
@@ -221,7 +258,11 @@ fn locked(directory: &Path) -> Result<File, CliError> {
     let remedy = "name a directory that this user can write to as [outlet] state";
     let wrong = |error| CliError::io(format!("cannot use {shown}"), error, remedy);
     fs::create_dir_all(directory).map_err(wrong)?;
-    let open = File::options().create(true).truncate(false).write(true).open(directory.join("outlet.lock"));
+    let open = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(directory.join("outlet.lock"));
     let file = open.map_err(wrong)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -273,7 +314,10 @@ mod tests {
     fn only_partitions_of_the_first_start_begin_with_what_is_new() {
         let dir = Dir::new("outlet-newest");
         let open = |start| {
-            let mut settings = OutletSettings { start, ..OutletSettings::default() };
+            let mut settings = OutletSettings {
+                start,
+                ..OutletSettings::default()
+            };
             settings.kafka.url = "tcp://127.0.0.1:9092".to_owned();
             settings.clickhouse.url = "http://127.0.0.1:8123".to_owned();
             settings.state = Some(dir.path().to_owned());
@@ -285,7 +329,10 @@ mod tests {
             partitions.map(|all| all.into_iter().map(|(_, latest)| latest).collect::<Vec<_>>())
         };
         let outlet = open(ExportStart::Newest);
-        assert_eq!(asked(&outlet, 0, Err("away".to_owned().into())), Err("away".to_owned()));
+        assert_eq!(
+            asked(&outlet, 0, Err("away".to_owned().into())),
+            Err("away".to_owned())
+        );
         assert_eq!(asked(&outlet, 0, Ok(2)), Ok(vec![true; 2]));
         let none = || Err(Failure::Absent("no topic".to_owned()));
         assert_eq!(asked(&outlet, 1, none()), Err("no topic".to_owned()));
@@ -295,7 +342,10 @@ mod tests {
         assert_eq!(asked(&outlet, 0, Ok(3)), Ok(vec![true, true, false]));
         assert_eq!(asked(&outlet, 1, Ok(2)), Ok(vec![false; 2]));
         // Cursors of before this was remembered.
-        outlet.files((outlet.topics[2].stream, 1)).save(&export::Cursor::default()).unwrap();
+        outlet
+            .files((outlet.topics[2].stream, 1))
+            .save(&export::Cursor::default())
+            .unwrap();
         assert_eq!(asked(&outlet, 2, Ok(2)), Ok(vec![false; 2]));
         drop(outlet);
         assert_eq!(asked(&open(ExportStart::Oldest), 3, Ok(2)), Ok(vec![false; 2]));

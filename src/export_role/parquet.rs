@@ -30,7 +30,10 @@ pub(super) struct Link {
 impl Link {
     /// Files below this directory.
     pub(super) fn new(directory: PathBuf) -> Self {
-        Self { directory: directory.into(), files: Arc::default() }
+        Self {
+            directory: directory.into(),
+            files: Arc::default(),
+        }
     }
 
     pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
@@ -75,7 +78,10 @@ impl Link {
                 }
                 for file in fs::read_dir(day)? {
                     let file = file?;
-                    let is_left = file.file_name().to_str().is_some_and(|name| is_begun(name, collector));
+                    let is_left = file
+                        .file_name()
+                        .to_str()
+                        .is_some_and(|name| is_begun(name, collector));
                     if is_left {
                         tracing::info!(file = %file.path().display(), "a file that was not finished is removed");
                         fs::remove_file(file.path())?;
@@ -100,7 +106,9 @@ fn begun(name: &str) -> String {
 }
 
 fn is_begun(name: &str, collector: &str) -> bool {
-    let rest = name.strip_prefix('.').and_then(|name| name.strip_prefix(&parquet::prefix(collector)));
+    let rest = name
+        .strip_prefix('.')
+        .and_then(|name| name.strip_prefix(&parquet::prefix(collector)));
     // Its own: behind the name is a time, which begins with a digit.
     rest.is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_digit()) && rest.ends_with(".begun"))
 }
@@ -110,7 +118,11 @@ fn write(root: &Path, file: &parquet::File) -> Result<(), String> {
     let begun = directory.join(begun(&file.name));
     let write = || {
         make(&directory)?;
-        let mut out = OpenOptions::new().create_new(true).write(true).mode(MODE).open(&begun)?;
+        let mut out = OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(MODE)
+            .open(&begun)?;
         out.write_all(&file.content)?;
         out.sync_all()?;
         fs::rename(&begun, directory.join(&file.name))?;
@@ -148,7 +160,11 @@ mod tests {
 
     fn file() -> parquet::File {
         let (directory, name) = ("events/date=2026-11-26".to_owned(), "c-2026-1.parquet".to_owned());
-        parquet::File { directory, name, content: b"PAR1".to_vec() }
+        parquet::File {
+            directory,
+            name,
+            content: b"PAR1".to_vec(),
+        }
     }
 
     fn names(directory: &Path) -> Vec<String> {
@@ -168,12 +184,19 @@ mod tests {
         }
         let day = dir.path().join("events/date=2026-11-26");
         assert_eq!(names(&day), ["c-2026-1.parquet"]);
-        for name in [".c-20261126T010000Z-1-0.parquet.1-2.begun", ".c-d-2026-1.parquet.1-2.begun", ".other"] {
+        for name in [
+            ".c-20261126T010000Z-1-0.parquet.1-2.begun",
+            ".c-d-2026-1.parquet.1-2.begun",
+            ".other",
+        ] {
             fs::write(day.join(name), "").unwrap();
         }
         let link = Link::new(dir.path().to_owned());
         link.clean(Stream::Events, "c").unwrap();
-        assert_eq!(names(&day), [".c-d-2026-1.parquet.1-2.begun", ".other", "c-2026-1.parquet"]);
+        assert_eq!(
+            names(&day),
+            [".c-d-2026-1.parquet.1-2.begun", ".other", "c-2026-1.parquet"]
+        );
         // Nothing was written of this stream yet.
         link.clean(Stream::Drops, "c").unwrap();
     }

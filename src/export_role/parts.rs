@@ -43,13 +43,25 @@ impl Parts {
             self.settle();
         } else if self.from != Some(from) {
             *self = Self::default();
-            let mut at = Place { row: from.row.saturating_sub(BACK), ..from };
+            let mut at = Place {
+                row: from.row.saturating_sub(BACK),
+                ..from
+            };
             while at < from {
-                let chunk =
-                    follower.read(collector::event::Stream::Rollups, at, Some(from), CHUNK, usize::MAX)?;
+                let chunk = follower.read(
+                    collector::event::Stream::Rollups,
+                    at,
+                    Some(from),
+                    CHUNK,
+                    usize::MAX,
+                )?;
                 for stored in &chunk.records {
                     if let StoredRecord::Rollup(rollup, part) = stored {
-                        let mut part = RollupPart { rollup: *rollup, part: *part, nth: 0 };
+                        let mut part = RollupPart {
+                            rollup: *rollup,
+                            part: *part,
+                            nth: 0,
+                        };
                         if is_counted(&part) {
                             self.number(&mut part);
                         }
@@ -100,7 +112,17 @@ mod tests {
     use testkit::records::{Dir, SECOND, START, rollup};
 
     /// Nodes and times, so that parts of one rollup are on several pages: node 1 has three at the first time.
-    const WRITTEN: [(u64, u32); 9] = [(0, 1), (0, 2), (0, 1), (1, 1), (0, 1), (1, 2), (1, 1), (0, 2), (2, 1)];
+    const WRITTEN: [(u64, u32); 9] = [
+        (0, 1),
+        (0, 2),
+        (0, 1),
+        (1, 1),
+        (0, 1),
+        (1, 2),
+        (1, 1),
+        (0, 2),
+        (2, 1),
+    ];
     const NUMBERS: [u16; 9] = [0, 0, 1, 0, 2, 0, 1, 1, 0];
 
     fn numbers(parts: &mut Parts, follower: &mut Follower, from: Place, records: usize) -> (Vec<u16>, Place) {
@@ -108,8 +130,14 @@ mod tests {
         parts.begin(from, follower, |_| true).unwrap();
         let chunk = follower.read(stream, from, None, records, usize::MAX).unwrap();
         let number = |stored: &StoredRecord| {
-            let StoredRecord::Rollup(rollup, part) = stored else { panic!("{stored:?}") };
-            let mut part = RollupPart { rollup: *rollup, part: *part, nth: 0 };
+            let StoredRecord::Rollup(rollup, part) = stored else {
+                panic!("{stored:?}")
+            };
+            let mut part = RollupPart {
+                rollup: *rollup,
+                part: *part,
+                nth: 0,
+            };
             parts.number(&mut part);
             part.nth
         };
@@ -123,7 +151,9 @@ mod tests {
         let dir = Dir::new("export-parts");
         let store = store::Store::open(store::Config::new(dir.path())).unwrap();
         let mut batch = collector::Batch::with_capacity(16);
-        WRITTEN.iter().for_each(|(at, node)| batch.rollup(&rollup(START + at * SECOND, *node)));
+        WRITTEN
+            .iter()
+            .for_each(|(at, node)| batch.rollup(&rollup(START + at * SECOND, *node)));
         store.submit(batch).unwrap();
         store.flush();
         let mut follower = Follower::new(dir.path());

@@ -111,21 +111,38 @@ impl Reader {
 
     /// Where the committed records end.
     pub(super) fn end(&mut self) -> Result<Place, store::Error> {
-        self.stream.stored().map_or(Ok(Place::default()), |stream| self.follower.end(stream))
+        self.stream
+            .stored()
+            .map_or(Ok(Place::default()), |stream| self.follower.end(stream))
     }
 
     /// Where the records of a time begin.
     pub(super) fn since(&mut self, ts: u64) -> Result<Place, store::Error> {
-        self.stream.stored().map_or(Ok(Place::default()), |stream| self.follower.since(stream, ts))
+        self.stream
+            .stored()
+            .map_or(Ok(Place::default()), |stream| self.follower.since(stream, ts))
     }
 
     /// Reads a page.
     pub(super) fn read(&mut self, mut wanted: Wanted) -> Result<Found, String> {
         let days = self.sink.as_ref().and_then(|sink| sink.days());
         let Some(stream) = self.stream.stored() else {
-            let page = self.hops.as_ref().ok_or("hops are not stored")?.read(wanted, days)?;
-            let ahead = if page.is_last { None } else { self.request(wanted.from, &page) };
-            return Ok(Found { page, restarted: false, silenced: 0, ahead });
+            let page = self
+                .hops
+                .as_ref()
+                .ok_or("hops are not stored")?
+                .read(wanted, days)?;
+            let ahead = if page.is_last {
+                None
+            } else {
+                self.request(wanted.from, &page)
+            };
+            return Ok(Found {
+                page,
+                restarted: false,
+                silenced: 0,
+                ahead,
+            });
         };
         let mut silenced = HashSet::new();
         let (chunk, read, bytes, records) = loop {
@@ -155,7 +172,14 @@ impl Reader {
             match taken {
                 Ok(records) => break (chunk, read, bytes, records),
                 // Only those before the first one of a day too many, also if more of them are a batch.
-                Err(fewer) => wanted = Wanted { until: None, records: fewer, bytes: usize::MAX, ..wanted },
+                Err(fewer) => {
+                    wanted = Wanted {
+                        until: None,
+                        records: fewer,
+                        bytes: usize::MAX,
+                        ..wanted
+                    }
+                }
             }
         };
         self.parts.end(chunk.end);
@@ -168,19 +192,32 @@ impl Reader {
             is_last: chunk.is_last,
         };
         // A page that is not full may be read again, with more records.
-        let ahead = if page.is_last { None } else { self.request(wanted.from, &page) };
+        let ahead = if page.is_last {
+            None
+        } else {
+            self.request(wanted.from, &page)
+        };
         let new = silenced.difference(&self.silenced).count() as u64;
         self.silenced = silenced;
-        Ok(Found { page, restarted: chunk.restarted, silenced: new, ahead })
+        Ok(Found {
+            page,
+            restarted: chunk.restarted,
+            silenced: new,
+            ahead,
+        })
     }
 
     /// Rollups from here on are numbered, if the sink needs that.
     fn begin_parts(&mut self, from: Position) -> Result<(), String> {
-        let sink =
-            self.sink.clone().filter(|sink| self.stream == Stream::Rollups && sink.counts_parts(false));
+        let sink = self
+            .sink
+            .clone()
+            .filter(|sink| self.stream == Stream::Rollups && sink.counts_parts(false));
         let Some(sink) = sink else { return Ok(()) };
         let is_counted = |part: &RollupPart| sink.counts_parts(part.flow.is_some());
-        let begun = self.parts.begin(records::place(from), &mut self.follower, is_counted);
+        let begun = self
+            .parts
+            .begin(records::place(from), &mut self.follower, is_counted);
         begun.map_err(|error| error.to_string())
     }
 
@@ -190,16 +227,26 @@ impl Reader {
         stored: StoredRecord,
         silenced: &mut HashSet<u64>,
     ) -> Result<Option<Record>, String> {
-        let Some(mut record) = records::record(self.stream, stored) else { return Ok(None) };
+        let Some(mut record) = records::record(self.stream, stored) else {
+            return Ok(None);
+        };
         match &mut record {
             Record::Rollup(part)
-                if self.sink.as_ref().is_some_and(|sink| sink.counts_parts(part.flow.is_some())) =>
+                if self
+                    .sink
+                    .as_ref()
+                    .is_some_and(|sink| sink.counts_parts(part.flow.is_some())) =>
             {
                 self.parts.number(part);
             }
             Record::Alert(alert) => {
                 let began = self.beginnings.complete(alert)?;
-                if self.notes.as_ref().zip(began).is_some_and(|(notes, began)| notes.is_silenced(&began)) {
+                if self
+                    .notes
+                    .as_ref()
+                    .zip(began)
+                    .is_some_and(|(notes, began)| notes.is_silenced(&began))
+                {
                     silenced.insert(alert.id);
                     return Ok(None);
                 }
@@ -211,13 +258,21 @@ impl Reader {
 
     /// As the store reads, but not beyond the end of a range.
     fn chunk(&mut self, stream: collector::event::Stream, wanted: Wanted) -> Result<Chunk, store::Error> {
-        let Wanted { from, until, records, bytes } = wanted;
+        let Wanted {
+            from,
+            until,
+            records,
+            bytes,
+        } = wanted;
         let (from, until) = (records::place(from), until.map(records::place));
         let chunk = self.follower.read(stream, from, until, records, bytes)?;
         match self.only {
             Some(end) if chunk.end > end => {
                 let chunk = self.follower.read(stream, from, Some(end), records, bytes)?;
-                Ok(Chunk { is_last: true, ..chunk })
+                Ok(Chunk {
+                    is_last: true,
+                    ..chunk
+                })
             }
             _ => Ok(chunk),
         }
@@ -225,9 +280,18 @@ impl Reader {
 
     fn request(&self, from: Position, page: &Page<Record>) -> Option<Ahead> {
         let records: Vec<&Record> = page.records.iter().collect();
-        let batch = Batch { stream: self.stream, records: &records, collector: &self.collector };
+        let batch = Batch {
+            stream: self.stream,
+            records: &records,
+            collector: &self.collector,
+        };
         let request = self.sink.as_ref()?.request(&batch)?;
-        Some(Ahead { from, end: page.end, records: records.len(), request })
+        Some(Ahead {
+            from,
+            end: page.end,
+            records: records.len(),
+            request,
+        })
     }
 }
 
@@ -248,34 +312,58 @@ fn whole(
 
 impl Hops {
     fn read(&self, wanted: Wanted, days: Option<usize>) -> Result<Page<Record>, String> {
-        let Wanted { from, mut until, mut records, mut bytes } = wanted;
+        let Wanted {
+            from,
+            mut until,
+            mut records,
+            mut bytes,
+        } = wanted;
         loop {
             let (mut read, mut unreadable, mut size) = (Vec::new(), 0, 0);
             let found = self.queue.with(|spool| {
-                spool.read(from, until, (records, bytes / UNPACKED), |bytes| match Hop::read(bytes) {
-                    Some(hop) => {
-                        size += bytes.len() * UNPACKED;
-                        read.push(Some(Record::Hop(Box::new(hop))));
-                    }
-                    // Of another version, whole and without a meaning here.
-                    None => {
-                        unreadable += 1;
-                        read.push(None);
-                    }
-                })
+                spool.read(
+                    from,
+                    until,
+                    (records, bytes / UNPACKED),
+                    |bytes| match Hop::read(bytes) {
+                        Some(hop) => {
+                            size += bytes.len() * UNPACKED;
+                            read.push(Some(Record::Hop(Box::new(hop))));
+                        }
+                        // Of another version, whole and without a meaning here.
+                        None => {
+                            unreadable += 1;
+                            read.push(None);
+                        }
+                    },
+                )
             });
             match found {
                 spool::Found::Load(number) => {
-                    let file = self.files.load(number).map_err(|error| format!("a file of hops: {error}"))?;
+                    let file = self
+                        .files
+                        .load(number)
+                        .map_err(|error| format!("a file of hops: {error}"))?;
                     self.queue.with(|spool| spool.loaded(number, file));
                 }
-                spool::Found::Page { end, expired, is_last } => {
+                spool::Found::Page {
+                    end,
+                    expired,
+                    is_last,
+                } => {
                     let expired = expired + unreadable;
                     let mut days = days.map(Days::new);
                     let takes = |record: &Record| days.as_mut().is_none_or(|days| days.takes(record.ts()));
                     match whole(read.into_iter(), takes) {
                         Ok(records) => {
-                            return Ok(Page { records, end, expired, left_out: 0, bytes: size, is_last });
+                            return Ok(Page {
+                                records,
+                                end,
+                                expired,
+                                left_out: 0,
+                                bytes: size,
+                                is_last,
+                            });
                         }
                         Err(fewer) => (until, records, bytes) = (None, fewer, usize::MAX),
                     }
@@ -308,7 +396,15 @@ mod tests {
             let mut reader = Reader::new(dir.path(), Stream::Losses, "c1".into(), sink);
             let (mut from, mut counts, mut ends) = (Position::default(), Vec::new(), Vec::new());
             loop {
-                let page = reader.read(Wanted { from, until, records: 200, bytes: 1 << 20 }).unwrap().page;
+                let page = reader
+                    .read(Wanted {
+                        from,
+                        until,
+                        records: 200,
+                        bytes: 1 << 20,
+                    })
+                    .unwrap()
+                    .page;
                 assert_eq!((page.expired, page.left_out), (0, 0));
                 counts.push(page.records.len());
                 ends.push(page.end);
@@ -332,7 +428,14 @@ mod tests {
         let notes = Notes::open(dir.path()).unwrap();
         let (from, until) = (START, START + 100);
         let filter = "node == 7".to_owned();
-        notes.silence(SilenceView { filter, from, until, ..SilenceView::default() }).unwrap();
+        notes
+            .silence(SilenceView {
+                filter,
+                from,
+                until,
+                ..SilenceView::default()
+            })
+            .unwrap();
         let store = store::Store::open(store::Config::new(dir.path())).unwrap();
         store.set_rules(vec!["deep".to_owned()]);
         let event = |ts, kind, port: u16, node| Event {
@@ -356,7 +459,12 @@ mod tests {
         store.flush();
         let mut reader = Reader::new(dir.path(), Stream::Alerts, "c1".into(), None);
         reader.heed(Some(Arc::new(notes)));
-        let wanted = Wanted { from: Position::default(), until: None, records: 100, bytes: 1 << 20 };
+        let wanted = Wanted {
+            from: Position::default(),
+            until: None,
+            records: 100,
+            bytes: 1 << 20,
+        };
         let found = reader.read(wanted).unwrap();
         let sent: Vec<u64> = found.page.records.iter().map(|one| one.ts() - START).collect();
         assert_eq!((sent, found.silenced), (vec![2, 4], 2));

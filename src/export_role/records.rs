@@ -10,24 +10,42 @@ use store::{EventRow, FlowState, Place, StoredRecord};
 
 /// The store's place.
 pub(super) fn place(position: Position) -> Place {
-    Place { base: position.file, row: position.row }
+    Place {
+        base: position.file,
+        row: position.row,
+    }
 }
 
 /// The exporter's position.
 pub(super) fn position(place: Place) -> Position {
-    Position { file: place.base, row: place.row }
+    Position {
+        file: place.base,
+        row: place.row,
+    }
 }
 
 /// A record as it leaves in a stream; `None`: it is not in it.
 pub(super) fn record(stream: Stream, stored: StoredRecord) -> Option<Record> {
     if stream == Stream::Alerts {
-        let StoredRecord::Event(row) = stored else { return None };
+        let StoredRecord::Event(row) = stored else {
+            return None;
+        };
         return Alert::of(&row.event, row.rule.map(Arc::from)).map(|alert| Record::Alert(Box::new(alert)));
     }
     Some(match stored {
-        StoredRecord::Event(EventRow { event, rule, path, first }) => {
+        StoredRecord::Event(EventRow {
+            event,
+            rule,
+            path,
+            first,
+        }) => {
             let first = first.map(|first| (first.flow_latency, first.basis, first.hop_latencies));
-            Record::Event(Box::new(EventRecord { event, rule: rule.map(Arc::from), path, first }))
+            Record::Event(Box::new(EventRecord {
+                event,
+                rule: rule.map(Arc::from),
+                path,
+                first,
+            }))
         }
         StoredRecord::Rollup(rollup, part) => Record::Rollup(Box::new(RollupPart { rollup, part, nth: 0 })),
         StoredRecord::Flow(FlowState { row, path }) => Record::Flow(Box::new((row, path))),

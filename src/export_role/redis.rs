@@ -42,7 +42,13 @@ impl std::fmt::Debug for Connection {
 impl Link {
     /// No connection is made yet.
     pub(super) fn new(sink: Redis, destination: Destination) -> Self {
-        Self { sink, destination, connection: None, exchange: None, replies: Vec::new() }
+        Self {
+            sink,
+            destination,
+            connection: None,
+            exchange: None,
+            replies: Vec::new(),
+        }
     }
 
     pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
@@ -52,7 +58,9 @@ impl Link {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.exchange.as_ref().map_or(0, |exchange| exchange.pipeline().bytes.capacity())
+        self.exchange
+            .as_ref()
+            .map_or(0, |exchange| exchange.pipeline().bytes.capacity())
     }
 
     pub(super) async fn send(&mut self) -> Result<(), Failure> {
@@ -74,22 +82,35 @@ impl Link {
     }
 
     pub(super) fn answered(&mut self, batch: &Batch<'_>) -> Answered {
-        let Some(exchange) = &mut self.exchange else { return Answered::missing() };
+        let Some(exchange) = &mut self.exchange else {
+            return Answered::missing();
+        };
         let replies = std::mem::take(&mut self.replies);
-        self.sink.answered(batch, exchange, &replies).map_or(Answered::More, Answered::done)
+        self.sink
+            .answered(batch, exchange, &replies)
+            .map_or(Answered::More, Answered::done)
     }
 
     pub(super) async fn probe(&self) -> Result<(), String> {
-        connect(&self.sink, &self.destination).await.map(drop).map_err(Failure::words)
+        connect(&self.sink, &self.destination)
+            .await
+            .map(drop)
+            .map_err(Failure::words)
     }
 }
 
 /// A connection that takes commands.
 async fn connect(sink: &Redis, destination: &Destination) -> Result<Connection, Failure> {
     let stream = socket::connect(destination).await?;
-    let mut connection = Connection { stream, replies: Replies::new() };
+    let mut connection = Connection {
+        stream,
+        replies: Replies::new(),
+    };
     let credentials = match &destination.login {
-        Some(Login::Password(user, password)) => Some(Credentials { user: user.as_deref(), password }),
+        Some(Login::Password(user, password)) => Some(Credentials {
+            user: user.as_deref(),
+            password,
+        }),
         _ => None,
     };
     let greeting = sink.greeting(credentials.as_ref());
@@ -104,7 +125,12 @@ async fn connect(sink: &Redis, destination: &Destination) -> Result<Connection, 
 impl Connection {
     /// Sends commands, and reads a reply to each.
     async fn call(&mut self, pipeline: &Pipeline, destination: &Destination) -> Result<Vec<Reply>, String> {
-        let Destination { authority, tls, schemes: (_, secure), .. } = destination;
+        let Destination {
+            authority,
+            tls,
+            schemes: (_, secure),
+            ..
+        } = destination;
         let ended = || match tls {
             Some(_) => format!("{authority} ended the connection"),
             None => format!("{authority} ended the connection; if it wants TLS, write {secure}"),
@@ -125,8 +151,9 @@ impl Connection {
                 None => match self.stream.read(&mut bytes).await.map_err(reason)? {
                     0 => return Err(ended()),
                     read => {
-                        room =
-                            room.checked_sub(read).ok_or_else(|| format!("{authority} answers too much"))?;
+                        room = room
+                            .checked_sub(read)
+                            .ok_or_else(|| format!("{authority} answers too much"))?;
                         self.replies.push(&bytes[..read]);
                     }
                 },

@@ -25,7 +25,12 @@ pub(super) struct Link {
 impl Link {
     /// No connection is made yet.
     pub(super) fn new(destination: Destination) -> Self {
-        Self { client: Client::new(destination), files: Vec::new(), requests: Vec::new(), answer: None }
+        Self {
+            client: Client::new(destination),
+            files: Vec::new(),
+            requests: Vec::new(),
+            answer: None,
+        }
     }
 
     pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {
@@ -62,7 +67,12 @@ impl Link {
     /// Bytes of the files that are put.
     pub(super) fn bytes(&self) -> usize {
         let files: usize = self.files.iter().map(|file| file.content.capacity()).sum();
-        files + self.requests.iter().map(|request| request.body.capacity()).sum::<usize>()
+        files
+            + self
+                .requests
+                .iter()
+                .map(|request| request.body.capacity())
+                .sum::<usize>()
     }
 
     /// Whether objects can be put there.

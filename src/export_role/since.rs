@@ -23,7 +23,13 @@ pub(super) struct Beginnings {
 impl Beginnings {
     /// Of the store in a directory.
     pub(super) fn new(directory: PathBuf) -> Self {
-        Self { directory, reader: None, known: HashMap::new(), older: HashMap::new(), failures: 0 }
+        Self {
+            directory,
+            reader: None,
+            known: HashMap::new(),
+            older: HashMap::new(),
+            failures: 0,
+        }
     }
 
     /// Notes the beginning of an alert, or completes one that is resolved. Returns the record of the beginning, if there is one.
@@ -43,7 +49,11 @@ impl Beginnings {
         let known = self.known.get(&number).or_else(|| self.older.get(&number));
         // A page can be read again: then a later beginning may be known.
         let known = known.filter(|began| began.ts <= alert.ts).cloned();
-        let began = if known.is_some() { known } else { self.found(alert, number)? };
+        let began = if known.is_some() {
+            known
+        } else {
+            self.found(alert, number)?
+        };
         alert.since = began.as_ref().map(|began| began.ts);
         Ok(began)
     }
@@ -82,8 +92,12 @@ impl Beginnings {
         };
         let rows = reader.events(&filter).map_err(|error| failed(&error))?;
         self.reader = Some(reader);
-        let alerts = rows.into_iter().filter_map(|row| Alert::of(&row.event, row.rule.map(Into::into)));
-        Ok(alerts.filter(|other| other.alert() == number).max_by_key(|other| other.ts))
+        let alerts = rows
+            .into_iter()
+            .filter_map(|row| Alert::of(&row.event, row.rule.map(Into::into)));
+        Ok(alerts
+            .filter(|other| other.alert() == number)
+            .max_by_key(|other| other.ts))
     }
 }
 
@@ -105,10 +119,22 @@ mod tests {
         let dir = Dir::new("beginnings");
         let store = store::Store::open(store::Config::new(dir.path())).unwrap();
         let flow = |port: u16| format!("10.0.0.1:{port}>10.0.0.2:80/6").parse().ok();
-        let event = |ts, kind, port| Event { kind, flow: flow(port), rule: Some(0), ..bare(START + ts) };
+        let event = |ts, kind, port| Event {
+            kind,
+            flow: flow(port),
+            rule: Some(0),
+            ..bare(START + ts)
+        };
         let mut batch = collector::Batch::with_capacity(16);
-        let events = [(1, Kind::RuleOn), (2, Kind::RuleOff), (3, Kind::RuleOn), (4, Kind::RuleOff)];
-        events.iter().for_each(|(ts, kind)| batch.event(&event(*ts, *kind, 5000), &[]));
+        let events = [
+            (1, Kind::RuleOn),
+            (2, Kind::RuleOff),
+            (3, Kind::RuleOn),
+            (4, Kind::RuleOff),
+        ];
+        events
+            .iter()
+            .for_each(|(ts, kind)| batch.event(&event(*ts, *kind, 5000), &[]));
         batch.event(&event(3, Kind::RuleOn, 5001), &[]);
         store.set_rules(vec!["slow".to_owned()]);
         store.submit(batch).unwrap();
@@ -121,7 +147,10 @@ mod tests {
             alert.since.map(|since| since - START)
         };
         let mut fresh = Beginnings::new(dir.path().to_owned());
-        assert_eq!([since(&mut fresh, 4, 5000), since(&mut fresh, 2, 5000)], [Some(3), Some(1)]);
+        assert_eq!(
+            [since(&mut fresh, 4, 5000), since(&mut fresh, 2, 5000)],
+            [Some(3), Some(1)]
+        );
         assert_eq!(since(&mut fresh, 4, 5002), None, "it is not stored");
         // As it was read.
         let mut read = Beginnings::new(dir.path().to_owned());
@@ -138,8 +167,15 @@ mod tests {
         let dir = Dir::new("forgotten-beginnings");
         let mut beginnings = Beginnings::new(dir.path().join("gone"));
         let event = |kind, port: usize| {
-            let flow = format!("10.0.0.{}:{}>10.0.0.2:80/6", port / 50_000, port % 50_000 + 1).parse().ok();
-            Event { kind, flow, node: Some(7), ..bare(START) }
+            let flow = format!("10.0.0.{}:{}>10.0.0.2:80/6", port / 50_000, port % 50_000 + 1)
+                .parse()
+                .ok();
+            Event {
+                kind,
+                flow,
+                node: Some(7),
+                ..bare(START)
+            }
         };
         let mut complete = |kind, port| {
             let mut alert = Alert::of(&event(kind, port), Some("slow".into())).unwrap();
@@ -153,7 +189,10 @@ mod tests {
         // It is not in memory, and there is no store.
         for _ in 0..MOST_FAILURES {
             let error = complete(Kind::RuleOff, 0).unwrap_err();
-            assert!(error.starts_with("cannot look up when an alert began: "), "{error}");
+            assert!(
+                error.starts_with("cannot look up when an alert began: "),
+                "{error}"
+            );
         }
         assert_eq!(complete(Kind::RuleOff, 0), Ok(None), "others wait for it");
         assert!(complete(Kind::RuleOff, 0).is_err());

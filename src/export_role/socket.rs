@@ -11,7 +11,12 @@ use crate::{config::export::Destination, tls};
 /// # Errors
 /// One sentence that says what to do.
 pub(super) async fn connect(destination: &Destination) -> Result<Box<dyn tls::Stream>, String> {
-    let Destination { authority, tls: config, schemes: (plain, secure), .. } = destination;
+    let Destination {
+        authority,
+        tls: config,
+        schemes: (plain, secure),
+        ..
+    } = destination;
     let connected = time::timeout(CONNECT, TcpStream::connect(authority)).await;
     let stream = connected
         .map_err(|_| format!("{authority} does not answer; correct the url, or start the server"))?
@@ -22,10 +27,15 @@ pub(super) async fn connect(destination: &Destination) -> Result<Box<dyn tls::St
     let _ = stream.set_nodelay(true);
     let secured = time::timeout(CONNECT, tls::secure(config.clone(), authority, stream)).await;
     let secured = secured.unwrap_or_else(|_| {
-        Err(format!("{authority} does not answer to TLS; if it has none, write {plain} in place of {secure}"))
+        Err(format!(
+            "{authority} does not answer to TLS; if it has none, write {plain} in place of {secure}"
+        ))
     });
     secured.map_err(|words| {
-        words.replace("http:// in place of https://", &format!("{plain} in place of {secure}"))
+        words.replace(
+            "http:// in place of https://",
+            &format!("{plain} in place of {secure}"),
+        )
     })
 }
 

@@ -20,11 +20,16 @@ use crate::{config::export::ExportSettings, hop_queue::HopQueue, save};
 /// # Errors
 /// They, or the cursor, cannot be read: one sentence that says what to do.
 pub(super) fn open(store: &Path, export: &str, settings: &ExportSettings) -> Result<Arc<HopQueue>, String> {
-    let cursor = Files::new(store, export, Stream::Hops, 0).cursor()?.unwrap_or_default();
+    let cursor = Files::new(store, export, Stream::Hops, 0)
+        .cursor()?
+        .unwrap_or_default();
     let files = SpoolFiles::new(store, export);
-    let found = files
-        .list()
-        .map_err(|error| format!("{}: {error}; let hopwise read and write there", files.dir.display()))?;
+    let found = files.list().map_err(|error| {
+        format!(
+            "{}: {error}; let hopwise read and write there",
+            files.dir.display()
+        )
+    })?;
     let (limits, inbox) = settings.hop_limits();
     Ok(HopQueue::new(Spool::new(limits, &cursor, found), inbox))
 }
@@ -38,7 +43,9 @@ pub(super) struct SpoolFiles {
 impl SpoolFiles {
     /// In the directory of a store.
     pub(super) fn new(store: &Path, export: &str) -> Self {
-        Self { dir: store.join("export").join(format!("{export}.hops.spool")) }
+        Self {
+            dir: store.join("export").join(format!("{export}.hops.spool")),
+        }
     }
 
     fn file(&self, number: u64) -> PathBuf {
@@ -51,7 +58,10 @@ impl SpoolFiles {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let path = entry?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once('.'));
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .and_then(|name| name.split_once('.'));
             let Some((number, end)) = name else { continue };
             match (end, number.parse::<u64>()) {
                 ("hops.tmp", Ok(_)) => fs::remove_file(&path)?,
@@ -59,7 +69,9 @@ impl SpoolFiles {
                     let mut file = File::open(&path)?;
                     let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
                     let mut header = Vec::new();
-                    file.by_ref().take(spool::header_len() as u64).read_to_end(&mut header)?;
+                    file.by_ref()
+                        .take(spool::header_len() as u64)
+                        .read_to_end(&mut header)?;
                     // Each record has some bytes: a greater number is damage.
                     let most = bytes.saturating_sub(spool::header_len()) as u64;
                     let records = spool::records_of(&header).filter(|records| *records <= most);
@@ -135,7 +147,11 @@ impl Hops {
         said(self.files.execute(&self.queue, nic::time::now()));
         let hops = self.queue.with(Spool::abandon);
         if hops > 0 {
-            tracing::warn!(export, hops, "hops are lost: they could not be written before the stop");
+            tracing::warn!(
+                export,
+                hops,
+                "hops are lost: they could not be written before the stop"
+            );
         }
     }
 }

@@ -17,14 +17,21 @@ pub(super) struct Link {
 
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("destination", &self.destination).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("destination", &self.destination)
+            .finish_non_exhaustive()
     }
 }
 
 impl Link {
     /// No connection is made yet.
     pub(super) fn new(sink: Syslog, destination: Destination) -> Self {
-        Self { sink, destination, stream: None, bytes: Vec::new() }
+        Self {
+            sink,
+            destination,
+            stream: None,
+            bytes: Vec::new(),
+        }
     }
 
     pub(super) fn begin(&mut self, batch: &Batch<'_>) -> bool {

@@ -23,13 +23,21 @@ pub(crate) struct ExportsView {
 
 impl Default for ExportsView {
     fn default() -> Self {
-        Self { exports: Vec::new(), memory: 0, stage: nothing() }
+        Self {
+            exports: Vec::new(),
+            memory: 0,
+            stage: nothing(),
+        }
     }
 }
 
 /// The stage before anything came.
 fn nothing() -> Stage {
-    Stage { stage: "export".into(), unit: "records".into(), ..Stage::default() }
+    Stage {
+        stage: "export".into(),
+        unit: "records".into(),
+        ..Stage::default()
+    }
 }
 
 /// One stream of one export. `read` = `delivered` + `left_out` + `rejected` + `held`.
@@ -106,19 +114,35 @@ pub(crate) fn view(handle: &Handle) -> ExportsView {
     // A topic is there as long as something is wrong with it.
     let is_shown = |gauge: &&Arc<Gauge>| !gauge.is_topic || lock(&gauge.state).last_error.is_some();
     let exports: Vec<ExportView> = gauges.iter().filter(is_shown).map(|gauge| of(gauge)).collect();
-    ExportsView { exports, memory: handle.memory, stage: stage(&gauges) }
+    ExportsView {
+        exports,
+        memory: handle.memory,
+        stage: stage(&gauges),
+    }
 }
 
 /// All of them as a stage of the loss budget. What is not for a system leaves the stage as what it has received: nobody misses it.
 fn stage(gauges: &[Arc<Gauge>]) -> Stage {
     let mut stage = nothing();
     for gauge in gauges {
-        let Budget { into, out, rejected, unwritten, expired, shed, queued } = lock(&gauge.state).budget;
+        let Budget {
+            into,
+            out,
+            rejected,
+            unwritten,
+            expired,
+            shed,
+            queued,
+        } = lock(&gauge.state).budget;
         stage.into += into;
         stage.out += out;
         stage.queued += queued;
-        let reasons =
-            [("rejected", rejected), ("unwritten", unwritten), ("expired", expired), ("shed", shed)];
+        let reasons = [
+            ("rejected", rejected),
+            ("unwritten", unwritten),
+            ("expired", expired),
+            ("shed", shed),
+        ];
         for (reason, count) in reasons {
             stage.drops.add(reason, count);
         }

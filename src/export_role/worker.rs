@@ -109,14 +109,21 @@ impl Exporter {
         origin: Origin<'_>,
         (gauge, reading): (Gauge, &Reading),
     ) -> Result<Self, String> {
-        let Origin { directory, collector, notes } = origin;
+        let Origin {
+            directory,
+            collector,
+            notes,
+        } = origin;
         let files = Files::new(directory, &gauge.export, gauge.stream, settings.rejected.0);
         let collector: Arc<str> = collector.into();
         let hops = match (gauge.stream.stored(), reading) {
             (Some(_), _) => None,
             (None, Reading::New(Some(queue))) => {
                 let files = SpoolFiles::new(directory, &gauge.export);
-                Some(Arc::new(Hops { queue: Arc::clone(queue), files }))
+                Some(Arc::new(Hops {
+                    queue: Arc::clone(queue),
+                    files,
+                }))
             }
             (None, _) => return Err("hops are not stored".to_owned()),
         };
@@ -130,25 +137,35 @@ impl Exporter {
                 Some(to) => at(reader.since(to.saturating_add(1)))?,
                 None => at(reader.end())?,
             });
-            Cursor { settled: records::position(at(reader.since(from))?), batch_end: None }
+            Cursor {
+                settled: records::position(at(reader.since(from))?),
+                batch_end: None,
+            }
         } else {
             match (files.cursor()?, settings.start) {
                 (Some(cursor), _) => cursor,
                 (None, _) if hops.is_some() => Cursor::default(),
                 // By its place, so that what is deleted before it is sent can be counted.
-                (None, ExportStart::Oldest) => {
-                    Cursor { settled: records::position(at(reader.since(0))?), batch_end: None }
-                }
+                (None, ExportStart::Oldest) => Cursor {
+                    settled: records::position(at(reader.since(0))?),
+                    batch_end: None,
+                },
                 (None, ExportStart::Newest) => {
                     let end = at(reader.end())?;
-                    let cursor = Cursor { settled: records::position(end), batch_end: None };
+                    let cursor = Cursor {
+                        settled: records::position(end),
+                        batch_end: None,
+                    };
                     files.save(&cursor)?;
                     cursor
                 }
             }
         };
         only.iter().for_each(|end| reader.end_at(*end));
-        let mut delivery = DeliverySettings { bytes: gauge.share.batch, ..settings.delivery() };
+        let mut delivery = DeliverySettings {
+            bytes: gauge.share.batch,
+            ..settings.delivery()
+        };
         if only.is_some() {
             // Nothing more comes.
             delivery.linger = 0;
@@ -234,9 +251,13 @@ impl Exporter {
     fn count(&mut self, ledger: &Ledger) -> Option<(u64, Option<Budget>)> {
         let settled = self.delivery.cursor().settled;
         if let Some(hops) = &self.hops {
-            let (waiting, into, shed) = hops
-                .queue
-                .with(|spool| (spool.after(settled), spool.restored() + spool.offered(), spool.refused()));
+            let (waiting, into, shed) = hops.queue.with(|spool| {
+                (
+                    spool.after(settled),
+                    spool.restored() + spool.offered(),
+                    spool.refused(),
+                )
+            });
             let unread = waiting.saturating_sub(self.delivery.ahead());
             return Some((waiting, Some(budget(into, ledger, shed, unread))));
         }
@@ -280,7 +301,9 @@ impl Route for Exporter {
 
     fn begin_read(&mut self, wanted: Wanted, tasks: &mut Tasks<Self>) {
         let Some(mut reader) = self.reader.take() else {
-            return self.delivery.not_read("the last page has not been read", nic::time::now());
+            return self
+                .delivery
+                .not_read("the last page has not been read", nic::time::now());
         };
         tasks.reading.spawn_blocking(move || {
             let found = reader.read(wanted);
@@ -297,7 +320,12 @@ impl Route for Exporter {
         self.reader = Some(reader);
         match found {
             Err(error) => self.delivery.not_read(&error, now),
-            Ok(Found { page, restarted, silenced, ahead }) => {
+            Ok(Found {
+                page,
+                restarted,
+                silenced,
+                ahead,
+            }) => {
                 {
                     let mut state = lock(&self.gauge.state);
                     (state.restarted, state.silenced) =
@@ -319,18 +347,42 @@ impl Route for Exporter {
         let now = nic::time::now();
         let Some(mut link) = self.link.take() else {
             let words = "the last request has not ended".to_owned();
-            return self.delivery.answer(id, Outcome::Failed { words, retry_after: None }, now);
+            return self.delivery.answer(
+                id,
+                Outcome::Failed {
+                    words,
+                    retry_after: None,
+                },
+                now,
+            );
         };
-        let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
-        let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
+        let chosen: Vec<&Record> = records
+            .iter()
+            .filter_map(|i| self.delivery.batch().get(*i))
+            .collect();
+        let batch = Batch {
+            stream: self.stream(),
+            records: &chosen,
+            collector: &self.collector,
+        };
         let is_whole = records.len() == self.delivery.batch().len();
         let cursor = self.delivery.cursor();
-        let ahead = self.ahead.take_if(|ahead| is_whole && ahead.is_of(cursor, records.len()));
+        let ahead = self
+            .ahead
+            .take_if(|ahead| is_whole && ahead.is_of(cursor, records.len()));
         let is_something = link.begin(&batch, ahead.map(Ahead::into_request));
         self.request = link.bytes();
         if is_something {
             let deadline = Instant::now() + self.timeout;
-            return start(link, Sending { id, records, deadline }, &mut tasks.sending);
+            return start(
+                link,
+                Sending {
+                    id,
+                    records,
+                    deadline,
+                },
+                &mut tasks.sending,
+            );
         }
         self.link = Some(link);
         lock(&self.gauge.state).left_out += records.len() as u64;
@@ -339,9 +391,19 @@ impl Route for Exporter {
 
     /// A task that panicked is one whose time is over.
     fn sent(&mut self, sent: Option<Done>, tasks: &mut Tasks<Self>) {
-        let Some(Done { sending, mut link, sent }) = sent else { return };
+        let Some(Done {
+            sending,
+            mut link,
+            sent,
+        }) = sent
+        else {
+            return;
+        };
         let Sending { id, records, .. } = &sending;
-        let chosen: Vec<&Record> = records.iter().filter_map(|i| self.delivery.batch().get(*i)).collect();
+        let chosen: Vec<&Record> = records
+            .iter()
+            .filter_map(|i| self.delivery.batch().get(*i))
+            .collect();
         let answered = match sent {
             Err(failure) => Answered::done(failure.into()),
             // It came too late: other records are in memory, and the delivery counts it.
@@ -349,7 +411,11 @@ impl Route for Exporter {
                 Answered::done(Failure::Passing("too late".to_owned()).into())
             }
             Ok(()) => {
-                let batch = Batch { stream: self.stream(), records: &chosen, collector: &self.collector };
+                let batch = Batch {
+                    stream: self.stream(),
+                    records: &chosen,
+                    collector: &self.collector,
+                };
                 link.answered(&batch)
             }
         };
@@ -371,7 +437,10 @@ impl Route for Exporter {
 
     fn rejected(&self, record: usize, words: &str) -> Option<(Arc<Files>, Vec<u8>)> {
         let record = self.delivery.batch().get(record)?;
-        Some((Arc::clone(&self.files), files::line(record, &self.collector, words)))
+        Some((
+            Arc::clone(&self.files),
+            files::line(record, &self.collector, words),
+        ))
     }
 
     fn saved(&mut self, cursor: Cursor, now: u64) {
@@ -396,7 +465,11 @@ fn start(mut link: Link, sending: Sending, requests: &mut JoinSet<Done>) {
     requests.spawn(async move {
         let sent = time::timeout_at(sending.deadline, link.send()).await;
         let late = |_| Err(Failure::Passing("the server does not answer in time".to_owned()));
-        Done { sending, link, sent: sent.unwrap_or_else(late) }
+        Done {
+            sending,
+            link,
+            sent: sent.unwrap_or_else(late),
+        }
     });
 }
 

@@ -61,10 +61,28 @@ pub(crate) struct LoadReceiver(Arc<Shared>);
 /// A queue with room for `limit` bytes.
 pub(crate) fn load_queue(limit: usize) -> (LoadSender, LoadReceiver) {
     let (lanes, spare) = (Vec::new(), Vec::new());
-    let mut inner = Inner { limit, lanes, turn: 0, spare, used: 0, asleep: false, closed: false };
+    let mut inner = Inner {
+        limit,
+        lanes,
+        turn: 0,
+        spare,
+        used: 0,
+        asleep: false,
+        closed: false,
+    };
     let lane = inner.open_lane();
-    let shared = Arc::new(Shared { inner: Mutex::new(inner), filled: Condvar::new(), room: Condvar::new() });
-    (LoadSender { shared: Arc::clone(&shared), lane }, LoadReceiver(shared))
+    let shared = Arc::new(Shared {
+        inner: Mutex::new(inner),
+        filled: Condvar::new(),
+        room: Condvar::new(),
+    });
+    (
+        LoadSender {
+            shared: Arc::clone(&shared),
+            lane,
+        },
+        LoadReceiver(shared),
+    )
 }
 
 impl LoadSender {
@@ -104,7 +122,11 @@ impl LoadSender {
             // Half of its loads are processed between two wake-ups.
             let lane = &mut inner.lanes[self.lane];
             lane.resume = Some(lane.used / 2);
-            inner = self.shared.room.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner = self
+                .shared
+                .room
+                .wait(inner)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         inner
     }
@@ -113,7 +135,10 @@ impl LoadSender {
 impl Clone for LoadSender {
     fn clone(&self) -> Self {
         let lane = lock(&self.shared.inner).open_lane();
-        Self { shared: Arc::clone(&self.shared), lane }
+        Self {
+            shared: Arc::clone(&self.shared),
+            lane,
+        }
     }
 }
 
@@ -163,7 +188,12 @@ impl LoadReceiver {
                 return Received::Nothing;
             }
             inner.asleep = true;
-            inner = self.0.filled.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+            inner = self
+                .0
+                .filled
+                .wait_timeout(inner, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
             inner.asleep = false;
         };
         drop(inner);
@@ -202,7 +232,12 @@ impl Drop for LoadReceiver {
 impl Inner {
     /// The number of a lane without a sender and without loads, or of a new one.
     fn open_lane(&mut self) -> usize {
-        let lane = Lane { loads: VecDeque::new(), used: 0, resume: None, open: true };
+        let lane = Lane {
+            loads: VecDeque::new(),
+            used: 0,
+            resume: None,
+            open: true,
+        };
         match self.lanes.iter().position(|lane| !lane.open && lane.used == 0) {
             Some(free) => {
                 self.lanes[free] = lane;

@@ -24,17 +24,38 @@ fn plan(workers: usize) -> (Plan, Vec<LoadReceiver>, Pipeline) {
     let profiles = Arc::new(build::wire_profiles(&Settings::default()));
     let aggregate_ports = AggregatePorts::default();
     let access = Arc::default();
-    (Plan { workers, profiles, access, seed: 1, listener: 3, ledger, aggregate_ports }, queues, pipeline)
+    (
+        Plan {
+            workers,
+            profiles,
+            access,
+            seed: 1,
+            listener: 3,
+            ledger,
+            aggregate_ports,
+        },
+        queues,
+        pipeline,
+    )
 }
 
 fn packet(data: &[u8], src_port: u16) -> Packet<'_> {
     let source = ([10, 0, 0, 1], src_port).into();
-    Packet { data, source, port: 0, received: u64::from(src_port), truncated: false }
+    Packet {
+        data,
+        source,
+        port: 0,
+        received: u64::from(src_port),
+        truncated: false,
+    }
 }
 
 /// Takes what is queued.
 fn drain(queue: &LoadReceiver, mut process: impl FnMut(&Load)) {
-    while matches!(queue.receive(None, Duration::ZERO, &mut process), Received::Load(_)) {}
+    while matches!(
+        queue.receive(None, Duration::ZERO, &mut process),
+        Received::Load(_)
+    ) {}
 }
 
 #[test]
@@ -65,7 +86,13 @@ fn a_worker_that_stalls_makes_its_receiver_wait_and_loses_nothing() {
         receiver.join().unwrap();
         assert_eq!(out, [BURSTS * 32; 2]);
     });
-    assert_eq!(*lock(&gauge.stats), FanoutStats { datagrams: BURSTS * 64, ended: 0 });
+    assert_eq!(
+        *lock(&gauge.stats),
+        FanoutStats {
+            datagrams: BURSTS * 64,
+            ended: 0
+        }
+    );
 }
 
 #[test]
@@ -77,7 +104,16 @@ fn datagrams_of_a_worker_that_has_ended_are_counted() {
     spreader.distribute(&[packet(&[0; 800], 7); 64]);
     let mut out = 0;
     drain(&queues[0], |load| out += load.entries.len() as u64);
-    assert_eq!((out, *lock(&gauge.stats)), (32, FanoutStats { datagrams: 64, ended: 32 }));
+    assert_eq!(
+        (out, *lock(&gauge.stats)),
+        (
+            32,
+            FanoutStats {
+                datagrams: 64,
+                ended: 32
+            }
+        )
+    );
 }
 
 #[test]
@@ -85,17 +121,29 @@ fn a_share_gives_back_what_went_in() {
     let (plan, queues, _pipeline) = plan(1);
     let mut spreader = Spreader::new(plan);
     let payloads: Vec<Vec<u8>> = (0..100u8).map(|n| vec![n; usize::from(n)]).collect();
-    let packets: Vec<_> = payloads.iter().zip(0..).map(|(data, src_port)| packet(data, src_port)).collect();
+    let packets: Vec<_> = payloads
+        .iter()
+        .zip(0..)
+        .map(|(data, src_port)| packet(data, src_port))
+        .collect();
     spreader.distribute(&packets);
     spreader.poll(0);
     let mut seen = Vec::new();
     let mut note = |load: &Load| {
         load.each_chunk(|_, chunk| {
-            seen.extend(chunk.iter().map(|d| (d.payload.to_vec(), d.src_port, d.received, d.listener)));
+            seen.extend(
+                chunk
+                    .iter()
+                    .map(|d| (d.payload.to_vec(), d.src_port, d.received, d.listener)),
+            );
         });
     };
     drain(&queues[0], &mut note);
-    let sent: Vec<_> = payloads.into_iter().zip(0..).map(|(data, n)| (data, n, u64::from(n), 3)).collect();
+    let sent: Vec<_> = payloads
+        .into_iter()
+        .zip(0..)
+        .map(|(data, n)| (data, n, u64::from(n), 3))
+        .collect();
     assert_eq!(seen, sent);
 }
 
@@ -105,7 +153,10 @@ fn numbers_of_senders_that_may_not_report_are_not_accounted_for() {
     let report = testkit::vectors::bytes("tr20_emb");
     let streams = |from: &str| {
         let (mut plan, queues, _pipeline) = plan(1);
-        let grant = Grant { from: from.parse().unwrap(), nodes: Vec::new() };
+        let grant = Grant {
+            from: from.parse().unwrap(),
+            nodes: Vec::new(),
+        };
         // The plan's listener is number 3.
         plan.access = Arc::new(Access::new([None, None, None, Some(vec![grant])]));
         let gauge = plan.ledger.gauge();

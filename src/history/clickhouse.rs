@@ -67,7 +67,13 @@ impl Remote {
     pub(crate) fn new(settings: &ConsoleSettings, limit: Duration) -> Result<Self, (&'static str, String)> {
         let (destination, tables) = (settings.destination()?, settings.tables()?);
         let idle = Mutex::default();
-        Ok(Self { destination, tables, pairs: settings.names(), limit, idle })
+        Ok(Self {
+            destination,
+            tables,
+            pairs: settings.names(),
+            limit,
+            idle,
+        })
     }
 
     /// A statement about a table.
@@ -84,9 +90,15 @@ impl Remote {
     ) -> Result<Vec<u8>, Failure> {
         let left = until.saturating_duration_since(Instant::now());
         // The last of several statements has what the others left of it.
-        let limit = if whose == words::Whose::Ours { self.limit } else { left };
+        let limit = if whose == words::Whose::Ours {
+            self.limit
+        } else {
+            left
+        };
         let request = Arc::new(statement.request(left));
-        let mut client = lock(&self.idle).pop().unwrap_or_else(|| Client::new(self.destination.clone()));
+        let mut client = lock(&self.idle)
+            .pop()
+            .unwrap_or_else(|| Client::new(self.destination.clone()));
         // ClickHouse stops by itself; this is for a server that does not answer.
         let answer = match time::timeout(left + GRACE, client.send(&request)).await {
             Ok(Ok(answer)) => answer,
@@ -149,7 +161,10 @@ impl Remote {
     async fn latest_heard(&self, question: &Wanted, until: Instant) -> Result<Vec<Heard>, Failure> {
         let (mut found, mut seen): (Vec<Heard>, HashMap<u64, (u64, usize)>) = Default::default();
         let mut last = None;
-        for from in self.floors(Stream::Events, (question.from, question.before), until).await? {
+        for from in self
+            .floors(Stream::Events, (question.from, question.before), until)
+            .await?
+        {
             loop {
                 // Two collectors hear the same; more copies are rare, and take another round.
                 let most = (2 * question.limit.saturating_sub(found.len()) + 16).min(MOST_LINES);
@@ -165,7 +180,10 @@ impl Remote {
                         twin.hear(line);
                         continue;
                     }
-                    found.push(Heard { line, also: Vec::new() });
+                    found.push(Heard {
+                        line,
+                        also: Vec::new(),
+                    });
                     if found.len() == question.limit {
                         return Ok(found);
                     }
@@ -204,7 +222,10 @@ impl History for Remote {
     fn events(&self, question: EventQuestion, place: Place) -> Answer<'_, FoundEvents> {
         Box::pin(async move {
             let _place = place;
-            let wanted = Wanted { condition: question.condition, ..Wanted::of(question.filter) };
+            let wanted = Wanted {
+                condition: question.condition,
+                ..Wanted::of(question.filter)
+            };
             let rows = self.latest(&wanted, Instant::now() + self.limit).await?;
             Ok(FoundEvents { rows, stopped: None })
         })
@@ -220,12 +241,25 @@ impl History for Remote {
     fn flow(&self, question: FlowQuestion, place: Place) -> Answer<'_, FlowHistory> {
         Box::pin(async move {
             let _place = place;
-            let FlowQuestion { flow, from, to, limit } = question;
+            let FlowQuestion {
+                flow,
+                from,
+                to,
+                limit,
+            } = question;
             let before = to.map(|to| to.saturating_add(1));
             let most = FlowHistory::events_for(limit);
-            let filter =
-                EventFilter { flow: Some(flow), from, before, limit: most, ..EventFilter::default() };
-            let question = Wanted { only: Some(FlowHistory::EVENTS), ..Wanted::of(filter) };
+            let filter = EventFilter {
+                flow: Some(flow),
+                from,
+                before,
+                limit: most,
+                ..EventFilter::default()
+            };
+            let question = Wanted {
+                only: Some(FlowHistory::EVENTS),
+                ..Wanted::of(filter)
+            };
             let mut events = self.latest(&question, Instant::now() + self.limit).await?;
             events.reverse();
             let is_cut = events.len() == most;
@@ -358,8 +392,17 @@ struct Wanted {
 
 impl Wanted {
     fn of(filter: EventFilter) -> Self {
-        let EventFilter { from, before, limit, .. } = filter;
-        Self { filter, condition: None, from, before, limit, only: None }
+        let EventFilter {
+            from, before, limit, ..
+        } = filter;
+        Self {
+            filter,
+            condition: None,
+            from,
+            before,
+            limit,
+            only: None,
+        }
     }
 }
 

@@ -83,7 +83,12 @@ impl History for Local {
     }
 
     fn flow(&self, question: FlowQuestion, place: Place) -> Answer<'_, FlowHistory> {
-        let FlowQuestion { flow, from, to, limit } = question;
+        let FlowQuestion {
+            flow,
+            from,
+            to,
+            limit,
+        } = question;
         self.ask(place, move |reader| reader.history(&flow, from, to, limit))
     }
 
@@ -93,7 +98,9 @@ impl History for Local {
 
     fn recordings(&self, question: RecordingQuestion, place: Place) -> Answer<'_, Vec<RecordingRow>> {
         let RecordingQuestion { span, node, limit } = question;
-        self.ask(place, move |reader| reader.recordings(span, node.map(|node| (node, None)), limit))
+        self.ask(place, move |reader| {
+            reader.recordings(span, node.map(|node| (node, None)), limit)
+        })
     }
 
     fn queue(&self, question: QueueQuestion, place: Place) -> Answer<'_, QueueRecords> {
@@ -131,7 +138,9 @@ impl History for Local {
     }
 
     fn rates(&self, (span, column, known_to): (Span, u64, u64), place: Place) -> Answer<'_, RateSpan> {
-        self.ask(place, move |reader| reader.rate_span_until(span, column, known_to))
+        self.ask(place, move |reader| {
+            reader.rate_span_until(span, column, known_to)
+        })
     }
 
     fn traffic(&self, question: Arc<TrafficQuestion>, place: Place) -> Answer<'_, Traffic> {
@@ -151,17 +160,49 @@ impl History for Local {
 
 /// What the store has of one queue.
 fn queue(reader: &Reader, question: &QueueQuestion) -> Result<QueueRecords, QueryError> {
-    let QueueFilter { node, queue, from, to, .. } = question.queue;
+    let QueueFilter {
+        node,
+        queue,
+        from,
+        to,
+        ..
+    } = question.queue;
     let (span, limit) = ((from, to), question.events);
     let recordings = reader.recordings(span, Some((node, queue)), question.recordings)?;
     let windows = reader.recording_windows(span)?;
     let (passages, truncated) = reader.passages(&question.queue)?;
     let (from, before, node) = (Some(from), Some(to), Some(node));
-    let drops = reader.drops(&RecordFilter { from, before, node, flow: None, limit })?;
+    let drops = reader.drops(&RecordFilter {
+        from,
+        before,
+        node,
+        flow: None,
+        limit,
+    })?;
     let (kind, metric) = (Some(Kind::Change), Some(Metric::HopLatency));
-    let filter = EventFilter { from, before, kind, node, metric, flow: None, limit };
-    let changes = if passages.is_empty() { reader.events(&filter)? } else { Vec::new() };
-    Ok(QueueRecords { recordings, windows, passages, truncated, drops, changes, exported: None })
+    let filter = EventFilter {
+        from,
+        before,
+        kind,
+        node,
+        metric,
+        flow: None,
+        limit,
+    };
+    let changes = if passages.is_empty() {
+        reader.events(&filter)?
+    } else {
+        Vec::new()
+    };
+    Ok(QueueRecords {
+        recordings,
+        windows,
+        passages,
+        truncated,
+        drops,
+        changes,
+        exported: None,
+    })
 }
 
 /// Sets the flag when the client disconnects, because that drops the future of its request.

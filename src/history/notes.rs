@@ -30,7 +30,9 @@ pub(crate) async fn with_notes(request: Request, next: Next) -> Response {
     if !notes.is_empty()
         && let Ok(value) = HeaderValue::from_str(&json(&notes))
     {
-        response.headers_mut().insert(HeaderName::from_static(HEADER), value);
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static(HEADER), value);
     }
     response
 }
@@ -42,7 +44,9 @@ fn json(notes: &BTreeSet<String>) -> String {
         if char.is_ascii() && char != '\u{7f}' {
             out.push(char);
         } else {
-            char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+            char.encode_utf16(&mut [0; 2])
+                .iter()
+                .for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
         }
     }
     out

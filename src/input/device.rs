@@ -62,7 +62,10 @@ pub(super) fn input(
     active_config: &Arc<ActiveConfig>,
     listener: usize,
 ) -> Result<Input, CliError> {
-    let listen = Listen::Xdp { interface: interface.to_owned(), ports: ports.to_vec() };
+    let listen = Listen::Xdp {
+        interface: interface.to_owned(),
+        ports: ports.to_vec(),
+    };
     let mut device = Device {
         active_config: Arc::clone(active_config),
         settings: active_config.settings(),
@@ -76,9 +79,18 @@ pub(super) fn input(
     };
     let opened = device.open().map_err(CliError::new)?;
     let (input, rx_path) = (listen.to_string(), opened.setup.sentence());
-    match opened.setup.interface.as_ref().is_some_and(|interface| interface.tried.is_empty()) {
+    match opened
+        .setup
+        .interface
+        .as_ref()
+        .is_some_and(|interface| interface.tried.is_empty())
+    {
         true => tracing::info!(input, rx_path, "the input is open"),
-        false => tracing::warn!(input, rx_path, "the input is open, not by the fastest receive path"),
+        false => tracing::warn!(
+            input,
+            rx_path,
+            "the input is open, not by the fastest receive path"
+        ),
     }
     Ok(Input::new(listener, opened, Some(Box::new(device))))
 }
@@ -103,18 +115,33 @@ impl Open for Device {
         for warning in &opened.warnings {
             tracing::warn!(input = self.listen, warning, "the input works with a limit");
         }
-        tried.extend(opened.tried.into_iter().map(|refused| (refused.rx_path.name(), refused.reason)));
-        let sources = opened.sources.into_iter().chain(opened.stack_source).map(RxSource::Source).collect();
+        tried.extend(
+            opened
+                .tried
+                .into_iter()
+                .map(|refused| (refused.rx_path.name(), refused.reason)),
+        );
+        let sources = opened
+            .sources
+            .into_iter()
+            .chain(opened.stack_source)
+            .map(RxSource::Source)
+            .collect();
         let setup = self.setup(opened.rx_path.name(), opened.queues, tried);
         Ok(Opened {
             sources,
             setup,
-            health: Box::new(Health { watch: opened.watch, counted: Counters::default() }),
+            health: Box::new(Health {
+                watch: opened.watch,
+                counted: Counters::default(),
+            }),
         })
     }
 
     fn could_be_better(&mut self) -> bool {
-        let Some(known) = self.known.as_ref().filter(|_| !self.best) else { return false };
+        let Some(known) = self.known.as_ref().filter(|_| !self.best) else {
+            return false;
+        };
         let now = self.interface_facts();
         // Health reports removed interfaces; this is about new ones, and freed resources.
         let freed = known.programs.iter().any(|id| !now.programs.contains(id));
@@ -125,9 +152,20 @@ impl Open for Device {
 impl Device {
     fn interface_facts(&self) -> InterfaceFacts {
         // Unknown facts count as absent: then nothing seems to change.
-        let Ok(Some(facts)) = device::facts(&self.interface) else { return InterfaceFacts::default() };
-        let programs = facts.xdp.unwrap_or_default().iter().map(|program| program.id).collect();
-        InterfaceFacts { index: Some(facts.index), up: facts.up, programs }
+        let Ok(Some(facts)) = device::facts(&self.interface) else {
+            return InterfaceFacts::default();
+        };
+        let programs = facts
+            .xdp
+            .unwrap_or_default()
+            .iter()
+            .map(|program| program.id)
+            .collect();
+        InterfaceFacts {
+            index: Some(facts.index),
+            up: facts.up,
+            programs,
+        }
     }
 
     fn options(&self) -> receive::Options {
@@ -149,36 +187,64 @@ impl Device {
 
     fn setup(&mut self, kind: &'static str, queues: u32, tried: Vec<(&'static str, String)>) -> Setup {
         self.best = tried.is_empty();
-        let interface = Interface { name: self.interface.clone(), queues, tried };
-        Setup { listen: self.listen.clone(), kind, interface: Some(interface), ..Setup::default() }
+        let interface = Interface {
+            name: self.interface.clone(),
+            queues,
+            tried,
+        };
+        Setup {
+            listen: self.listen.clone(),
+            kind,
+            interface: Some(interface),
+            ..Setup::default()
+        }
     }
 
     /// Sockets on all interfaces, until this one appears.
     fn open_without_interface(&mut self) -> Result<Opened, String> {
         let xdp = &self.settings.collector.xdp;
-        let missing =
-            format!("there is no interface `{}` here (`ip link` lists those there are)", self.interface);
+        let missing = format!(
+            "there is no interface `{}` here (`ip link` lists those there are)",
+            self.interface
+        );
         if xdp.lowest != RxPath::Udp || xdp.zero_copy == ZeroCopy::Require {
-            return Err(format!("{missing}; make it, name another one, or allow lowest = \"udp\""));
+            return Err(format!(
+                "{missing}; make it, name another one, or allow lowest = \"udp\""
+            ));
         }
         let collector = &self.settings.collector;
         let options = super::udp::options(collector, &self.ports);
         let slot = usize::try_from(collector.datagram.0).unwrap_or(usize::MAX);
         let mut sources = Vec::new();
-        for port in self.ports.iter().filter(|port| !collector.listen.contains(&Listen::UdpAny(**port))) {
+        for port in self
+            .ports
+            .iter()
+            .filter(|port| !collector.listen.contains(&Listen::UdpAny(**port)))
+        {
             let receiver =
                 Receiver::bind_any(*port, None, &options).map_err(|error| format!("{missing}; {error}"))?;
             let source = Buffered::new(receiver, Burst::new(collector.burst, slot));
             sources.push(RxSource::Source(Box::new(source)));
         }
-        let setup = self.setup("udp", 0, vec![("xdp", format!("{missing}; it is opened when it appears"))]);
-        Ok(Opened { sources, setup, health: Box::new(super::AlwaysHealthy) })
+        let setup = self.setup(
+            "udp",
+            0,
+            vec![("xdp", format!("{missing}; it is opened when it appears"))],
+        );
+        Ok(Opened {
+            sources,
+            setup,
+            health: Box::new(super::AlwaysHealthy),
+        })
     }
 
     /// The kernel program, which passes significant changes to user space.
     fn open_kernel(&mut self) -> Result<Opened, String> {
         let collector = &self.settings.collector;
-        let listen = Listen::Xdp { interface: self.interface.clone(), ports: self.ports.clone() };
+        let listen = Listen::Xdp {
+            interface: self.interface.clone(),
+            ports: self.ports.clone(),
+        };
         if collector.is_restricted(&listen) {
             // Its suppressed reports would bypass the check.
             return Err("the kernel's program does not know who may report ([[collector.allow]])".to_owned());
@@ -186,8 +252,12 @@ impl Device {
         let ports: Vec<(u16, u16)> = self.ports.iter().map(|port| (*port, self.listener)).collect();
         let (default, profiles) = build::profiles(&self.settings);
         let detection = build::detection(&self.settings, &Asked::default(), 0)?;
-        let reading =
-            Reading { ports: &ports, default: &default, profiles: &profiles, detection: &detection };
+        let reading = Reading {
+            ports: &ports,
+            default: &default,
+            profiles: &profiles,
+            detection: &detection,
+        };
         let live = Live::load(self.sizes(), &reading).map_err(|error| error.to_string())?;
         let filter = receive::filter(&self.interface, live.object(), PROGRAM, &self.options())
             .map_err(|error| error.to_string())?;
@@ -198,13 +268,30 @@ impl Device {
         *lock(&attachment) = Some(filter.attached);
         let timeout = u64::try_from(collector.flow_timeout.as_nanos()).unwrap_or(u64::MAX);
         let sync = RxSource::Kernel(Box::new(KernelSync::new(live, timeout)));
-        let tried =
-            filter.tried.into_iter().map(|refused| (refused.rx_path.name(), refused.reason)).collect();
-        let kind = if filter.rx_path == receive::RxPath::Native { "kernel-native" } else { "kernel-generic" };
+        let tried = filter
+            .tried
+            .into_iter()
+            .map(|refused| (refused.rx_path.name(), refused.reason))
+            .collect();
+        let kind = if filter.rx_path == receive::RxPath::Native {
+            "kernel-native"
+        } else {
+            "kernel-generic"
+        };
         let setup = self.setup(kind, filter.queues, tried);
-        let health = Box::new(KernelHealth { watch: filter.watch, attachment, counted: Counters::default() });
-        let sources = std::iter::once(sync).chain(filter.stack_source.map(RxSource::Source)).collect();
-        Ok(Opened { sources, setup, health })
+        let health = Box::new(KernelHealth {
+            watch: filter.watch,
+            attachment,
+            counted: Counters::default(),
+        });
+        let sources = std::iter::once(sync)
+            .chain(filter.stack_source.map(RxSource::Source))
+            .collect();
+        Ok(Opened {
+            sources,
+            setup,
+            health,
+        })
     }
 
     /// Table sizes of the kernel program: a quarter more flows than the collector, which evicts them first.
@@ -212,7 +299,10 @@ impl Device {
         let collector = &self.settings.collector;
         let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX / 64);
         Sizes {
-            flows: collector.xdp.kernel_flows.unwrap_or_else(|| whole(collector.max_flows / 4 * 5)),
+            flows: collector
+                .xdp
+                .kernel_flows
+                .unwrap_or_else(|| whole(collector.max_flows / 4 * 5)),
             queues: whole(collector.max_queues),
             links: whole(collector.max_links),
             streams: whole(collector.max_sources),
@@ -263,7 +353,10 @@ impl Check for KernelHealth {
         if self.watch.check().is_ok_and(|state| state == State::Gone) {
             return Err("the interface is gone".to_owned());
         }
-        let replaced = lock(&self.attachment).as_ref().map(nic::bpf::Attachment::replaced).transpose();
+        let replaced = lock(&self.attachment)
+            .as_ref()
+            .map(nic::bpf::Attachment::replaced)
+            .transpose();
         match replaced {
             Ok(Some(Some(0))) => Err("our program was detached from the interface".to_owned()),
             Ok(Some(Some(id))) => Err(format!(

@@ -27,7 +27,9 @@ pub(crate) struct Setup {
 impl Setup {
     /// The receive path, and why no faster one, as part of a sentence.
     pub(crate) fn sentence(&self) -> String {
-        let Some(interface) = &self.interface else { return self.kind.to_owned() };
+        let Some(interface) = &self.interface else {
+            return self.kind.to_owned();
+        };
         let mut text = self.kind.to_owned();
         // 0: the network stack reads the queues.
         if interface.queues > 0 {
@@ -103,7 +105,10 @@ impl InputGauge {
             counters: Counters::default(),
             meters: Vec::new(),
         };
-        Self { watched, state: Mutex::new(state) }
+        Self {
+            watched,
+            state: Mutex::new(state),
+        }
     }
 
     /// Whether a supervisor reopens it.
@@ -120,7 +125,10 @@ impl InputGauge {
 
     /// The error that ended a thread, if there is one.
     pub(super) fn failure(&self) -> Option<String> {
-        lock(&self.state).meters.iter().find_map(|meter| lock(&meter.failed).clone())
+        lock(&self.state)
+            .meters
+            .iter()
+            .find_map(|meter| lock(&meter.failed).clone())
     }
 
     /// Its threads have ended; their counters stay.

@@ -83,7 +83,12 @@ impl Reader {
     }
 
     fn receive(&mut self, timeout_ms: u32) -> Result<usize, nic::Error> {
-        let Self { source, handler, listener, .. } = self;
+        let Self {
+            source,
+            handler,
+            listener,
+            ..
+        } = self;
         match (source, &*handler) {
             (RxSource::Source(source), _) => {
                 source.receive(timeout_ms, &mut |packets| handler.process(packets, *listener))
@@ -117,7 +122,9 @@ impl Handler {
             Self::Inline(worker) => {
                 let mut worker = lock(worker);
                 let ports = worker.aggregate_ports();
-                each_chunk(packets, listener, &ports, |contents, chunk| worker.process(contents, chunk));
+                each_chunk(packets, listener, &ports, |contents, chunk| {
+                    worker.process(contents, chunk)
+                });
             }
             Self::Spread(spreader) => spreader.distribute(packets),
         }

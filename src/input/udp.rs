@@ -14,7 +14,10 @@ pub(super) fn input(
     settings: &CollectorSettings,
     listener: usize,
 ) -> Result<Input, CliError> {
-    let options = Options { merge: true, ..options(settings, &[address.port()]) };
+    let options = Options {
+        merge: true,
+        ..options(settings, &[address.port()])
+    };
     let bind = || Receiver::bind(address, &options);
     let receiver = inside(settings, bind)?.map_err(|error| CliError::new(error.to_string()))?;
     if let Some(warning) = receiver.warning() {
@@ -31,14 +34,24 @@ pub(super) fn input(
     let burst = receiver.burst(settings.burst, datagram);
     let source = Buffered::new(receiver, burst);
     let sources = vec![RxSource::Source(Box::new(source))];
-    Ok(Input::new(listener, Opened { sources, setup, health: Box::new(AlwaysHealthy) }, None))
+    Ok(Input::new(
+        listener,
+        Opened {
+            sources,
+            setup,
+            health: Box::new(AlwaysHealthy),
+        },
+        None,
+    ))
 }
 
 /// Options of sockets on `ports`. If a port is also configured for an interface, two sockets share it: the kernel passes each
 /// datagram to the socket of its interface.
 pub(super) fn options(settings: &CollectorSettings, ports: &[u16]) -> Options {
-    let concerned =
-        settings.listen.iter().filter(|listen| listen.ports().iter().any(|port| ports.contains(port)));
+    let concerned = settings
+        .listen
+        .iter()
+        .filter(|listen| listen.ports().iter().any(|port| ports.contains(port)));
     let shared =
         concerned.clone().count() > 1 && concerned.clone().any(|listen| listen.interface().is_some());
     Options {
@@ -71,7 +84,9 @@ pub(crate) fn inside<T: Send>(
     settings: &CollectorSettings,
     work: impl FnOnce() -> T + Send,
 ) -> Result<T, CliError> {
-    let Some(name) = &settings.namespace else { return Ok(work()) };
+    let Some(name) = &settings.namespace else {
+        return Ok(work());
+    };
     nic::netns::within(name, work).map_err(|error| {
         CliError::new(format!(
             "cannot enter the network namespace {name} ({error}); `ip netns list` lists the namespaces; entering one requires root"

@@ -64,7 +64,10 @@ impl Watch {
         let (inputs, added) = channel();
         let shared = control.clone();
         let thread = control.spawn("inputs", move || watch(&added, &shared))?;
-        Ok(Self { inputs: Some(inputs), thread: Some(thread) })
+        Ok(Self {
+            inputs: Some(inputs),
+            thread: Some(thread),
+        })
     }
 
     /// Starts reading an input, and supervises it.
@@ -92,7 +95,11 @@ fn watch(added: &Receiver<Watched>, control: &Control) {
     let mut looked = Instant::now();
     loop {
         let now = Instant::now();
-        let due = inputs.iter().map(|input| input.due(now)).min().unwrap_or(CHECK_INTERVAL);
+        let due = inputs
+            .iter()
+            .map(|input| input.due(now))
+            .min()
+            .unwrap_or(CHECK_INTERVAL);
         let closed = inputs.iter().any(Watched::is_closed);
         match added.recv_timeout(if closed { due.min(POLL_INTERVAL) } else { due }) {
             Ok(input) => inputs.push(input),
@@ -100,20 +107,29 @@ fn watch(added: &Receiver<Watched>, control: &Control) {
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if closed {
-            inputs.iter().filter(|input| input.is_closed()).for_each(|input| input.work.dispatch.poll());
+            inputs
+                .iter()
+                .filter(|input| input.is_closed())
+                .for_each(|input| input.work.dispatch.poll());
             if now.elapsed() < due && looked.elapsed() < CHECK_INTERVAL {
                 continue;
             }
         }
         looked = Instant::now();
-        inputs.iter_mut().for_each(|input| input.check(Instant::now(), control));
+        inputs
+            .iter_mut()
+            .for_each(|input| input.check(Instant::now(), control));
     }
     inputs.iter_mut().for_each(Watched::end);
 }
 
 impl Watched {
     pub(super) fn new(opener: Box<dyn super::Open>, work: Work, opened: Opened) -> Self {
-        Self { opener, work, state: State::Opened(opened) }
+        Self {
+            opener,
+            work,
+            state: State::Opened(opened),
+        }
     }
 
     fn is_closed(&self) -> bool {
@@ -136,10 +152,17 @@ impl Watched {
                 let health = open.health.check();
                 self.work.gauge.note(open.health.counters());
                 if let Some(why) = self.work.gauge.failure().or(health.err()) {
-                    tracing::error!(input = self.name(), reason = why, "the input failed; reopening it");
+                    tracing::error!(
+                        input = self.name(),
+                        reason = why,
+                        "the input failed; reopening it"
+                    );
                     self.close(why, now);
                 } else if self.opener.could_be_better() {
-                    tracing::info!(input = self.name(), "the interface has changed; reopening the input");
+                    tracing::info!(
+                        input = self.name(),
+                        "the interface has changed; reopening the input"
+                    );
                     self.close("the interface has changed".to_owned(), now);
                 }
             }
@@ -158,10 +181,18 @@ impl Watched {
     /// Starts the threads of an input that was opened.
     fn begin(&mut self, now: Instant, control: &Control) {
         let soon = State::Closed(now + SHORTEST, SHORTEST);
-        let State::Opened(opened) = std::mem::replace(&mut self.state, soon) else { return };
+        let State::Opened(opened) = std::mem::replace(&mut self.state, soon) else {
+            return;
+        };
         let stop = Arc::default();
         match self.work.start(opened.sources, &stop, control) {
-            Ok(threads) => self.state = State::Open(Open { threads, stop, health: opened.health }),
+            Ok(threads) => {
+                self.state = State::Open(Open {
+                    threads,
+                    stop,
+                    health: opened.health,
+                })
+            }
             Err(error) => {
                 // The threads already started end: their stop flag is set.
                 stop.store(true, Ordering::Relaxed);
@@ -181,7 +212,12 @@ impl Watched {
     /// Stops receiving; received datagrams are processed.
     fn end(&mut self) {
         let ended = State::Closed(Instant::now(), LONGEST);
-        if let State::Open(Open { threads, stop, mut health }) = std::mem::replace(&mut self.state, ended) {
+        if let State::Open(Open {
+            threads,
+            stop,
+            mut health,
+        }) = std::mem::replace(&mut self.state, ended)
+        {
             self.work.gauge.note(health.counters());
             // This detaches the program from the interface: the rings get no more records.
             drop(health);
@@ -202,7 +238,12 @@ impl Watched {
                 if before == opened.setup.kind {
                     tracing::info!(input, rx_path, "the input is open again");
                 } else {
-                    tracing::warn!(input, rx_path, before, "the input is open again by another receive path");
+                    tracing::warn!(
+                        input,
+                        rx_path,
+                        before,
+                        "the input is open again by another receive path"
+                    );
                 }
                 self.work.gauge.opened(opened.setup.clone());
                 self.state = State::Opened(opened);
@@ -212,7 +253,11 @@ impl Watched {
                 let (known, _) = self.work.gauge.failure_state();
                 // Logged once per cause, not at every attempt.
                 if known.as_ref() != Some(&why) {
-                    tracing::error!(input = self.name(), reason = why, "cannot reopen the input; retrying");
+                    tracing::error!(
+                        input = self.name(),
+                        reason = why,
+                        "cannot reopen the input; retrying"
+                    );
                 }
                 self.work.gauge.still_closed(why);
                 self.state = State::Closed(now + wait, wait);
@@ -229,7 +274,9 @@ impl Drop for Watched {
 
 impl std::fmt::Debug for Watched {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watched").field("input", &self.name()).finish_non_exhaustive()
+        f.debug_struct("Watched")
+            .field("input", &self.name())
+            .finish_non_exhaustive()
     }
 }
 
@@ -275,7 +322,13 @@ mod tests {
             self.left -= 1;
             self.stats.datagrams += 1;
             let source: SocketAddr = "10.0.0.1:1".parse().unwrap();
-            take(&[Packet { data: &[0; 4], source, port: 0, received: 1, truncated: false }]);
+            take(&[Packet {
+                data: &[0; 4],
+                source,
+                port: 0,
+                received: 1,
+                truncated: false,
+            }]);
             Ok(1)
         }
 
@@ -297,11 +350,25 @@ mod tests {
 
     impl super::super::Open for Script {
         fn open(&mut self) -> Result<Opened, String> {
-            let (left, fails) =
-                self.0.pop_front().unwrap_or_else(|| Err("the script has ended".to_owned()))?;
-            let source = Once { left, fails, stats: Stats::default() };
-            let setup = Setup { listen: "xdp://test".to_owned(), kind: "once", ..Setup::default() };
-            Ok(Opened { sources: vec![RxSource::Source(Box::new(source))], setup, health: Box::new(Well) })
+            let (left, fails) = self
+                .0
+                .pop_front()
+                .unwrap_or_else(|| Err("the script has ended".to_owned()))?;
+            let source = Once {
+                left,
+                fails,
+                stats: Stats::default(),
+            };
+            let setup = Setup {
+                listen: "xdp://test".to_owned(),
+                kind: "once",
+                ..Setup::default()
+            };
+            Ok(Opened {
+                sources: vec![RxSource::Source(Box::new(source))],
+                setup,
+                health: Box::new(Well),
+            })
         }
     }
 
@@ -317,8 +384,13 @@ mod tests {
     fn watched(script: Vec<Result<(u64, bool), String>>) -> (Watched, Arc<InputGauge>, Control, Pipeline) {
         let control = Control::new().0;
         let hub = Arc::new(Hub::new(1, 1, std::collections::BTreeMap::new()));
-        let config =
-            Config { batch: 1024, queue: 1 << 16, store_queue: 1 << 16, policy: Policy::Shed, store: None };
+        let config = Config {
+            batch: 1024,
+            queue: 1 << 16,
+            store_queue: 1 << 16,
+            policy: Policy::Shed,
+            store: None,
+        };
         let pipeline = Pipeline::new(config, hub, control.clone());
         let config = build::collector(&Settings::default(), 1, 0).unwrap();
         let outlet = pipeline.outlet().unwrap();
@@ -327,13 +399,25 @@ mod tests {
         let opened = super::super::Open::open(&mut opener).unwrap();
         let gauge = Arc::new(InputGauge::new(&opened.setup, true));
         let dispatch = Dispatch::Inline(Arc::new(Mutex::new(worker)));
-        let work = Work { gauge: Arc::clone(&gauge), dispatch, listener: 0, capabilities: Capabilities::All };
-        (Watched::new(Box::new(opener), work, opened), gauge, control, pipeline)
+        let work = Work {
+            gauge: Arc::clone(&gauge),
+            dispatch,
+            listener: 0,
+            capabilities: Capabilities::All,
+        };
+        (
+            Watched::new(Box::new(opener), work, opened),
+            gauge,
+            control,
+            pipeline,
+        )
     }
 
     /// Waits until the threads of the input have ended by themselves.
     fn ended(input: &Watched) {
-        let State::Open(open) = &input.state else { panic!("closed") };
+        let State::Open(open) = &input.state else {
+            panic!("closed")
+        };
         while open.threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::yield_now();
         }
@@ -362,7 +446,14 @@ mod tests {
             }
         }
         let closed = |why: &str| (Some(why.to_owned()), 0);
-        assert_eq!(tried[..], [(1, closed(why)), (5, closed("no such interface")), (35, (None, 1))]);
+        assert_eq!(
+            tried[..],
+            [
+                (1, closed(why)),
+                (5, closed("no such interface")),
+                (35, (None, 1))
+            ]
+        );
         ended(&input);
         assert_eq!(gauge.stats().datagrams, 5);
     }

@@ -66,7 +66,12 @@ impl Live {
             .collect();
         tables.set_profiles((&reading.default.wire, units(reading.default)), &listed)?;
         tables.set_sequence(true);
-        Ok(Self { object, tables, ring, attachment: AttachmentSlot::default() })
+        Ok(Self {
+            object,
+            tables,
+            ring,
+            attachment: AttachmentSlot::default(),
+        })
     }
 
     /// The object, for attaching it.
@@ -95,7 +100,11 @@ fn units(profile: &Profile) -> Units {
         latency_ns: profile.latency_unit_ns.max(1),
         utilization: profile.utilization_unit(),
         synchronised: profile.clocks == Clocks::Synchronised,
-        max_latency: if profile.max_hop_latency == 0 { u64::MAX } else { profile.max_hop_latency },
+        max_latency: if profile.max_hop_latency == 0 {
+            u64::MAX
+        } else {
+            profile.max_hop_latency
+        },
     }
 }
 
@@ -103,8 +112,12 @@ impl Kernel for Live {
     fn drain(&mut self, most: usize, take: &mut dyn FnMut(&KernelRecord<'_>)) -> usize {
         let Self { ring, tables, .. } = self;
         ring.consume(most, |record| {
-            let Some(record) = Record::read(record) else { return };
-            let slot = record.stream.and_then(|slot| Some((slot, stream_at(tables, slot)?.0)));
+            let Some(record) = Record::read(record) else {
+                return;
+            };
+            let slot = record
+                .stream
+                .and_then(|slot| Some((slot, stream_at(tables, slot)?.0)));
             let before = Run {
                 last: record.stream_latest,
                 count: record.stream_count.into(),
@@ -157,7 +170,9 @@ impl Kernel for Live {
     }
 
     fn flow(&self, slot: u32, copy: &mut FlowCopy) -> bool {
-        let Some(flow) = self.tables.flow(slot as usize) else { return false };
+        let Some(flow) = self.tables.flow(slot as usize) else {
+            return false;
+        };
         copy.key = flow.key;
         copy.reports = flow.reports;
         copy.latency = (flow.latency != u64::MAX).then_some(flow.latency);
@@ -169,15 +184,20 @@ impl Kernel for Live {
         };
         copy.hops.clear();
         let wide = |value: u32| if value == u32::MAX { u64::MAX } else { value.into() };
-        copy.hops.extend(flow.hops.iter().take(flow.path_length.into()).map(|hop| SuppressedHop {
-            node: hop.node,
-            link: hop.link,
-            level_2: hop.level_2,
-            latency: wide(hop.latency),
-            queue: hop.queue,
-            utilization: wide(hop.utilization),
-            ..SuppressedHop::NOTHING
-        }));
+        copy.hops.extend(
+            flow.hops
+                .iter()
+                .take(flow.path_length.into())
+                .map(|hop| SuppressedHop {
+                    node: hop.node,
+                    link: hop.link,
+                    level_2: hop.level_2,
+                    latency: wide(hop.latency),
+                    queue: hop.queue,
+                    utilization: wide(hop.utilization),
+                    ..SuppressedHop::NOTHING
+                }),
+        );
         true
     }
 
@@ -196,7 +216,12 @@ impl Kernel for Live {
     fn key(&self, metric: Metric, slot: u32) -> Option<(SuppressedKey, u32)> {
         let entry = self.tables.metric_entry(metric, slot as usize)?;
         Some((
-            SuppressedKey { metric, node: entry.node, part: entry.part, value: entry.latest },
+            SuppressedKey {
+                metric,
+                node: entry.node,
+                part: entry.part,
+                value: entry.latest,
+            },
             entry.reports,
         ))
     }
@@ -240,5 +265,12 @@ fn stream_at(tables: &Tables, slot: u32) -> Option<(StreamId, Run)> {
         node: entry.node,
         source: entry.source,
     };
-    Some((id, Run { last: entry.latest, count: entry.count.into(), same: entry.same }))
+    Some((
+        id,
+        Run {
+            last: entry.latest,
+            count: entry.count.into(),
+            same: entry.same,
+        },
+    ))
 }

@@ -66,8 +66,16 @@ impl Bench {
 
     fn give(&mut self, payload: &[u8], (source, src_port): (IpAddr, u16), received: u64) {
         let (source, received) = (octets(source), self.time(received));
-        self.collector
-            .handle(&[Datagram { payload, source, src_port, listener: 0, received }], &mut self.collected);
+        self.collector.handle(
+            &[Datagram {
+                payload,
+                source,
+                src_port,
+                listener: 0,
+                received,
+            }],
+            &mut self.collected,
+        );
     }
 
     fn answer(mut self) -> Answer {
@@ -89,11 +97,20 @@ impl Bench {
             }
         }
         streams.sort_by_key(|stream| stream.id);
-        let timeless = |row| FlowRow { first_seen: 0, last_seen: 0, ..row };
+        let timeless = |row| FlowRow {
+            first_seen: 0,
+            last_seen: 0,
+            ..row
+        };
         let flow = |flow: collector::FlowView<'_>| (timeless(flow.row), flow.rules, flow.path().collect());
         let mut flows: Vec<_> = self.collector.flows().map(flow).collect();
         flows.sort_by_key(|(row, ..)| row.flow.to_string());
-        Answer { stats: Some(stats), streams, flows, ..self.collected }
+        Answer {
+            stats: Some(stats),
+            streams,
+            flows,
+            ..self.collected
+        }
     }
 }
 
@@ -114,7 +131,11 @@ impl Traffic {
             default_profile: profile,
             ..Config::default()
         };
-        Self { config, frames, changes: Vec::new() }
+        Self {
+            config,
+            frames,
+            changes: Vec::new(),
+        }
     }
 
     /// The frames in pieces, each with the detection that becomes active before it.
@@ -126,7 +147,9 @@ impl Traffic {
         let detections =
             std::iter::once(None).chain(self.changes.iter().map(|(_, detection)| Some(detection)));
         detections.zip(
-            (0..starts.len() - 1).map(move |at| &self.frames[starts[at]..starts[at + 1]]).collect::<Vec<_>>(),
+            (0..starts.len() - 1)
+                .map(move |at| &self.frames[starts[at]..starts[at + 1]])
+                .collect::<Vec<_>>(),
         )
     }
 }
@@ -148,7 +171,9 @@ fn by_capture(traffic: &Traffic) -> Answer {
         }
         for _ in frames {
             let frame = reader.next().unwrap().unwrap();
-            let nic::capture::Layer::Ethernet(bytes) = frame.layer() else { panic!("{frame:?}") };
+            let nic::capture::Layer::Ethernet(bytes) = frame.layer() else {
+                panic!("{frame:?}")
+            };
             if let Ok(datagram) = wire::datagram(bytes) {
                 bench.give(datagram.payload, (datagram.src, datagram.src_port), frame.ts);
             }
@@ -167,14 +192,21 @@ fn by_rx_path(traffic: &Traffic, pair: &Pair, rx_path: RxPath) -> Answer {
         program: Some(xdp::STEER),
         ..Options::default()
     };
-    let mut opened = pair.far.run(|| receive::open(Pair::DEVICE, &options)).unwrap().unwrap();
+    let mut opened = pair
+        .far
+        .run(|| receive::open(Pair::DEVICE, &options))
+        .unwrap()
+        .unwrap();
     let mut bench = Bench::of(&traffic.config);
     for (detection, frames) in traffic.pieces() {
         if let Some(detection) = detection {
             bench.collector.set_detection(Arc::clone(detection));
         }
         for frames in frames.chunks(BURST) {
-            pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();
+            pair.near
+                .run(|| send_frames(Pair::DEVICE, frames))
+                .unwrap()
+                .unwrap();
             let mut missing = frames.len();
             while missing > 0 {
                 let count = opened.sources[0].receive(1000, &mut |packets| {
@@ -194,9 +226,29 @@ fn by_rx_path(traffic: &Traffic, pair: &Pair, rx_path: RxPath) -> Answer {
 }
 
 fn load(traffic: &Traffic) -> Result<Live, nic::Error> {
-    let sizes = Sizes { flows: 5120, queues: 4096, links: 4096, streams: 1024, ring: 1 << 22, seed: 7 };
-    let Config { default_profile: default, profiles, detection, .. } = &traffic.config;
-    Live::load(sizes, &Reading { ports: &[(PORT, 0)], default, profiles, detection })
+    let sizes = Sizes {
+        flows: 5120,
+        queues: 4096,
+        links: 4096,
+        streams: 1024,
+        ring: 1 << 22,
+        seed: 7,
+    };
+    let Config {
+        default_profile: default,
+        profiles,
+        detection,
+        ..
+    } = &traffic.config;
+    Live::load(
+        sizes,
+        &Reading {
+            ports: &[(PORT, 0)],
+            default,
+            profiles,
+            detection,
+        },
+    )
 }
 
 /// By the kernel's program: `send` brings frames to it.
@@ -220,10 +272,20 @@ fn by_kernel(traffic: &Traffic, live: Live, mut send: impl FnMut(&KernelSync<Liv
     sync.end(bench.now(), &mut bench).unwrap();
     let stats = sync.stats();
     let passed = bench.collector.stats().datagrams;
-    assert_eq!(stats.datagrams, passed + bench.external_stats.datagrams, "each is counted once");
+    assert_eq!(
+        stats.datagrams,
+        passed + bench.external_stats.datagrams,
+        "each is counted once"
+    );
     assert_eq!(stats.ring_full, 0);
-    assert_eq!(stats.datagrams + stats.refused.iter().sum::<u64>(), traffic.frames.len() as u64);
-    Answer { passed: Some((passed, stats.datagrams)), ..bench.answer() }
+    assert_eq!(
+        stats.datagrams + stats.refused.iter().sum::<u64>(),
+        traffic.frames.len() as u64
+    );
+    Answer {
+        passed: Some((passed, stats.datagrams)),
+        ..bench.answer()
+    }
 }
 
 fn by_test_run(traffic: &Traffic, live: Live) -> Answer {
@@ -235,14 +297,22 @@ fn by_test_run(traffic: &Traffic, live: Live) -> Answer {
 }
 
 fn by_interface(traffic: &Traffic, live: Live, pair: &Pair) -> Answer {
-    let options = Options { ports: vec![PORT], ..Options::default() };
-    let filter = pair.far.run(|| receive::filter(Pair::DEVICE, live.object(), PROGRAM, &options));
+    let options = Options {
+        ports: vec![PORT],
+        ..Options::default()
+    };
+    let filter = pair
+        .far
+        .run(|| receive::filter(Pair::DEVICE, live.object(), PROGRAM, &options));
     let filter = filter.unwrap().unwrap();
     assert_eq!(filter.rx_path, RxPath::Native, "{:?}", filter.tried);
     *crate::lock::lock(&live.attachment()) = Some(filter.attached);
     let mut sent = 0;
     by_kernel(traffic, live, |sync, frames| {
-        pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();
+        pair.near
+            .run(|| send_frames(Pair::DEVICE, frames))
+            .unwrap()
+            .unwrap();
         sent += frames.len() as u64;
         // The far end receives them from a queue of its own.
         for _ in 0..20_000 {
@@ -303,10 +373,18 @@ fn compare(what: &str, traffic: &Traffic) -> Option<(u64, u64)> {
     let passed = kernel.passed;
     let Some(pair) = pair(what) else { return passed };
     for rx_path in [RxPath::Udp, RxPath::Native] {
-        assert_same(&format!("{what}: {rx_path}"), &by_rx_path(traffic, &pair, rx_path), &expected);
+        assert_same(
+            &format!("{what}: {rx_path}"),
+            &by_rx_path(traffic, &pair, rx_path),
+            &expected,
+        );
     }
     let live = load(traffic).unwrap();
-    assert_same(&format!("{what}: interface"), &by_interface(traffic, live, &pair), &expected);
+    assert_same(
+        &format!("{what}: interface"),
+        &by_interface(traffic, live, &pair),
+        &expected,
+    );
     passed
 }
 
@@ -315,9 +393,16 @@ fn frame(payload: &[u8], host: u8) -> Vec<u8> {
     use wire::{ethernet, ipv4, udp};
     let mut frame = vec![0; 42];
     let far = [2, 0, 0, 0, 0, 2];
-    ethernet::Repr { dst: far, ethertype: 0x0800, ..ethernet::Repr::default() }.emit(&mut frame);
+    ethernet::Repr {
+        dst: far,
+        ethertype: 0x0800,
+        ..ethernet::Repr::default()
+    }
+    .emit(&mut frame);
     let len = u16::try_from(payload.len()).unwrap();
-    let [IpAddr::V4(dst), _] = Pair::FAR else { panic!("IPv4 comes first") };
+    let [IpAddr::V4(dst), _] = Pair::FAR else {
+        panic!("IPv4 comes first")
+    };
     let ip = ipv4::Repr {
         proto: 17,
         total_len: 28 + len,
@@ -327,22 +412,36 @@ fn frame(payload: &[u8], host: u8) -> Vec<u8> {
         ..ipv4::Repr::default()
     };
     ip.emit(&mut frame[14..]);
-    udp::Repr { src_port: 0x4000, dst_port: PORT, len: 8 + len, checksum: 0 }.emit(&mut frame[34..]);
+    udp::Repr {
+        src_port: 0x4000,
+        dst_port: PORT,
+        len: 8 + len,
+        checksum: 0,
+    }
+    .emit(&mut frame[34..]);
     frame.extend_from_slice(payload);
     frame
 }
 
 #[test]
 fn traffic_with_everything_in_it() {
-    let rules = ["max(hop_latency) > 1300 and hops > 2", "queue_occupancy > 25 or loop"];
+    let rules = [
+        "max(hop_latency) > 1300 and hops > 2",
+        "queue_occupancy > 25 or loop",
+    ];
     for seed in 1..=2 {
         let mut network = network::Network::new(seed * 7919);
         let datagrams: Vec<_> = (0..6000).map(|_| network.datagram()).collect();
-        let frames: Vec<_> = datagrams.iter().map(|(payload, source)| frame(payload, source[3])).collect();
+        let frames: Vec<_> = datagrams
+            .iter()
+            .map(|(payload, source)| frame(payload, source[3]))
+            .collect();
         let mut traffic = Traffic::new(Profile::default(), frames);
         let many = (0..70).map(|n| format!("hops != {}", n + 20)).collect::<Vec<_>>();
-        let too_long =
-            [many[..40].join(" and "), format!("{} and queue_occupancy > 20", many[40..].join(" and "))];
+        let too_long = [
+            many[..40].join(" and "),
+            format!("{} and queue_occupancy > 20", many[40..].join(" and ")),
+        ];
         traffic.changes = vec![
             (1500, network::detection(200, &rules, 2)),
             (3000, network::detection(400, &rules[1..], 3)),
@@ -358,7 +457,10 @@ fn traffic_with_everything_in_it() {
 /// Payloads as frames from a few hosts, those that a link carries.
 fn frames<'p>(payloads: impl IntoIterator<Item = &'p [u8]>) -> Vec<Vec<u8>> {
     let short = payloads.into_iter().filter(|payload| payload.len() <= 1400);
-    short.enumerate().map(|(at, payload)| frame(payload, (at % 3) as u8)).collect()
+    short
+        .enumerate()
+        .map(|(at, payload)| frame(payload, (at % 3) as u8))
+        .collect()
 }
 
 /// Reports about a packet, one of each version.
@@ -369,16 +471,21 @@ fn reports_about(packet: &[u8]) -> [Vec<u8>; 3] {
     let words = (padded / 4).min(255) as u8;
     let v20 = [0x20, 0x40, 0x0a, 0xbd, 0, 0, 0, 3, 0x03, words, 0, 0x20];
     let tail = vec![0; padded - packet.len()];
-    [[&v05[..], packet].concat(), [&v10[..], packet].concat(), [&v20[..], packet, &tail].concat()]
+    [
+        [&v05[..], packet].concat(),
+        [&v10[..], packet].concat(),
+        [&v20[..], packet, &tail].concat(),
+    ]
 }
 
 /// The telemetry datagrams that a vector gives.
 fn payloads(vector: &vectors::Vector) -> Vec<Vec<u8>> {
     match vector.kind {
         vectors::Kind::Payload => vec![vector.bytes.clone()],
-        vectors::Kind::Frame => {
-            wire::datagram(&vector.bytes).map(|datagram| datagram.payload.to_vec()).into_iter().collect()
-        }
+        vectors::Kind::Frame => wire::datagram(&vector.bytes)
+            .map(|datagram| datagram.payload.to_vec())
+            .into_iter()
+            .collect(),
         vectors::Kind::Packet => reports_about(&vector.bytes).into(),
         _ => Vec::new(),
     }
@@ -388,7 +495,9 @@ fn payloads(vector: &vectors::Vector) -> Vec<Vec<u8>> {
 fn every_vector() {
     let mut by_profile: Vec<(wire::Profile, Vec<Vec<u8>>)> = Vec::new();
     for vector in vectors::all() {
-        let at = by_profile.iter().position(|(profile, _)| *profile == vector.profile);
+        let at = by_profile
+            .iter()
+            .position(|(profile, _)| *profile == vector.profile);
         let at = at.unwrap_or_else(|| {
             by_profile.push((vector.profile, Vec::new()));
             by_profile.len() - 1
@@ -399,7 +508,10 @@ fn every_vector() {
     for (at, (profile, payloads)) in by_profile.iter().enumerate() {
         // Twice, because nothing is new the second time; then in reverse order, so that paths and values change.
         let again = payloads.iter().chain(payloads).chain(payloads.iter().rev());
-        let traffic = Traffic::new(Profile::new("vectors", *profile), frames(again.map(Vec::as_slice)));
+        let traffic = Traffic::new(
+            Profile::new("vectors", *profile),
+            frames(again.map(Vec::as_slice)),
+        );
         count += traffic.frames.len();
         if compare(&format!("vectors {at}"), &traffic).is_none() {
             return;
@@ -434,7 +546,10 @@ fn random_datagrams() {
             ..Profile::new("other", datagrams::profile(&mut rng))
         };
         traffic.config.profiles = vec![("10.97.0.11".parse().unwrap(), other)];
-        let rules = ["max(hop_latency) > 3 or link_utilization > 0.000004", "hops > 2 and not loop"];
+        let rules = [
+            "max(hop_latency) > 3 or link_utilization > 0.000004",
+            "hops > 2 and not loop",
+        ];
         traffic.changes = vec![(2500, network::detection(3, &rules, 2))];
         if compare(&format!("random {at}"), &traffic).is_none() {
             return;
@@ -445,7 +560,10 @@ fn random_datagrams() {
 #[test]
 fn the_common_report() {
     for name in ["fastpath-6x8-change", "fastpath-6x8-1k-jitter"] {
-        let case = collector::workload::CASES.iter().find(|case| case.name == name).unwrap();
+        let case = collector::workload::CASES
+            .iter()
+            .find(|case| case.name == name)
+            .unwrap();
         let case = collector::workload::Case { flows: 200, ..*case };
         let feed = case.feed();
         let payloads: Vec<&[u8]> = feed.payloads().collect();
@@ -453,8 +571,14 @@ fn the_common_report() {
         let repeated = std::iter::repeat_n(&payloads, 6).flatten().copied();
         let mut traffic = Traffic::new(profile, frames(repeated));
         traffic.changes = vec![(700, network::detection(100_000, &["flow_latency > 24us"], 2))];
-        let Some((passed, all)) = compare(name, &traffic) else { return };
-        let most = if name == "fastpath-6x8-change" { all } else { all / 2 };
+        let Some((passed, all)) = compare(name, &traffic) else {
+            return;
+        };
+        let most = if name == "fastpath-6x8-change" {
+            all
+        } else {
+            all / 2
+        };
         assert!(passed <= most, "{name}: {passed} of {all} were passed");
     }
 }
@@ -472,18 +596,55 @@ fn reports_of_switches() {
             self.0.push(payload.to_vec());
         }
     }
-    for (at, mode) in [Mode::Md21, Mode::Md10, Mode::Mx21, Mode::Postcard].into_iter().enumerate() {
-        let wire = Wire { rate: 10_000_000, delay: 1_000, depth: 3_000 };
-        let version = if mode == Mode::Md10 { report::Version::V10 } else { report::Version::V20 };
-        let format = report::Format { version, group: 1, ..report::Format::default() };
-        let congestion = Some(switch::Congestion { rise: 2_000, fall: 1_000, quota: 0 });
-        let switch = switch::Config { available: 0xff80, format, congestion, ..switch::Config::default() };
-        let watch = Watch { mode, ..Watch::new(detect::Match::default()) };
-        let config = Config { switch, watchlist: watch.into(), ..Config::default() };
+    for (at, mode) in [Mode::Md21, Mode::Md10, Mode::Mx21, Mode::Postcard]
+        .into_iter()
+        .enumerate()
+    {
+        let wire = Wire {
+            rate: 10_000_000,
+            delay: 1_000,
+            depth: 3_000,
+        };
+        let version = if mode == Mode::Md10 {
+            report::Version::V10
+        } else {
+            report::Version::V20
+        };
+        let format = report::Format {
+            version,
+            group: 1,
+            ..report::Format::default()
+        };
+        let congestion = Some(switch::Congestion {
+            rise: 2_000,
+            fall: 1_000,
+            quota: 0,
+        });
+        let switch = switch::Config {
+            available: 0xff80,
+            format,
+            congestion,
+            ..switch::Config::default()
+        };
+        let watch = Watch {
+            mode,
+            ..Watch::new(detect::Match::default())
+        };
+        let config = Config {
+            switch,
+            watchlist: watch.into(),
+            ..Config::default()
+        };
         let mut fabric = Fabric::new(Topology::line(3, wire).unwrap(), config, 1).unwrap();
         for (at, family) in [Family::V4, Family::V6].into_iter().enumerate() {
             let spec = FlowSpec::new(10_001, 10_002, 4000 + at as u16, 80);
-            fabric.add_flow(&FlowSpec { family, pattern: Pattern::poisson(3_000), ..spec }).unwrap();
+            fabric
+                .add_flow(&FlowSpec {
+                    family,
+                    pattern: Pattern::poisson(3_000),
+                    ..spec
+                })
+                .unwrap();
         }
         let mut reports = Reports(Vec::new());
         fabric.run_until(200_000_000, &mut reports);

@@ -23,7 +23,11 @@ const MAX_IDLE_ROUNDS: u32 = 600;
 const COUNTING: Nanos = 20_000_000;
 
 /// Metrics whose values the kernel stores by key.
-const KEYED: [Metric; 3] = [Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
+const KEYED: [Metric; 3] = [
+    Metric::QueueOccupancy,
+    Metric::QueueCongestion,
+    Metric::LinkUtilization,
+];
 
 /// Keeps a kernel program in step with a collector: an input that one thread reads.
 pub(crate) struct KernelSync<K> {
@@ -117,8 +121,22 @@ impl<K: Kernel> KernelSync<K> {
 
     /// Passes records to the collector, at most [`BURST`]; returns their number.
     pub(crate) fn drain(&mut self, worker: &mut impl CollectorHost) -> usize {
-        let Self { kernel, streams, offset, unreadable, bytes, pending_generation, .. } = self;
-        let mut reader = RecordReader { streams, offset: *offset, unreadable, bytes, pending_generation };
+        let Self {
+            kernel,
+            streams,
+            offset,
+            unreadable,
+            bytes,
+            pending_generation,
+            ..
+        } = self;
+        let mut reader = RecordReader {
+            streams,
+            offset: *offset,
+            unreadable,
+            bytes,
+            pending_generation,
+        };
         let count = kernel.drain(BURST, &mut |record| reader.process(record, worker));
         self.taken += count as u64;
         self.bursts += u64::from(count > 0);
@@ -168,7 +186,10 @@ impl<K: Kernel> KernelSync<K> {
     /// The statistics so far: suppressed datagrams count as processed.
     pub(crate) fn stats(&self) -> source::Stats {
         let mut refused = self.counters.refused_frames;
-        refused.iter_mut().zip(self.unreadable).for_each(|(sum, more)| *sum += more);
+        refused
+            .iter_mut()
+            .zip(self.unreadable)
+            .for_each(|(sum, more)| *sum += more);
         let unreadable: u64 = self.unreadable.iter().sum();
         source::Stats {
             datagrams: self.counters.suppressed.datagrams + self.taken - unreadable,
@@ -193,7 +214,11 @@ impl<K: Kernel> KernelSync<K> {
             }
         }
         let detection = worker.with(|collector, _| Arc::clone(collector.detection()));
-        if self.detection.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &detection)) {
+        if self
+            .detection
+            .as_ref()
+            .is_none_or(|known| !Arc::ptr_eq(known, &detection))
+        {
             self.kernel.set_detection(&detection)?;
             self.detection = Some(detection);
         }
@@ -202,7 +227,9 @@ impl<K: Kernel> KernelSync<K> {
 
     /// Removes from the kernel what the collector removed.
     fn forget(&mut self, worker: &mut impl CollectorHost) {
-        let Self { kernel, compare_next, .. } = self;
+        let Self {
+            kernel, compare_next, ..
+        } = self;
         let input = *self.removals.get_or_insert_with(|| worker.track_removals());
         worker.drain_removed(input, &mut |removed| match removed {
             Removed::Flow(key) => kernel.forget_flow(&key),
@@ -214,18 +241,28 @@ impl<K: Kernel> KernelSync<K> {
 
     /// The share of the round that is due, in units of 2^-32.
     fn due(&self, now: Nanos) -> u64 {
-        (u128::from(now - self.began) << 32).div_ceil(u128::from(self.round)).min(1 << 32) as u64
+        (u128::from(now - self.began) << 32)
+            .div_ceil(u128::from(self.round))
+            .min(1 << 32) as u64
     }
 
     fn is_through(&self) -> bool {
         self.next_flow as usize >= self.flows.len()
-            && self.next_key.iter().zip(&self.keys).all(|(next, keys)| *next as usize >= keys.len())
+            && self
+                .next_key
+                .iter()
+                .zip(&self.keys)
+                .all(|(next, keys)| *next as usize >= keys.len())
     }
 
     /// Continues the round up to `share`; `u64::MAX`: to its end.
     fn apply_suppressed(&mut self, share: u64, now: Nanos, worker: &mut impl CollectorHost) {
         let target = |slots: usize| (slots as u64 * share.min(1 << 32)).div_ceil(1 << 32) as u32;
-        let most = if share == u64::MAX { u32::MAX } else { FLOWS_PER_STEP };
+        let most = if share == u64::MAX {
+            u32::MAX
+        } else {
+            FLOWS_PER_STEP
+        };
         let end = target(self.flows.len()).min(self.next_flow.saturating_add(most));
         let (first, end) = (self.next_flow, end.max(self.next_flow));
         self.next_flow = end;
@@ -256,7 +293,13 @@ impl<K: Kernel> KernelSync<K> {
         collector: &mut Collector,
         out: &mut dyn Output,
     ) {
-        let Self { kernel, flows, copy, compare, .. } = self;
+        let Self {
+            kernel,
+            flows,
+            copy,
+            compare,
+            ..
+        } = self;
         let (Some(seen), Some(reports)) = (flows.get_mut(slot as usize), kernel.flow_reports(slot)) else {
             return;
         };
@@ -265,20 +308,39 @@ impl<K: Kernel> KernelSync<K> {
         }
         let hash = copy.key.hash(0) as u32;
         let before = if hash == seen.hash { seen.reports } else { 0 };
-        *seen = Seen { hash, reports: copy.reports };
+        *seen = Seen {
+            hash,
+            reports: copy.reports,
+        };
         let more = copy.reports.wrapping_sub(before);
         // More than half: the flow was removed and inserted into its slot again, with a new count.
         let reports = u64::from(if more > u32::MAX / 2 { copy.reports } else { more });
-        let FlowCopy { key, latency, basis, ref hops, .. } = *copy;
-        if !collector
-            .apply_suppressed(&SuppressedFlow { key, reports, latency, basis, hops, last_seen: now }, out)
-        {
+        let FlowCopy {
+            key,
+            latency,
+            basis,
+            ref hops,
+            ..
+        } = *copy;
+        if !collector.apply_suppressed(
+            &SuppressedFlow {
+                key,
+                reports,
+                latency,
+                basis,
+                hops,
+                last_seen: now,
+            },
+            out,
+        ) {
             kernel.forget_flow(&key);
         }
     }
 
     fn apply_suppressed_key(&mut self, metric: usize, slot: u32, collector: &mut Collector) {
-        let Some((key, values)) = self.kernel.key(KEYED[metric], slot) else { return };
+        let Some((key, values)) = self.kernel.key(KEYED[metric], slot) else {
+            return;
+        };
         let seen = std::mem::replace(&mut self.keys[metric][slot as usize], values);
         if (seen != values || self.compare) && !collector.apply_suppressed_key(&key) {
             self.kernel.forget_key(key.metric, key.node, key.part);
@@ -310,7 +372,9 @@ impl<K: Kernel> KernelSync<K> {
 
     /// Passes the new numbers of a stream's run to `receive`.
     fn apply(&mut self, slot: u32, run: Run, receive: impl FnOnce(Run)) {
-        let Some(applied) = self.streams.get_mut(slot as usize) else { return };
+        let Some(applied) = self.streams.get_mut(slot as usize) else {
+            return;
+        };
         match applied.advance(run) {
             Some(more) => receive(more),
             None => {
@@ -369,7 +433,10 @@ impl Applied {
             return None;
         }
         *self = Self { count, idle: 0 };
-        Some(Run { count: more.into(), ..run })
+        Some(Run {
+            count: more.into(),
+            ..run
+        })
     }
 }
 

@@ -55,7 +55,14 @@ impl Kernel for Fake {
         };
         for (at, slot, before, frame) in &records {
             let stream = slot.and_then(|slot| Some((slot, self.stream(slot)?.0)));
-            take(&KernelRecord { at: *at, stream, before: *before, listener: 0, generation: 0, frame });
+            take(&KernelRecord {
+                at: *at,
+                stream,
+                before: *before,
+                listener: 0,
+                generation: 0,
+                frame,
+            });
         }
         records.len()
     }
@@ -104,7 +111,13 @@ impl Kernel for Fake {
     }
 
     fn forget_path(&mut self, key: &FlowKey) {
-        for flow in self.tables().flows.iter_mut().flatten().filter(|flow| flow.key == *key) {
+        for flow in self
+            .tables()
+            .flows
+            .iter_mut()
+            .flatten()
+            .filter(|flow| flow.key == *key)
+        {
             flow.hops.clear();
         }
     }
@@ -152,12 +165,20 @@ pub(super) struct Bench<S> {
 impl<S: Default> Bench<S> {
     pub(super) fn new(collector: Collector) -> Self {
         let (external_stats, removals) = (Stats::default(), Removals::default());
-        Self { collector, collected: S::default(), external_stats, removals, coming: None, slow_from: None }
+        Self {
+            collector,
+            collected: S::default(),
+            external_stats,
+            removals,
+            coming: None,
+            slow_from: None,
+        }
     }
 
     /// The collector's time at this time of the clock.
     pub(super) fn time(&self, now: Nanos) -> Nanos {
-        self.slow_from.map_or(now, |start| start + now.saturating_sub(start) / 1000)
+        self.slow_from
+            .map_or(now, |start| start + now.saturating_sub(start) / 1000)
     }
 }
 
@@ -177,7 +198,13 @@ impl<S: Output + Default> CollectorHost for Bench<S> {
         }
         for datagram in datagrams {
             let received = self.time(datagram.received);
-            self.collector.handle(&[Datagram { received, ..*datagram }], &mut self.collected);
+            self.collector.handle(
+                &[Datagram {
+                    received,
+                    ..*datagram
+                }],
+                &mut self.collected,
+            );
         }
     }
 
@@ -222,7 +249,10 @@ struct Setup {
 
 impl Setup {
     fn new() -> Self {
-        let case = workload::Case { flows: 8, ..workload::CASES[0] };
+        let case = workload::Case {
+            flows: 8,
+            ..workload::CASES[0]
+        };
         let frames = case.feed().whole().map(<[u8]>::to_vec).collect();
         let profile =
             collector::Profile::new("generator", wire::Profile::new(wire::Dialect::IntCollectorGen));
@@ -237,12 +267,20 @@ impl Setup {
         let kernel = Fake::default();
         let mut sync = KernelSync::new(kernel.clone(), 10 * SECOND);
         sync.set_clock(START, BOOT);
-        Self { sync, kernel, bench, frames }
+        Self {
+            sync,
+            kernel,
+            bench,
+            frames,
+        }
     }
 
     /// Passes frame `at` to user space, after the run `before`.
     fn pass(&mut self, at: usize, before: Option<Run>) {
-        self.kernel.tables().ring.push((BOOT + at as u64, Some(0), before, self.frames[at].clone()));
+        self.kernel
+            .tables()
+            .ring
+            .push((BOOT + at as u64, Some(0), before, self.frames[at].clone()));
     }
 
     fn poll(&mut self, now: Nanos) {
@@ -252,26 +290,46 @@ impl Setup {
     }
 
     fn flow(&self, at: usize) -> FlowKey {
-        let (mut decoder, mut report) =
-            (wire::Decoder::new(wire::Profile::new(wire::Dialect::IntCollectorGen)), wire::Report::EMPTY);
+        let (mut decoder, mut report) = (
+            wire::Decoder::new(wire::Profile::new(wire::Dialect::IntCollectorGen)),
+            wire::Report::EMPTY,
+        );
         let datagram = wire::datagram(&self.frames[at]).unwrap();
-        decoder.reports(datagram.payload).read(&mut report).unwrap().unwrap();
+        decoder
+            .reports(datagram.payload)
+            .read(&mut report)
+            .unwrap()
+            .unwrap();
         report.flow.unwrap()
     }
 
     /// The stream's totals: datagrams, lost, reordered.
     fn stream(&self) -> (u64, u64, u64) {
         let view = self.bench.collector.streams().next().unwrap();
-        (view.datagrams, view.lost + u64::from(view.missing), view.reordered)
+        (
+            view.datagrams,
+            view.lost + u64::from(view.missing),
+            view.reordered,
+        )
     }
 }
 
 fn stream() -> StreamId {
-    StreamId { version: 10, hw_id: 1, listener: 0, node: Some(600), source: [0; 16] }
+    StreamId {
+        version: 10,
+        hw_id: 1,
+        listener: 0,
+        node: Some(600),
+        source: [0; 16],
+    }
 }
 
 fn run(last: u32, count: u64) -> Run {
-    Run { last, count, same: false }
+    Run {
+        last,
+        count,
+        same: false,
+    }
 }
 
 #[test]
@@ -285,7 +343,10 @@ fn suppressed_numbers_come_before_the_record_after_them() {
     setup.poll(START);
     assert_eq!(setup.stream(), (8, 0, 0));
     assert_eq!(setup.bench.collector.stats().datagrams, 3);
-    assert_eq!(setup.bench.collected.0[0].ts, START, "the kernel's time is put on our scale");
+    assert_eq!(
+        setup.bench.collected.0[0].ts, START,
+        "the kernel's time is put on our scale"
+    );
     // The round applies the rest of a run, once; a count that was read before a record is not applied again.
     setup.kernel.tables().streams = vec![Some((stream(), run(57, 55)))];
     setup.poll(START + 2 * SECOND);
@@ -306,9 +367,13 @@ fn counts_of_a_stream_wrap_and_an_idle_one_frees_its_slot() {
     // More than a round can suppress: it is an old count.
     assert_eq!(setup.stream(), (1, 0, 0));
     setup.sync.drain(&mut setup.bench);
-    for (count, datagrams) in
-        [(1 << 29, 1 << 29), (1 << 30, 1 << 30), (3 << 29, 3 << 29), (near, near), (3, near + 5)]
-    {
+    for (count, datagrams) in [
+        (1 << 29, 1 << 29),
+        (1 << 30, 1 << 30),
+        (3 << 29, 3 << 29),
+        (near, near),
+        (3, near + 5),
+    ] {
         setup.kernel.tables().streams = vec![Some((stream(), run(datagrams as u32, count)))];
         let now = setup.bench.collector.streams().next().unwrap().last_seen + 3 * SECOND;
         setup.poll(now);
@@ -347,13 +412,27 @@ fn flows_are_kept_alive_in_rounds_and_forgotten_in_both() {
     let known: Vec<bool> = setup.kernel.tables().flows.iter().map(Option::is_some).collect();
     assert_eq!(known, [true, true, false, false, false]);
     let view = setup.bench.collector.flow(&keys[0]).unwrap();
-    assert_eq!((view.row.flow_latency, view.row.basis), (Some(777), Basis::HopSum));
-    assert!(START + 13 * SECOND < view.row.last_seen && (400..=451).contains(&view.row.reports), "{view:?}");
+    assert_eq!(
+        (view.row.flow_latency, view.row.basis),
+        (Some(777), Basis::HopSum)
+    );
+    assert!(
+        START + 13 * SECOND < view.row.last_seen && (400..=451).contains(&view.row.reports),
+        "{view:?}"
+    );
     assert!(setup.bench.collector.flow(&keys[2]).is_none() && setup.bench.collector.flow(&keys[5]).is_none());
-    let expired = setup.bench.collected.0.iter().filter(|e| e.kind == Kind::Expired && e.flow.is_some());
+    let expired = setup
+        .bench
+        .collected
+        .0
+        .iter()
+        .filter(|e| e.kind == Kind::Expired && e.flow.is_some());
     assert_eq!(expired.count(), 2);
     // Another flow in a slot starts from zero.
-    setup.kernel.tables().flows[0] = Some(FlowCopy { reports: 2, ..copy(keys[1]) });
+    setup.kernel.tables().flows[0] = Some(FlowCopy {
+        reports: 2,
+        ..copy(keys[1])
+    });
     let before = setup.bench.collector.flow(&keys[1]).unwrap().row.reports;
     setup.kernel.tables().flows[1] = None;
     setup.poll(START + 17 * SECOND);
@@ -374,13 +453,22 @@ fn keys_are_aggregated_in_the_kernel_and_expire() {
         part: queue.part,
         value: queue.latest + 1,
     };
-    setup.kernel.tables().queues =
-        vec![Some((key(queue.node), 9)), Some((key(4444), 9)), Some((key(5555), 0))];
+    setup.kernel.tables().queues = vec![
+        Some((key(queue.node), 9)),
+        Some((key(4444), 9)),
+        Some((key(5555), 0)),
+    ];
     setup.poll(START + 2 * SECOND);
     setup.poll(START + 4 * SECOND);
     let known: Vec<bool> = setup.kernel.tables().queues.iter().map(Option::is_some).collect();
     assert_eq!(known, [true, false, true], "the third had no values to report");
-    let latest = setup.bench.collector.queues().find(|view| view.node == queue.node).unwrap().latest;
+    let latest = setup
+        .bench
+        .collector
+        .queues()
+        .find(|view| view.node == queue.node)
+        .unwrap()
+        .latest;
     assert_eq!(latest, queue.latest + 1);
     // It expires, and is forgotten in both.
     for second in 4..30 {
@@ -394,7 +482,10 @@ fn thresholds_and_rules_follow_the_collectors() {
     let mut setup = Setup::new();
     setup.poll(START);
     setup.poll(START + SECOND / 50);
-    setup.bench.collector.set_detection(Arc::new(Detection { generation: 7, ..Detection::default() }));
+    setup.bench.collector.set_detection(Arc::new(Detection {
+        generation: 7,
+        ..Detection::default()
+    }));
     setup.poll(START + 2 * SECOND / 50);
     assert_eq!(setup.kernel.tables().generations, [0, 7]);
 }
@@ -407,7 +498,11 @@ fn a_flow_that_was_forgotten_and_comes_back_to_its_place_is_counted_from_the_sta
     let key = setup.flow(0);
     let mut second = 0;
     let mut reports = |setup: &mut Setup, reports| {
-        setup.kernel.tables().flows = vec![Some(FlowCopy { key, reports, ..FlowCopy::default() })];
+        setup.kernel.tables().flows = vec![Some(FlowCopy {
+            key,
+            reports,
+            ..FlowCopy::default()
+        })];
         second += 2;
         setup.poll(START + second * SECOND);
         setup.poll(START + second * SECOND + SECOND / 2);
@@ -434,19 +529,29 @@ fn thresholds_change_after_the_last_record_under_the_old_ones() {
     let mut setup = Setup::new();
     setup.poll(START);
     (0..3).for_each(|at| setup.pass(at, None));
-    let coming = Arc::new(Detection { generation: 9, ..Detection::default() });
+    let coming = Arc::new(Detection {
+        generation: 9,
+        ..Detection::default()
+    });
     setup.bench.coming = Some(Arc::clone(&coming));
     setup.sync.poll(START + 1, &mut setup.bench).unwrap();
     assert_eq!(setup.kernel.tables().generations, [0, 9]);
     assert!(setup.bench.coming.is_none() && Arc::ptr_eq(setup.bench.collector.detection(), &coming));
-    assert_eq!(setup.sync.stats().datagrams, 3, "they were taken before the change");
+    assert_eq!(
+        setup.sync.stats().datagrams,
+        3,
+        "they were taken before the change"
+    );
 }
 
 #[test]
 fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
     let mut setup = Setup::new();
     setup.poll(START);
-    let mut counters = Counters { ring_full: 5, ..Counters::default() };
+    let mut counters = Counters {
+        ring_full: 5,
+        ..Counters::default()
+    };
     counters.refused_frames[wire::Refusal::Truncated.index()] = 2;
     counters.suppressed.datagrams = 100;
     counters.suppressed.accepted = 97;
@@ -457,7 +562,11 @@ fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
     setup.kernel.tables().ring.push((BOOT, None, None, vec![1, 2, 3]));
     setup.kernel.tables().streams = vec![Some((stream(), run(40, 33)))];
     let key = setup.flow(0);
-    setup.kernel.tables().flows = vec![Some(FlowCopy { key, reports: 12, ..FlowCopy::default() })];
+    setup.kernel.tables().flows = vec![Some(FlowCopy {
+        key,
+        reports: 12,
+        ..FlowCopy::default()
+    })];
     // In the middle of a round, which has met the flow already.
     setup.poll(START + SECOND / 2);
     if let Some(flow) = &mut setup.kernel.tables().flows[0] {
@@ -466,11 +575,21 @@ fn every_datagram_is_counted_once_and_the_end_leaves_nothing() {
     setup.sync.end(START + SECOND / 2, &mut setup.bench).unwrap();
     assert!(setup.kernel.tables().detached);
     let stats = setup.sync.stats();
-    assert_eq!((stats.datagrams, stats.ring_full, stats.refused.iter().sum::<u64>()), (108, 5, 3));
+    assert_eq!(
+        (
+            stats.datagrams,
+            stats.ring_full,
+            stats.refused.iter().sum::<u64>()
+        ),
+        (108, 5, 3)
+    );
     let mut all = setup.bench.collector.stats();
     all += &setup.bench.external_stats;
     assert_eq!((all.datagrams, all.reports, all.flow_reports), (108, 106, 106));
-    assert!(all.decode_balance().is_balanced() && all.state_balance().is_balanced(), "{all:?}");
+    assert!(
+        all.decode_balance().is_balanced() && all.state_balance().is_balanced(),
+        "{all:?}"
+    );
     assert_eq!(stats.datagrams, all.datagrams);
     assert_eq!(setup.bench.collector.flow(&key).unwrap().row.reports, 20);
     assert_eq!(setup.stream().0, 8 + 33);
@@ -482,20 +601,41 @@ fn too_much_forgotten_at_once_compares_everything() {
     (0..8).for_each(|at| setup.pass(at, None));
     setup.poll(START);
     let keys: Vec<FlowKey> = (0..8).map(|at| setup.flow(at)).collect();
-    setup.kernel.tables().flows =
-        keys.iter().map(|&key| Some(FlowCopy { key, ..FlowCopy::default() })).collect();
+    setup.kernel.tables().flows = keys
+        .iter()
+        .map(|&key| {
+            Some(FlowCopy {
+                key,
+                ..FlowCopy::default()
+            })
+        })
+        .collect();
     setup.poll(START + SECOND);
     // Removed without a notification.
-    let config = Config { max_flows: 64, ..Config::default() };
+    let config = Config {
+        max_flows: 64,
+        ..Config::default()
+    };
     setup.bench.collector = Collector::new(config);
     setup.poll(START + 3 * SECOND);
     setup.poll(START + 5 * SECOND);
     assert_eq!(setup.kernel.tables().flows.iter().flatten().count(), 8);
     setup.bench.removals = Removals::default();
     setup.bench.collector.track_removals(0);
-    let suppressed =
-        SuppressedFlow { key: keys[0], reports: 1, latency: None, basis: None, hops: &[], last_seen: START };
-    assert!(!setup.bench.collector.apply_suppressed(&suppressed, &mut setup.bench.collected));
+    let suppressed = SuppressedFlow {
+        key: keys[0],
+        reports: 1,
+        latency: None,
+        basis: None,
+        hops: &[],
+        last_seen: START,
+    };
+    assert!(
+        !setup
+            .bench
+            .collector
+            .apply_suppressed(&suppressed, &mut setup.bench.collected)
+    );
     setup.bench.removals.add_full();
     setup.poll(START + 7 * SECOND);
     setup.poll(START + 9 * SECOND);
@@ -509,31 +649,61 @@ fn the_path_of_a_flow_whose_int_has_ended_is_forgotten_but_not_its_reports() {
     let mut setup = Setup::new();
     setup.poll(START);
     let (key, int) = (flow(1, false), Sent::default());
-    let postcard = Sent { hops: vec![node(2)], ..Sent::default() };
+    let postcard = Sent {
+        hops: vec![node(2)],
+        ..Sent::default()
+    };
     let mut give = |payload: &[u8], received| {
-        let datagram = Datagram { payload, source: [1; 16], src_port: 1, listener: 0, received };
-        setup.bench.collector.handle(&[datagram], &mut setup.bench.collected);
+        let datagram = Datagram {
+            payload,
+            source: [1; 16],
+            src_port: 1,
+            listener: 0,
+            received,
+        };
+        setup
+            .bench
+            .collector
+            .handle(&[datagram], &mut setup.bench.collected);
     };
     give(&int.v10(), START);
-    let mut copy = FlowCopy { key, reports: 5, hops: vec![SuppressedHop::NOTHING; 3], ..FlowCopy::default() };
+    let mut copy = FlowCopy {
+        key,
+        reports: 5,
+        hops: vec![SuppressedHop::NOTHING; 3],
+        ..FlowCopy::default()
+    };
     setup.kernel.tables().flows = vec![Some(copy.clone())];
     (1..=70).for_each(|at| give(&postcard.postcard(), START + at * SECOND / 5));
     setup.poll(START + 14 * SECOND);
     copy.hops.clear();
     let tables = setup.kernel.tables();
-    let kept = tables.flows[0].as_ref().map(|flow| (flow.key, flow.reports, &flow.hops));
+    let kept = tables.flows[0]
+        .as_ref()
+        .map(|flow| (flow.key, flow.reports, &flow.hops));
     assert_eq!(kept, Some((copy.key, copy.reports, &copy.hops)));
     drop(tables);
-    assert_eq!(setup.bench.collector.flow(&key).map(|flow| flow.path_length), Some(0));
+    assert_eq!(
+        setup.bench.collector.flow(&key).map(|flow| flow.path_length),
+        Some(0)
+    );
 }
 
 #[test]
 fn rules_that_do_not_fit_are_named_with_the_reason_and_the_price() {
-    let all = |count: u32| (0..count).map(|n| format!("hops != {n}")).collect::<Vec<_>>().join(" and ");
-    let rules: Vec<_> =
-        [("long", all(60)), ("longer", all(64).replace("hops", "queue_occupancy")), ("loop", "loop".into())]
-            .map(|(name, text)| (name.to_owned(), text))
-            .into();
+    let all = |count: u32| {
+        (0..count)
+            .map(|n| format!("hops != {n}"))
+            .collect::<Vec<_>>()
+            .join(" and ")
+    };
+    let rules: Vec<_> = [
+        ("long", all(60)),
+        ("longer", all(64).replace("hops", "queue_occupancy")),
+        ("loop", "loop".into()),
+    ]
+    .map(|(name, text)| (name.to_owned(), text))
+    .into();
     let text = explain_rules(&RuleSet::compile(&rules).unwrap());
     let expected = "\
 rules in the kernel: 2 of 3
@@ -555,7 +725,10 @@ so every report of a path is passed to user space: mode = \"user\" gives the sam
 fn an_input_that_ends_leaves_its_place_to_the_next() {
     let mut setup = Setup::new();
     let mut other = Removals::default();
-    let slots = [other.add(&mut setup.bench.collector), other.add(&mut setup.bench.collector)];
+    let slots = [
+        other.add(&mut setup.bench.collector),
+        other.add(&mut setup.bench.collector),
+    ];
     other.end(slots[0]);
     assert_eq!((slots, other.add(&mut setup.bench.collector)), ([0, 1], 0));
     // Both are notified of each removal, once.
@@ -563,11 +736,17 @@ fn an_input_that_ends_leaves_its_place_to_the_next() {
     setup.sync.drain(&mut setup.bench);
     setup.bench.collector.tick(START, &mut setup.bench.collected);
     for second in 0..40 {
-        setup.bench.collector.tick(START + second * SECOND, &mut setup.bench.collected);
+        setup
+            .bench
+            .collector
+            .tick(START + second * SECOND, &mut setup.bench.collected);
     }
     let mut collected = [0, 0, 0];
     for (at, input) in [0, 1, 1].into_iter().enumerate() {
         other.update(&mut setup.bench.collector, input, &mut |_| collected[at] += 1);
     }
-    assert!(collected[0] > 5 && collected[1] == collected[0] && collected[2] == 0, "{collected:?}");
+    assert!(
+        collected[0] > 5 && collected[1] == collected[0] && collected[2] == 0,
+        "{collected:?}"
+    );
 }

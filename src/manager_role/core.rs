@@ -204,16 +204,22 @@ impl Core {
         let inventory = manager::inventory::of(&all.inventory);
         let journal = Journal::open(settings.state.as_deref())?;
         let broken = |error: rusqlite::Error| {
-            CliError::new(format!("cannot read [manager] state: {error}; correct the file, or remove it"))
+            CliError::new(format!(
+                "cannot read [manager] state: {error}; correct the file, or remove it"
+            ))
         };
         let stopped = journal.is_stopped().map_err(broken)?;
         let mut core_settings = encoded(settings.core(&inventory), &journal).map_err(broken)?;
-        core_settings.domain.dta_map =
-            settings.collector_map().map_err(|error| CliError::new(format!("[manager] dta_map: {error}")))?;
+        core_settings.domain.dta_map = settings
+            .collector_map()
+            .map_err(|error| CliError::new(format!("[manager] dta_map: {error}")))?;
         let mut core = Self {
             manager: Manager::new(core_settings),
             encoding: None,
-            lease: (Lease::new(u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX)), 0),
+            lease: (
+                Lease::new(u64::try_from(settings.lease.as_nanos()).unwrap_or(u64::MAX)),
+                0,
+            ),
             peer: settings.peer.clone().map(standby::Peer::new),
             started: now,
             inventory,
@@ -232,9 +238,16 @@ impl Core {
             reported: BTreeMap::new(),
             counted: BTreeMap::new(),
             reporters: Verifier::default(),
-            listens: if all.collects() { all.collector.listen.clone() } else { Vec::new() },
+            listens: if all.collects() {
+                all.collector.listen.clone()
+            } else {
+                Vec::new()
+            },
             local: BTreeSet::new(),
-            installed: Installed { is_due: true, next: 0 },
+            installed: Installed {
+                is_due: true,
+                next: 0,
+            },
             stopped,
             changed: 0,
             commands: Vec::new(),
@@ -245,7 +258,11 @@ impl Core {
             matching: matched::Matching::default(),
             arrivals: Arrivals::default(),
             is_local: local.is_some(),
-            reach: inventory::Reach { local, namespaces, tell: Arc::new(tell) },
+            reach: inventory::Reach {
+                local,
+                namespaces,
+                tell: Arc::new(tell),
+            },
         };
         core.begin(all, now).map_err(broken)?;
         Ok(core)
@@ -277,7 +294,14 @@ impl Core {
     fn restore(&mut self, now: u64) -> Result<(), rusqlite::Error> {
         for (name, kept) in self.journal.intents()? {
             match intents::read(&kept.body, self.asking.collects(), now) {
-                Ok(intent) => self.hold(Held { intent, kept, origin: Origin::Api }, now),
+                Ok(intent) => self.hold(
+                    Held {
+                        intent,
+                        kept,
+                        origin: Origin::Api,
+                    },
+                    now,
+                ),
                 // It has ended while the program did not run, or another version wrote it.
                 Err(error) => {
                     tracing::warn!(intent = name, error, "an intent is dropped");
@@ -346,7 +370,9 @@ impl Core {
     /// It cannot be read.
     pub(crate) fn history(&self, subject: Option<&str>, limit: usize) -> Result<ManagerHistoryView, Error> {
         let entries = self.journal.history(subject, limit)?.into_iter();
-        Ok(ManagerHistoryView { history: entries.map(EntryView::from).collect() })
+        Ok(ManagerHistoryView {
+            history: entries.map(EntryView::from).collect(),
+        })
     }
 
     /// Tells the clients of `hub` what has changed. Returns after which time to call it again at the latest.
@@ -364,8 +390,10 @@ impl Core {
 
     /// What a driver says.
     pub(super) fn receive(&mut self, message: Message, now: u64) {
-        self.installed.is_due |=
-            matches!(message, Message::Answer(..) | Message::Event(..) | Message::Facts(..));
+        self.installed.is_due |= matches!(
+            message,
+            Message::Answer(..) | Message::Event(..) | Message::Facts(..)
+        );
         match message {
             Message::Answer(node, id, Answer::NotPrimary(election)) if is_of_the_future(election, now) => {
                 let reason = format!(
@@ -466,7 +494,10 @@ impl Core {
                     }
                 };
                 tracing::warn!("{text}");
-                let copy = self.copy_text(now).map(|copy| format!("; {copy}")).unwrap_or_default();
+                let copy = self
+                    .copy_text(now)
+                    .map(|copy| format!("; {copy}"))
+                    .unwrap_or_default();
                 self.note(now, "manager", "take over", "", &format!("{text}{copy}"));
                 self.manager.set_term(Some(term), now);
             }
@@ -496,16 +527,28 @@ impl Core {
             Notice::Phase(..) => {}
             Notice::Applying(node, changes) => {
                 let device = names(node);
-                let shown = changes.iter().take(8).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                let shown = changes
+                    .iter()
+                    .take(8)
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join("; ");
                 let more = changes.len().saturating_sub(8);
-                let text = if more > 0 { format!("{shown}; and {more} more") } else { shown };
+                let text = if more > 0 {
+                    format!("{shown}; and {more} more")
+                } else {
+                    shown
+                };
                 self.noted.is_other(node, Phase::Applying.word());
                 self.note(now, "manager", Phase::Applying.word(), &device, &text);
             }
             Notice::Superseded(node) => {
                 self.lease.0.restart();
                 let device = names(node);
-                tracing::warn!(device, "another manager has claimed the device; this one no longer acts");
+                tracing::warn!(
+                    device,
+                    "another manager has claimed the device; this one no longer acts"
+                );
                 self.note(now, "manager", "superseded", &device, "another manager acts");
             }
         }

@@ -93,7 +93,11 @@ impl Counting {
             };
             counted.insert(key, (flow.first_seen, most));
         }
-        *self = Self { flows: counted, at: now, partial };
+        *self = Self {
+            flows: counted,
+            at: now,
+            partial,
+        };
     }
 }
 
@@ -128,7 +132,13 @@ impl Since {
 
 impl Counted {
     fn new(view: &FlowView<'_>, now: u64) -> Self {
-        let FlowRow { flow, reports, first_seen, last_seen, .. } = view.row;
+        let FlowRow {
+            flow,
+            reports,
+            first_seen,
+            last_seen,
+            ..
+        } = view.row;
         let known = |node: u32| node != u32::MAX;
         let hops = view.hops().filter_map(|hop| Some((hop.node?, filled(&hop))));
         let complete = view.path_length > 0 && !view.truncated && view.path().all(known);
@@ -149,7 +159,10 @@ impl Counted {
     /// What counts of it.
     fn counted(&self) -> More {
         let reports = if self.nodes.is_empty() { 0 } else { self.reports };
-        More { reports, complete: if self.complete { self.reports } else { 0 } }
+        More {
+            reports,
+            complete: if self.complete { self.reports } else { 0 },
+        }
     }
 }
 
@@ -211,7 +224,10 @@ pub(super) struct Measuring {
 fn outcome<'a>(by: impl Iterator<Item = &'a Measuring> + Clone) -> Option<(u32, bool)> {
     let decides = by.clone().max_by_key(|one| &one.rank)?;
     let sample = by.clone().map(|one| one.sample).min()?;
-    Some((sample, decides.mode == Mode::Md && by.clone().any(|one| !one.filters)))
+    Some((
+        sample,
+        decides.mode == Mode::Md && by.clone().any(|one| !one.filters),
+    ))
 }
 
 /// What the collector knows of the flows of an intent that is not there yet.
@@ -235,7 +251,12 @@ impl Expected {
 
     /// Where the rate comes from. `fewer`: the intent reports fewer packets than that.
     pub(super) fn text(&self, fewer: bool) -> String {
-        let Self { known, unknown, partial, .. } = *self;
+        let Self {
+            known,
+            unknown,
+            partial,
+            ..
+        } = *self;
         match (known, unknown) {
             (0, 0) => "not known yet: no report of these flows has arrived".to_owned(),
             (0, _) => format!(
@@ -289,10 +310,16 @@ fn rate(row: &FlowRow, later: Option<&FlowRow>, since: u64, now: (u64, u64)) -> 
 /// The packets per second of flows: since the first report of each, or, if the intents have changed meanwhile, in one second from now.
 pub(crate) async fn expect(monitor: &Monitor, expecting: Expecting) -> Expected {
     let entries = expecting.flows.len()
-        + expecting.measuring.iter().map(|measuring| measuring.flows.len()).sum::<usize>();
+        + expecting
+            .measuring
+            .iter()
+            .map(|measuring| measuring.flows.len())
+            .sum::<usize>();
     let most = (COMPARISONS / entries.max(1)).min(MAX_FLOWS);
     // A collector that is too busy to answer knows nothing now.
-    let Some((mut rows, partial)) = all_flows(monitor, most).await else { return Expected::default() };
+    let Some((mut rows, partial)) = all_flows(monitor, most).await else {
+        return Expected::default();
+    };
     let begin = nic::time::now();
     let (flows, since) = (expecting.flows.clone(), expecting.since);
     // Many flows and many intents would keep the API's thread busy.
@@ -300,16 +327,24 @@ pub(crate) async fn expect(monitor: &Monitor, expecting: Expecting) -> Expected 
         rows.retain(|row| is_in(&flows, &row.flow));
         rows
     });
-    let Ok(rows) = own.await else { return Expected::default() };
+    let Ok(rows) = own.await else {
+        return Expected::default();
+    };
     let mut later = Vec::new();
     if rows.iter().any(|row| row.first_seen < since) {
         tokio::time::sleep(SECOND).await;
-        later = all_flows(monitor, most).await.map(|(rows, _)| rows).unwrap_or_default();
+        later = all_flows(monitor, most)
+            .await
+            .map(|(rows, _)| rows)
+            .unwrap_or_default();
     }
     let now = (begin, nic::time::now());
     let compared = tokio::task::spawn_blocking(move || {
         let later: HashMap<FlowKey, FlowRow> = later.into_iter().map(|row| (row.flow, row)).collect();
-        let mut expected = Expected { partial, ..Expected::default() };
+        let mut expected = Expected {
+            partial,
+            ..Expected::default()
+        };
         for row in &rows {
             expected.add(&expecting, &row.flow, rate(row, later.get(&row.flow), since, now));
         }
@@ -359,7 +394,10 @@ pub(super) async fn count(
         return BTreeMap::new();
     }
     counting.compare(&mut flows, partial, now);
-    watched.iter().map(|watched| (watched.name.clone(), of(watched, &flows))).collect()
+    watched
+        .iter()
+        .map(|watched| (watched.name.clone(), of(watched, &flows)))
+        .collect()
 }
 
 /// The bits of which a node has ever delivered a value.
@@ -370,7 +408,10 @@ fn filled(hop: &collector::HopView) -> Bits {
         (3, hop.queue_occupancy.is_some()),
         (7, hop.link_utilization.is_some()),
     ];
-    items.into_iter().filter(|(_, is)| *is).fold(0, |bits, (number, _)| bits | instruction::bit(number))
+    items
+        .into_iter()
+        .filter(|(_, is)| *is)
+        .fold(0, |bits, (number, _)| bits | instruction::bit(number))
 }
 
 /// Bits whose values the collector keeps by flow and node.
@@ -392,14 +433,20 @@ fn of(watched: &Watched, flows: &[Counted]) -> IntentCounters {
             *filled.entry(*node).or_default() |= bits;
         }
         // INT-MD is inserted by the first node; otherwise each node measures, or the order is not that of the path.
-        let measure = if watched.mode == Mode::Md { 1 } else { flow.nodes.len() };
+        let measure = if watched.mode == Mode::Md {
+            1
+        } else {
+            flow.nodes.len()
+        };
         for (node, _) in flow.nodes.iter().take(measure) {
             let last = &mut counters.sources.entry(*node).or_default().last_report;
             *last = (*last).max(Some(flow.last_seen));
         }
     }
     counters.nodes = filled.keys().copied().collect();
-    let missing = filled.into_iter().map(|(node, bits)| (node, watched.bits & COMPARED & !bits));
+    let missing = filled
+        .into_iter()
+        .map(|(node, bits)| (node, watched.bits & COMPARED & !bits));
     counters.missing = missing.filter(|(_, bits)| *bits != 0).collect();
     counters
 }
@@ -424,7 +471,9 @@ pub(super) struct Totals {
 /// What the collector has counted in all, and the events of intents with a budget of events.
 pub(super) fn totals(monitor: &Monitor, watched: &[Watched]) -> Totals {
     let budgeted = || watched.iter().filter(|watched| watched.events);
-    let of_intents = monitor.hub().counted_events(budgeted().map(|one| (one.name.as_str(), &*one.flows)));
+    let of_intents = monitor
+        .hub()
+        .counted_events(budgeted().map(|one| (one.name.as_str(), &*one.flows)));
     let without = budgeted().filter(|one| !of_intents.contains_key(&one.name));
     Totals {
         reports: monitor.total(|stats| stats.reports),
@@ -456,7 +505,10 @@ mod tests {
             reports: 10,
             first_seen: 1,
             last_seen: u64::from(dport),
-            more: More { reports: 10, complete: if complete { 10 } else { 0 } },
+            more: More {
+                reports: 10,
+                complete: if complete { 10 } else { 0 },
+            },
             nodes: nodes.to_vec(),
             complete,
             without_path: !complete,
@@ -465,7 +517,12 @@ mod tests {
 
     #[test]
     fn reports_are_expected_from_flows_whose_packets_are_all_reported() {
-        let to = |dport: &str| vec![Match { dst_port: dport.parse().unwrap(), ..Match::default() }];
+        let to = |dport: &str| {
+            vec![Match {
+                dst_port: dport.parse().unwrap(),
+                ..Match::default()
+            }]
+        };
         let md = |dport: &str, sample| Measuring {
             flows: to(dport),
             sample,
@@ -486,7 +543,10 @@ mod tests {
             filtered(md("82", 1)),
             md("82", 1),
             md("83", 10),
-            Measuring { everywhere: false, ..md("83", 1) },
+            Measuring {
+                everywhere: false,
+                ..md("83", 1)
+            },
             // Another intent decides that packets carry SF-INT, by its priority, or by its name; or it does not.
             md("84", 1),
             ranked(200, "c", md("84", 1)),
@@ -495,7 +555,11 @@ mod tests {
             md("86", 1),
             ranked(100, "c", md("86", 1)),
         ];
-        let expecting = Expecting { flows: to("80-86"), measuring, since: 0 };
+        let expecting = Expecting {
+            flows: to("80-86"),
+            measuring,
+            since: 0,
+        };
         let expect = |dport: u16, rate| {
             let mut expected = Expected::default();
             let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1000, dport)), 17);
@@ -504,10 +568,24 @@ mod tests {
         };
         let rate = Some(20.0);
         // One packet of ten is reported; a filter of another intent holds nothing back.
-        assert_eq!((expect(80, rate), expect(82, rate)), ((1, 0, Some(200.0)), (1, 0, Some(20.0))));
-        assert_eq!((expect(86, rate), expect(86, None)), ((1, 0, Some(20.0)), (0, 1, None)));
-        assert_eq!([81, 83, 84, 85, 87].map(|dport| expect(dport, rate)), [(0, 1, None); 5]);
-        let some = Expected { known: 2, unknown: 1, packets: 5.0, partial: false };
+        assert_eq!(
+            (expect(80, rate), expect(82, rate)),
+            ((1, 0, Some(200.0)), (1, 0, Some(20.0)))
+        );
+        assert_eq!(
+            (expect(86, rate), expect(86, None)),
+            ((1, 0, Some(20.0)), (0, 1, None))
+        );
+        assert_eq!(
+            [81, 83, 84, 85, 87].map(|dport| expect(dport, rate)),
+            [(0, 1, None); 5]
+        );
+        let some = Expected {
+            known: 2,
+            unknown: 1,
+            packets: 5.0,
+            partial: false,
+        };
         let text = "at most; from 2 flows that are measured now, without 1 others of which not every packet is reported";
         assert_eq!(some.text(true), text);
     }
@@ -527,8 +605,16 @@ mod tests {
         assert_eq!(rate(&row(100), None, 2 * second, now), Some(20.0));
         // An intent came or went since then.
         assert_eq!(rate(&row(100), Some(&row(130)), 3 * second, now), Some(15.0));
-        assert_eq!(rate(&row(100), None, 3 * second, now), None, "the collector has forgotten it");
-        assert_eq!(rate(&row(100), Some(&row(2)), 3 * second, now), None, "it came again");
+        assert_eq!(
+            rate(&row(100), None, 3 * second, now),
+            None,
+            "the collector has forgotten it"
+        );
+        assert_eq!(
+            rate(&row(100), Some(&row(2)), 3 * second, now),
+            None,
+            "it came again"
+        );
     }
 
     #[test]
@@ -541,7 +627,10 @@ mod tests {
 
     #[test]
     fn flows_are_counted_for_their_intents() {
-        let dport = |dport: &str| Match { dst_port: dport.parse().unwrap(), ..Match::default() };
+        let dport = |dport: &str| Match {
+            dst_port: dport.parse().unwrap(),
+            ..Match::default()
+        };
         let watched = Watched {
             name: "a".to_owned(),
             flows: vec![dport("80"), dport("443")],
@@ -555,13 +644,39 @@ mod tests {
             flow(22, &[(14, 0)], true),
         ];
         let counted = of(&watched, &flows);
-        assert_eq!((counted.flows, counted.complete, counted.without_path), (2, 10, 1));
-        let edges: Vec<_> = counted.edges.iter().map(|(node, edge)| (*node, edge.reports)).collect();
+        assert_eq!(
+            (counted.flows, counted.complete, counted.without_path),
+            (2, 10, 1)
+        );
+        let edges: Vec<_> = counted
+            .edges
+            .iter()
+            .map(|(node, edge)| (*node, edge.reports))
+            .collect();
         assert_eq!(edges, [(12, 10), (13, 10)]);
-        let last = |node, time| (node, SourceCounters { packets: 0, sample: 0, last_report: Some(time) });
+        let last = |node, time| {
+            (
+                node,
+                SourceCounters {
+                    packets: 0,
+                    sample: 0,
+                    last_report: Some(time),
+                },
+            )
+        };
         assert_eq!(counted.sources, BTreeMap::from([last(11, 443)]));
-        let everywhere = of(&Watched { mode: Mode::Postcard, ..watched }, &flows).sources;
-        assert_eq!(everywhere, BTreeMap::from([last(11, 443), last(12, 80), last(13, 443)]));
+        let everywhere = of(
+            &Watched {
+                mode: Mode::Postcard,
+                ..watched
+            },
+            &flows,
+        )
+        .sources;
+        assert_eq!(
+            everywhere,
+            BTreeMap::from([last(11, 443), last(12, 80), last(13, 443)])
+        );
         // Node 11 filled everything, in one flow or another.
         assert_eq!(counted.missing, BTreeMap::from([(12, 0x1100)]));
     }
@@ -579,7 +694,11 @@ mod tests {
         fn new() -> Self {
             let mut verifier = Verifier::default();
             verifier.set_installed("slow", true, 0);
-            Self { counting: Counting::default(), since: BTreeMap::new(), verifier }
+            Self {
+                counting: Counting::default(),
+                since: BTreeMap::new(),
+                verifier,
+            }
         }
 
         /// Counts flows: ports, the second of the first report, and reports. Returns the state with its rate.
@@ -592,11 +711,20 @@ mod tests {
             let mut flows: Vec<Counted> = flows.iter().map(counted).collect();
             self.counting.compare(&mut flows, false, second * S);
             let (name, all) = ("slow".to_owned(), vec![Match::default()]);
-            let watched = Watched { name, flows: all, bits: 0x8000, mode: Mode::Md, events: false };
+            let watched = Watched {
+                name,
+                flows: all,
+                bits: 0x8000,
+                mode: Mode::Md,
+                events: false,
+            };
             let mut counters = of(&watched, &flows);
             Since::add_to(&mut self.since, "slow", &mut counters);
             self.verifier.observe("slow", counters, second * S);
-            let state = self.verifier.state("slow", |node| node.to_string(), second * S).unwrap();
+            let state = self
+                .verifier
+                .state("slow", |node| node.to_string(), second * S)
+                .unwrap();
             let rate = match &state {
                 State::Seen(figures) | State::Complete(figures) => Some(figures.rate),
                 _ => None,
@@ -611,12 +739,22 @@ mod tests {
         // The first flow was there before the intent: its reports are no evidence.
         assert_eq!(intent.count(0, &[(80, 0, 2125)]), ("installed", None));
         assert_eq!(intent.count(1, &[(80, 0, 2125)]), ("installed", None));
-        assert_eq!(intent.count(2, &[(80, 0, 2125), (81, 2, 25)]), ("complete", Some(25.0)));
-        assert_eq!(intent.count(3, &[(80, 0, 2135), (81, 2, 50)]), ("complete", Some(35.0)));
+        assert_eq!(
+            intent.count(2, &[(80, 0, 2125), (81, 2, 25)]),
+            ("complete", Some(25.0))
+        );
+        assert_eq!(
+            intent.count(3, &[(80, 0, 2135), (81, 2, 50)]),
+            ("complete", Some(35.0))
+        );
         // It is forgotten, and the second goes on: a budget reads this rate.
         for second in 4..40 {
             let reports = 25 * (second - 1);
-            assert_eq!(intent.count(second, &[(81, 2, reports)]), ("complete", Some(25.0)), "{second}");
+            assert_eq!(
+                intent.count(second, &[(81, 2, reports)]),
+                ("complete", Some(25.0)),
+                "{second}"
+            );
         }
         // All are forgotten, and the first comes again, with fewer reports than before.
         assert_eq!(intent.count(40, &[]), ("complete", Some(0.0)));
@@ -631,22 +769,42 @@ mod tests {
     fn a_budget_acts_on_the_rate_after_a_flow_is_forgotten() {
         let mut intent = Simulated::new();
         let bounds = Bounds {
-            finest: Detail { threshold: 0, sample: 1 },
-            coarsest: Detail { threshold: 0, sample: 64 },
+            finest: Detail {
+                threshold: 0,
+                sample: 1,
+            },
+            coarsest: Detail {
+                threshold: 0,
+                sample: 64,
+            },
             filters: false,
         };
         let mut controller = Controller::new(bounds);
-        let budget = Budget { reports: Some(10), events: None };
+        let budget = Budget {
+            reports: Some(10),
+            events: None,
+        };
         let mut steps = 0;
         for second in 0..40 {
             let old = (second < 4).then_some((80, 0, 2125));
             let flows: Vec<_> = old.into_iter().chain([(81, 2, 25 * second)]).collect();
             let (_, rate) = intent.count(second, &flows);
-            let rates = Rates { reports: rate.unwrap_or_default(), events: 0.0 };
-            steps +=
-                u32::from(second >= 4 && controller.observe(budget.loads(rates, None), second * S).is_some());
+            let rates = Rates {
+                reports: rate.unwrap_or_default(),
+                events: 0.0,
+            };
+            steps += u32::from(
+                second >= 4
+                    && controller
+                        .observe(budget.loads(rates, None), second * S)
+                        .is_some(),
+            );
         }
-        assert!(steps > 0 && controller.detail().sample > 1, "{:?}", controller.detail());
+        assert!(
+            steps > 0 && controller.detail().sample > 1,
+            "{:?}",
+            controller.detail()
+        );
     }
 
     #[test]
@@ -662,10 +820,16 @@ mod tests {
                 })
                 .collect();
             counting.compare(&mut flows, partial, now);
-            flows.iter().map(|flow| (flow.more.reports, flow.more.complete)).collect::<Vec<_>>()
+            flows
+                .iter()
+                .map(|flow| (flow.more.reports, flow.more.complete))
+                .collect::<Vec<_>>()
         };
         assert_eq!(more(true, 10, &[(80, 1, 5)]), [(5, 5)]);
-        assert_eq!(more(true, 20, &[(80, 1, 6), (81, 2, 100), (82, 15, 3)]), [(1, 1), (0, 0), (3, 3)]);
+        assert_eq!(
+            more(true, 20, &[(80, 1, 6), (81, 2, 100), (82, 15, 3)]),
+            [(1, 1), (0, 0), (3, 3)]
+        );
         assert_eq!(more(false, 30, &[(81, 2, 101)]), [(1, 1)]);
         assert_eq!(more(false, 40, &[(80, 1, 9)]), [(9, 9)]);
     }

@@ -20,7 +20,12 @@ const CONNECT: Duration = Duration::from_secs(1);
 
 /// When a device behind files has what was written.
 fn confirm(device: &Device) -> Confirm {
-    device.options.confirm.as_deref().and_then(Confirm::from_word).unwrap_or_default()
+    device
+        .options
+        .confirm
+        .as_deref()
+        .and_then(Confirm::from_word)
+        .unwrap_or_default()
 }
 
 /// What an operator should know of the driver of a device: a promise of the manager that it does not keep.
@@ -62,7 +67,10 @@ impl Driver {
     ) -> (Self, Capabilities) {
         if let Some(local) = local {
             // Devices of this process live as long as it.
-            let can = Capabilities { restart: Restart::Keeps, ..hopwise::capabilities() };
+            let can = Capabilities {
+                restart: Restart::Keeps,
+                ..hopwise::capabilities()
+            };
             let _ = local.send(ToDevice::Follow(device.node, Box::new(tell.clone())));
             return (Self::Local(local.clone(), Arc::new(tell)), can);
         }
@@ -87,7 +95,10 @@ impl Driver {
             namespace: namespaces.of(settings, &device.name),
             token: settings.token.as_ref().map(|token| token.0.clone()),
         };
-        (Self::Hopwise(hopwise::Driver::start(address, tell)), hopwise::capabilities())
+        (
+            Self::Hopwise(hopwise::Driver::start(address, tell)),
+            hopwise::capabilities(),
+        )
     }
 
     /// The manager acts, and renews its lease where that is possible.
@@ -102,12 +113,19 @@ impl Driver {
         settings: &ManagerSettings,
         tell: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> (Self, Capabilities) {
-        let (format, can) = match settings.files.get(&device.name).map(|form| form.format(device)).transpose()
+        let (format, can) = match settings
+            .files
+            .get(&device.name)
+            .map(|form| form.format(device))
+            .transpose()
         {
             Ok(Some((format, can))) => (Some(format), can),
             Ok(None) => (None, files::capabilities()),
             Err((key, why)) => {
-                return (Self::Unusable(format!("`{key}`: {why}"), Arc::new(tell)), Capabilities::default());
+                return (
+                    Self::Unusable(format!("`{key}`: {why}"), Arc::new(tell)),
+                    Capabilities::default(),
+                );
             }
         };
         let settings = files::Settings {
@@ -127,8 +145,11 @@ impl Driver {
     ) -> (Self, Capabilities) {
         let missing = || format!("add [manager.gnmi.{}]", device.name);
         let found = settings.gnmi.get(&device.name).ok_or_else(missing);
-        let found = found
-            .and_then(|settings| settings.driver(device).map_err(|(key, why)| format!("`{key}`: {why}")));
+        let found = found.and_then(|settings| {
+            settings
+                .driver(device)
+                .map_err(|(key, why)| format!("`{key}`: {why}"))
+        });
         let started = found.and_then(|settings| {
             let can = settings.map.capabilities().clone();
             Ok((gnmi::Driver::start(settings, tell.clone())?, can))
@@ -147,9 +168,11 @@ impl Driver {
     ) -> (Self, Capabilities) {
         let missing = || format!("add [manager.p4runtime.{}]", device.name);
         let found = settings.p4runtime.get(&device.name).ok_or_else(missing);
-        match found
-            .and_then(|settings| settings.driver(device).map_err(|(key, why)| format!("`{key}`: {why}")))
-        {
+        match found.and_then(|settings| {
+            settings
+                .driver(device)
+                .map_err(|(key, why)| format!("`{key}`: {why}"))
+        }) {
             Ok(mut driver) => {
                 driver.via = namespaces.of(settings, &device.name).map(|inside| {
                     Connector::new(move |address| {
@@ -159,7 +182,10 @@ impl Driver {
                 });
                 let settings = driver;
                 let can = p4runtime::program::capabilities(&settings.map.1, &settings.local);
-                (Self::P4Runtime(p4runtime::driver::Driver::start(settings, tell)), can)
+                (
+                    Self::P4Runtime(p4runtime::driver::Driver::start(settings, tell)),
+                    can,
+                )
             }
             Err(why) => (Self::Unusable(why, Arc::new(tell)), Capabilities::default()),
         }
@@ -174,7 +200,11 @@ impl Driver {
             Self::Gnmi(driver) => _ = driver.send(command),
             Self::P4Runtime(driver) => _ = driver.send(command),
             Self::Unusable(why, tell) => {
-                tell(Message::Answer(command.node, command.id, Answer::Unreachable(why.clone())));
+                tell(Message::Answer(
+                    command.node,
+                    command.id,
+                    Answer::Unreachable(why.clone()),
+                ));
             }
             Self::Local(local, tell) => {
                 let (tell, node, id) = (Arc::clone(tell), command.node, command.id);

@@ -20,20 +20,29 @@ pub(super) async fn follow(own: Handle, monitor: Arc<Monitor>) {
         let missed = monitor.hub().take_missed_rules();
         // What a busy manager misses, it misses as well when it is asked again.
         let name = rule.clone();
-        let Some(Some(scope)) =
-            own.requests.own(move |core, now| core.scope_of(&name, &flow, missed, now)).await
+        let Some(Some(scope)) = own
+            .requests
+            .own(move |core, now| core.scope_of(&name, &flow, missed, now))
+            .await
         else {
             continue;
         };
         let mut firing = place(&monitor, &flow, scope).await;
         if scope == Scope::Queue {
             let (name, asked) = (rule.clone(), firing.clone());
-            if own.requests.own(move |core, now| core.admits(&name, &asked, now)).await != Some(true) {
+            if own
+                .requests
+                .own(move |core, now| core.admits(&name, &asked, now))
+                .await
+                != Some(true)
+            {
                 continue;
             }
             through(&monitor, &mut firing).await;
         }
-        own.requests.own(move |core, now| core.fire(&rule, &firing, now)).await;
+        own.requests
+            .own(move |core, now| core.fire(&rule, &firing, now))
+            .await;
     }
 }
 
@@ -49,7 +58,10 @@ async fn place(monitor: &Monitor, flow: &FlowKey, scope: Scope) -> Firing {
     let found = monitor.ask(hops).await.unwrap_or_default();
     let hops = found.into_iter().flatten().next().unwrap_or_default();
     let first = hops.first().and_then(|hop| hop.node);
-    let last = hops.last().and_then(|hop| hop.node).filter(|_| scope == Scope::Path);
+    let last = hops
+        .last()
+        .and_then(|hop| hop.node)
+        .filter(|_| scope == Scope::Path);
     Firing {
         flow: key_of(flow),
         at: first.into_iter().chain(last).collect(),
@@ -61,7 +73,10 @@ async fn place(monitor: &Monitor, flow: &FlowKey, scope: Scope) -> Firing {
 /// The queue of the hop with the greatest occupancy; where none is known, with the greatest latency.
 fn fullest(hops: &[HopView]) -> Option<Queue> {
     let value = |hop: &HopView| (hop.queue_occupancy, hop.hop_latency);
-    let hop = hops.iter().filter(|hop| value(hop) != (None, None)).max_by_key(|hop| value(hop))?;
+    let hop = hops
+        .iter()
+        .filter(|hop| value(hop) != (None, None))
+        .max_by_key(|hop| value(hop))?;
     Some((hop.node?, hop.egress_if?, hop.queue))
 }
 
@@ -130,8 +145,11 @@ mod tests {
 
     #[test]
     fn the_queue_of_a_rule_is_the_fullest_one_on_the_path() {
-        let path =
-            [hop(1, Some(0), Some(3), Some(9)), hop(2, Some(5), Some(70), Some(1)), hop(3, None, None, None)];
+        let path = [
+            hop(1, Some(0), Some(3), Some(9)),
+            hop(2, Some(5), Some(70), Some(1)),
+            hop(3, None, None, None),
+        ];
         assert_eq!(fullest(&path), Some((2, 2, Some(5))));
         assert!(
             passes(&path[1], (2, 2, Some(5)))

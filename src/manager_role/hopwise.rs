@@ -65,7 +65,11 @@ impl Driver {
         let count = tokio::spawn(count(address.clone(), known.clone(), tell.clone()));
         let watch = tokio::spawn(watch(address, known.clone(), tell));
         let tasks = [work, watch, count].map(|task| task.abort_handle());
-        Self { commands, known, tasks }
+        Self {
+            commands,
+            known,
+            tasks,
+        }
     }
 
     /// The manager acts: its lease is renewed with the next count.
@@ -126,10 +130,16 @@ impl From<Failure> for Answer {
 async fn work(address: Address, mut queue: mpsc::Receiver<Command>, known: Known, tell: impl Fn(Message)) {
     while let Some(command) = queue.recv().await {
         let limit = command.time_limit();
-        let Command { node, id, request, .. } = command;
+        let Command {
+            node, id, request, ..
+        } = command;
         let done = time::timeout(limit, execute(&address, request, &known)).await;
         let late = || {
-            Answer::Late(format!("{} does not answer within {:.1} s", address.authority, limit.as_secs_f64()))
+            Answer::Late(format!(
+                "{} does not answer within {:.1} s",
+                address.authority,
+                limit.as_secs_f64()
+            ))
         };
         tell(Message::Answer(node, id, done.unwrap_or_else(|_| late())));
     }
@@ -142,7 +152,11 @@ async fn execute(address: &Address, request: Order, known: &Known) -> Answer {
             other.map_or_else(|| state(&view), Answer::NotPrimary)
         }),
         Order::Claim(election) => claim(address, election, known).await,
-        Order::Apply { election, etag, changes } => apply(address, election, &etag, &changes, known).await,
+        Order::Apply {
+            election,
+            etag,
+            changes,
+        } => apply(address, election, &etag, &changes, known).await,
     };
     done.unwrap_or_else(Answer::from)
 }
@@ -183,7 +197,10 @@ async fn apply(
 }
 
 async fn read(address: &Address, known: &Known) -> Result<RulesView, Failure> {
-    let view = checked(address, send(address, Method::GET, "/rules", None, &Value::Null).await?)?;
+    let view = checked(
+        address,
+        send(address, Method::GET, "/rules", None, &Value::Null).await?,
+    )?;
     remember(&view, known);
     Ok(view)
 }
@@ -210,11 +227,30 @@ fn facts(view: &RulesView) -> Facts {
             .neighbour
             .as_ref()
             .filter(|neighbour| !neighbour.several)
-            .map(|neighbour| Neighbour { system: name(&neighbour.system), port: name(&neighbour.port) }),
+            .map(|neighbour| Neighbour {
+                system: name(&neighbour.system),
+                port: name(&neighbour.port),
+            }),
     };
-    let CapabilitiesView { bits, watch_entries, filter_entries, sampling, dta } = view.capabilities;
-    let capabilities = Capabilities { bits, watch_entries, filter_entries, sampling, dta, ..capabilities() };
-    Facts { capabilities, ports: view.ports.iter().map(port).collect() }
+    let CapabilitiesView {
+        bits,
+        watch_entries,
+        filter_entries,
+        sampling,
+        dta,
+    } = view.capabilities;
+    let capabilities = Capabilities {
+        bits,
+        watch_entries,
+        filter_entries,
+        sampling,
+        dta,
+        ..capabilities()
+    };
+    Facts {
+        capabilities,
+        ports: view.ports.iter().map(port).collect(),
+    }
 }
 
 fn remember(view: &RulesView, known: &Known) {
@@ -223,10 +259,16 @@ fn remember(view: &RulesView, known: &Known) {
 
 fn state(view: &RulesView) -> Answer {
     match rules::rules(&view.rules) {
-        Ok(rules) => Answer::State(State { etag: Etag(view.etag.clone()), rules, ..State::default() }),
+        Ok(rules) => Answer::State(State {
+            etag: Etag(view.etag.clone()),
+            rules,
+            ..State::default()
+        }),
         Err(error) => {
             let error = text::bounded(&error.to_string(), MAX_REASON);
-            Answer::Refused(format!("the switch has a rule of another version of hopwise: {error}"))
+            Answer::Refused(format!(
+                "the switch has a rule of another version of hopwise: {error}"
+            ))
         }
     }
 }
@@ -237,9 +279,10 @@ async fn watch(address: Address, known: Known, tell: impl Fn(Message)) {
     let mut was_there = true;
     loop {
         let begin = time::Instant::now();
-        let path = last
-            .as_ref()
-            .map_or_else(|| "/rules".to_owned(), |etag| format!("/rules?wait={etag}&seen={seen}"));
+        let path = last.as_ref().map_or_else(
+            || "/rules".to_owned(),
+            |etag| format!("/rules?wait={etag}&seen={seen}"),
+        );
         let view = match time::timeout(LONG_POLL, watched(&address, &path)).await {
             Ok(view) => view,
             Err(_) => Err("does not answer in time".to_owned()),
@@ -280,9 +323,17 @@ async fn count(address: Address, known: Known, tell: impl Fn(Message)) {
         let view = counted.and_then(|body| serde_json::from_slice::<CountersView>(&body).ok());
         if let Some(view) = view.filter(|view| view.node == address.node) {
             let sent = view.reports.map(|reports| reports.sent);
-            tell(Message::Reported(address.node, Reported { packets: view.int.reported, sent }));
-            let matched =
-                view.matched.iter().filter_map(|one| Some(((&one.flows).try_into().ok()?, one.measured)));
+            tell(Message::Reported(
+                address.node,
+                Reported {
+                    packets: view.int.reported,
+                    sent,
+                },
+            ));
+            let matched = view
+                .matched
+                .iter()
+                .filter_map(|one| Some(((&one.flows).try_into().ok()?, one.measured)));
             tell(Message::Matched(address.node, matched.collect()));
             if let Some(lease) = view.lease {
                 tell(Message::Lease(address.node, lease.election.into(), lease.silence));
@@ -297,7 +348,14 @@ async fn counters(address: &Address, known: &Known) -> Result<Bytes, Failure> {
         (std::mem::take(&mut last.renews), last.claimed)
     };
     if renews && claimed != Election::default() {
-        let renewed = send(address, Method::POST, "/renew", None, &json!(ElectionView::from(claimed))).await;
+        let renewed = send(
+            address,
+            Method::POST,
+            "/renew",
+            None,
+            &json!(ElectionView::from(claimed)),
+        )
+        .await;
         // Another manager has claimed it: the next read tells.
         if !matches!(renewed, Err(Failure::Refused(..))) {
             return renewed;
@@ -307,8 +365,9 @@ async fn counters(address: &Address, known: &Known) -> Result<Bytes, Failure> {
 }
 
 async fn watched(address: &Address, path: &str) -> Result<RulesView, String> {
-    let view =
-        send(address, Method::GET, path, None, &Value::Null).await.and_then(|view| checked(address, view));
+    let view = send(address, Method::GET, path, None, &Value::Null)
+        .await
+        .and_then(|view| checked(address, view));
     view.map_err(|failure| match failure {
         Failure::Unreachable(reason) | Failure::Refused(_, reason) => reason,
     })
@@ -320,7 +379,11 @@ fn checked(address: &Address, body: Bytes) -> Result<RulesView, Failure> {
     let wrong = |what: String| Failure::Unreachable(format!("{authority} {what}; correct its address"));
     let view: RulesView = serde_json::from_slice(&body)
         .map_err(|_| wrong("does not answer like a hopwise switch".to_owned()))?;
-    if view.node == *node { Ok(view) } else { Err(wrong(format!("is node {}, not {node}", view.node))) }
+    if view.node == *node {
+        Ok(view)
+    } else {
+        Err(wrong(format!("is node {}, not {node}", view.node)))
+    }
 }
 
 /// A connection to the API.
@@ -334,9 +397,13 @@ async fn connect(address: &Address) -> Result<Box<dyn tls::Stream>, Failure> {
         }
     };
     let stream = time::timeout(CONNECT, connecting).await;
-    let stream = stream.map_err(|_| unreachable(&"no answer"))?.map_err(|error| unreachable(&error))?;
+    let stream = stream
+        .map_err(|_| unreachable(&"no answer"))?
+        .map_err(|error| unreachable(&error))?;
     let config = address.tls.clone().transpose().map_err(Failure::Unreachable)?;
-    tls::secure(config, authority, stream).await.map_err(Failure::Unreachable)
+    tls::secure(config, authority, stream)
+        .await
+        .map_err(Failure::Unreachable)
 }
 
 /// What connections with TLS to other hopwise processes need.
@@ -345,7 +412,10 @@ async fn connect(address: &Address) -> Result<Box<dyn tls::Stream>, Failure> {
 /// Why there is none.
 pub(super) fn client(settings: &ManagerSettings) -> Result<Arc<ClientConfig>, String> {
     let without = || "add ca = \"ca.pem\" to [manager]".to_owned();
-    settings.client().map_err(|problem| problem.message).and_then(|client| client.ok_or_else(without))
+    settings
+        .client()
+        .map_err(|problem| problem.message)
+        .and_then(|client| client.ok_or_else(without))
 }
 
 /// Reads from the API of another hopwise, which need not be a switch: the version and the content, unless that is still the known version.
@@ -397,21 +467,34 @@ async fn request(
         let _ = connection.await;
     }));
     let mut request = Request::builder().method(method).uri(format!("/api/v1{path}"));
-    request = request.header(header::HOST, authority).header(header::CONNECTION, "close");
+    request = request
+        .header(header::HOST, authority)
+        .header(header::CONNECTION, "close");
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
     if let Some((header, etag)) = etag {
         request = request.header(header, format!("\"{etag}\""));
     }
-    let content = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let content = if body.is_null() {
+        Bytes::new()
+    } else {
+        Bytes::from(body.to_string())
+    };
     request = request.header(header::CONTENT_TYPE, "application/json");
-    let request = request.body(Full::new(content)).map_err(|error| unreachable(&error))?;
+    let request = request
+        .body(Full::new(content))
+        .map_err(|error| unreachable(&error))?;
     let response = sender.send_request(request).await;
     let response = response.map_err(|error| Failure::Unreachable(tls::reason(&error, authority)))?;
     let status = response.status();
-    let etag = response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok());
-    let etag = etag.map(|etag| etag.trim_matches('"').to_owned()).unwrap_or_default();
+    let etag = response
+        .headers()
+        .get(header::ETAG)
+        .and_then(|etag| etag.to_str().ok());
+    let etag = etag
+        .map(|etag| etag.trim_matches('"').to_owned())
+        .unwrap_or_default();
     let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
     let body = body.map_err(|error| unreachable(&error))?.to_bytes();
     drop(connection);
@@ -421,7 +504,10 @@ async fn request(
     let message = serde_json::from_slice::<Value>(&body).ok();
     let message = message.and_then(|value| Some(value.get("error")?.as_str()?.to_owned()));
     let message = message.map(|message| text::bounded(&message, MAX_REASON));
-    Err(Failure::Refused(status, message.unwrap_or_else(|| format!("{authority} answers {status}"))))
+    Err(Failure::Refused(
+        status,
+        message.unwrap_or_else(|| format!("{authority} answers {status}")),
+    ))
 }
 
 /// A task that ends with its owner.

@@ -78,10 +78,14 @@ impl Journal {
     /// # Errors
     /// It is no journal, or cannot be written; the message says what to do.
     pub(super) fn open(file: Option<&Path>) -> Result<Self, CliError> {
-        let folder = file.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+        let folder = file
+            .and_then(Path::parent)
+            .filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             let folder = folder.display();
-            return Err(CliError::new(format!("there is no folder {folder} for [manager] state; create it")));
+            return Err(CliError::new(format!(
+                "there is no folder {folder} for [manager] state; create it"
+            )));
         }
         let open = || {
             let database = match file {
@@ -105,12 +109,22 @@ impl Journal {
                      confirm TEXT, ports TEXT NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;",
             )?;
-            let (file, logs) = (file.and_then(FileIdentity::of), file.map_or_else(Vec::new, logs_of));
-            Ok(Self { database, file, logs, revision: 0 })
+            let (file, logs) = (
+                file.and_then(FileIdentity::of),
+                file.map_or_else(Vec::new, logs_of),
+            );
+            Ok(Self {
+                database,
+                file,
+                logs,
+                revision: 0,
+            })
         };
         open().map_err(|error: Error| {
             let file = file.map_or_else(|| "the journal".into(), |file| file.display().to_string());
-            CliError::new(format!("cannot open {file}: {error}; correct [manager] state, or remove the file"))
+            CliError::new(format!(
+                "cannot open {file}: {error}; correct [manager] state, or remove the file"
+            ))
         })
     }
 
@@ -140,16 +154,23 @@ impl Journal {
         let temp = temp_file(path);
         let cannot = |error: io::Error| {
             let failed = ffi::Error::new(ffi::SQLITE_CANTOPEN);
-            Error::SqliteFailure(failed, Some(format!("cannot write {} again: {error}", path.display())))
+            Error::SqliteFailure(
+                failed,
+                Some(format!("cannot write {} again: {error}", path.display())),
+            )
         };
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(cannot)?;
         // Of an attempt that failed.
         remove_database(&temp).map_err(cannot)?;
-        self.database.execute("VACUUM INTO ?1", [temp.to_string_lossy()])?;
+        self.database
+            .execute("VACUUM INTO ?1", [temp.to_string_lossy()])?;
         let out = File::open(&temp).map_err(cannot)?;
         out.sync_all().map_err(cannot)?;
         // SQLite would take the log of the old file for that of the new one.
-        logs_of(path).iter().try_for_each(|log| fs::remove_file(log.path())).map_err(cannot)?;
+        logs_of(path)
+            .iter()
+            .try_for_each(|log| fs::remove_file(log.path()))
+            .map_err(cannot)?;
         save::publish(&out, &temp, path).map_err(cannot)?;
         let database = Connection::open(path)?;
         database.execute_batch(DURABLE)?;
@@ -233,8 +254,12 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn opening(&self) -> Result<Vec<(u32, u32)>, Error> {
-        let mut query = self.database.prepare("SELECT node, port FROM opening ORDER BY node, port")?;
-        query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        let mut query = self
+            .database
+            .prepare("SELECT node, port FROM opening ORDER BY node, port")?;
+        query
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect()
     }
 
     /// Keeps which devices are driven, with their ports.
@@ -245,7 +270,18 @@ impl Journal {
         self.restore()?;
         let transaction = self.database.transaction()?;
         transaction.execute("DELETE FROM devices", [])?;
-        for (Device { name, node, driver, address, options, .. }, ports) in devices {
+        for (
+            Device {
+                name,
+                node,
+                driver,
+                address,
+                options,
+                ..
+            },
+            ports,
+        ) in devices
+        {
             transaction.execute(
                 "INSERT INTO devices VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 params![
@@ -288,14 +324,19 @@ impl Journal {
     fn setting(&self, name: &str) -> Result<Option<u64>, Error> {
         let found = self
             .database
-            .query_row("SELECT value FROM settings WHERE name = ?1", [name], |row| row.get::<_, i64>(0));
+            .query_row("SELECT value FROM settings WHERE name = ?1", [name], |row| {
+                row.get::<_, i64>(0)
+            });
         Ok(found.optional()?.and_then(|value| u64::try_from(value).ok()))
     }
 
     fn set(&mut self, name: &str, value: u64) -> Result<(), Error> {
         self.restore()?;
         let value = i64::try_from(value).unwrap_or(i64::MAX);
-        self.database.execute("INSERT OR REPLACE INTO settings VALUES (?1, ?2)", params![name, value])?;
+        self.database.execute(
+            "INSERT OR REPLACE INTO settings VALUES (?1, ?2)",
+            params![name, value],
+        )?;
         Ok(())
     }
 
@@ -304,12 +345,21 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn intents(&self) -> Result<Vec<(String, Kept)>, Error> {
-        let mut query = self.database.prepare("SELECT name, body, by, added FROM intents ORDER BY name")?;
+        let mut query = self
+            .database
+            .prepare("SELECT name, body, by, added FROM intents ORDER BY name")?;
         let rows = query.query_map([], |row| {
             let body: String = row.get(1)?;
             let added: i64 = row.get(3)?;
             let body = serde_json::from_str(&body).unwrap_or_default();
-            Ok((row.get(0)?, Kept { body, by: row.get(2)?, added: u64::try_from(added).unwrap_or(0) }))
+            Ok((
+                row.get(0)?,
+                Kept {
+                    body,
+                    by: row.get(2)?,
+                    added: u64::try_from(added).unwrap_or(0),
+                },
+            ))
         })?;
         rows.collect()
     }
@@ -333,7 +383,8 @@ impl Journal {
         self.revision += 1;
         let transaction = self.database.transaction()?;
         gone.iter().try_for_each(|name| forget(&transaction, name))?;
-        kept.iter().try_for_each(|(name, _, kept)| keep(&transaction, name, kept))?;
+        kept.iter()
+            .try_for_each(|(name, _, kept)| keep(&transaction, name, kept))?;
         transaction.commit()
     }
 
@@ -355,10 +406,20 @@ impl Journal {
     /// It cannot be saved.
     pub(super) fn note(&mut self, entry: &Entry) -> Result<(), Error> {
         self.restore()?;
-        let Entry { time, by, action, subject, text } = entry;
+        let Entry {
+            time,
+            by,
+            action,
+            subject,
+            text,
+        } = entry;
         let time = i64::try_from(*time).unwrap_or(i64::MAX);
         let database = self.database.transaction()?;
-        let repeated = if by == MANAGER { repeated(&database, entry, time)? } else { None };
+        let repeated = if by == MANAGER {
+            repeated(&database, entry, time)?
+        } else {
+            None
+        };
         database.execute(
             "INSERT INTO history (time, by, action, subject, text) VALUES (?1, ?2, ?3, ?4, ?5)",
             params![time, by, action, subject, text],
@@ -396,7 +457,13 @@ impl Journal {
                 text.push_str(&format!(" ({times} times in {seconds} s; the last one is shown)"));
             }
             let time = u64::try_from(time).unwrap_or(0);
-            Ok(Entry { time, by: row.get(1)?, action: row.get(2)?, subject: row.get(3)?, text })
+            Ok(Entry {
+                time,
+                by: row.get(1)?,
+                action: row.get(2)?,
+                subject: row.get(3)?,
+                text,
+            })
         })?;
         rows.collect()
     }
@@ -413,7 +480,11 @@ fn repeated(database: &Connection, entry: &Entry, now: i64) -> Result<Option<(i6
     let like = params![entry.subject, entry.action, MANAGER, since, SEPARATE as i64];
     let rows = query.query_map(like, |row| {
         let (times, first): (Option<i64>, Option<i64>) = (row.get(2)?, row.get(3)?);
-        Ok((row.get::<_, i64>(0)?, times.unwrap_or(1), first.unwrap_or(row.get(1)?)))
+        Ok((
+            row.get::<_, i64>(0)?,
+            times.unwrap_or(1),
+            first.unwrap_or(row.get(1)?),
+        ))
     })?;
     let rows: Vec<(i64, i64, i64)> = rows.collect::<Result<_, _>>()?;
     let Some((id, times, first)) = rows.first().copied().filter(|_| rows.len() == SEPARATE) else {
@@ -483,7 +554,13 @@ mod tests {
 
     fn entry(time: u64, subject: &str) -> Entry {
         let by = "eve@desk".to_owned();
-        Entry { time, by, action: "add".to_owned(), subject: subject.to_owned(), text: "1 device".to_owned() }
+        Entry {
+            time,
+            by,
+            action: "add".to_owned(),
+            subject: subject.to_owned(),
+            text: "1 device".to_owned(),
+        }
     }
 
     #[test]
@@ -509,7 +586,10 @@ mod tests {
         fs::copy(&file, folder.join("copy")).unwrap();
         fs::rename(folder.join("copy"), &file).unwrap();
         let refused = journal.note(&entry(9, "c")).unwrap_err().to_string();
-        assert!(refused.contains("was replaced while hopwise ran; restart hopwise"), "{refused}");
+        assert!(
+            refused.contains("was replaced while hopwise ran; restart hopwise"),
+            "{refused}"
+        );
         assert!(save::replaced().contains(&file.display().to_string()));
         drop(journal);
         assert_eq!(found(&file), [entry(8, "b"), entry(7, "a")]);
@@ -530,8 +610,16 @@ mod tests {
                 fs::copy(dir.path().join(&name), after.path().join(&name)).unwrap();
             }
             let found = Journal::open(Some(&after.path().join("manager.db"))).unwrap();
-            assert_eq!(found.history(None, 9).unwrap(), journal.history(None, 9).unwrap(), "{end}");
-            assert_eq!(found.history(None, 9).unwrap().last(), Some(&entry(7, "a")), "{end}");
+            assert_eq!(
+                found.history(None, 9).unwrap(),
+                journal.history(None, 9).unwrap(),
+                "{end}"
+            );
+            assert_eq!(
+                found.history(None, 9).unwrap().last(),
+                Some(&entry(7, "a")),
+                "{end}"
+            );
         }
     }
 
@@ -553,11 +641,21 @@ mod tests {
             node: 7,
             driver: "files".to_owned(),
             address: "/tmp/s7".to_owned(),
-            options: DriverOptions { confirm: Some("written".to_owned()) },
+            options: DriverOptions {
+                confirm: Some("written".to_owned()),
+            },
             labels: Vec::new(),
             role: DeviceRole::Switch,
         };
-        journal.set_devices(&[(Device { node: 6, ..device.clone() }, vec![])]).unwrap();
+        journal
+            .set_devices(&[(
+                Device {
+                    node: 6,
+                    ..device.clone()
+                },
+                vec![],
+            )])
+            .unwrap();
         journal.set_devices(&[(device.clone(), vec![1, 2])]).unwrap();
         for (port, opening) in [((7, 1), true), ((7, 2), true), ((7, 1), false)] {
             journal.set_opening(port, opening).unwrap();
@@ -578,7 +676,12 @@ mod tests {
         assert_eq!(again.next_term(0, 70).unwrap(), 70);
         drop(again);
         std::fs::write(&file, "this is no database, and long enough to be one").unwrap();
-        assert!(Journal::open(Some(&file)).unwrap_err().to_string().contains("remove the file"));
+        assert!(
+            Journal::open(Some(&file))
+                .unwrap_err()
+                .to_string()
+                .contains("remove the file")
+        );
         for end in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{}{end}", file.display()));
         }
@@ -588,14 +691,24 @@ mod tests {
     fn an_entry_is_short_whatever_a_device_says() {
         let long = format!("refused\n\u{7}{}", "x".repeat(1 << 20));
         let entry = Entry::new(1, ["manager", "failed", "s1\n", &long]);
-        assert_eq!((entry.subject.as_str(), entry.text.chars().count()), ("s1\u{fffd}", MAX_TEXT));
-        assert!(entry.text.starts_with("refused\n\u{fffd}xx"), "{}", &entry.text[..20]);
+        assert_eq!(
+            (entry.subject.as_str(), entry.text.chars().count()),
+            ("s1\u{fffd}", MAX_TEXT)
+        );
+        assert!(
+            entry.text.starts_with("refused\n\u{fffd}xx"),
+            "{}",
+            &entry.text[..20]
+        );
     }
 
     #[test]
     fn the_history_is_bounded() {
         let mut journal = Journal::open(None).unwrap();
-        journal.database.execute_batch("PRAGMA synchronous = OFF").unwrap();
+        journal
+            .database
+            .execute_batch("PRAGMA synchronous = OFF")
+            .unwrap();
         (0..MAX_HISTORY as u64 + 3 * PRUNE as u64).for_each(|time| journal.note(&entry(time, "a")).unwrap());
         let len = journal.history(None, usize::MAX >> 1).unwrap().len() as i64;
         assert!((MAX_HISTORY..MAX_HISTORY + PRUNE).contains(&len), "{len}");
@@ -608,7 +721,9 @@ mod tests {
         journal.note(&entry(1, "a")).unwrap();
         let mut note = |second: u64, action: &str, subject: &str| {
             let text = format!("since {second}");
-            journal.note(&Entry::new(second * S, [MANAGER, action, subject, &text])).unwrap();
+            journal
+                .note(&Entry::new(second * S, [MANAGER, action, subject, &text]))
+                .unwrap();
         };
         for second in 1..=1_000 {
             note(2 * second, "unreachable", "leaf1");
@@ -617,13 +732,23 @@ mod tests {
         note(2_002, "unreachable", "leaf2");
         let all = journal.history(None, 100).unwrap();
         let texts = |action: &str, subject: &str| -> Vec<&str> {
-            let of =
-                all.iter().filter(|one| (one.action.as_str(), one.subject.as_str()) == (action, subject));
+            let of = all
+                .iter()
+                .filter(|one| (one.action.as_str(), one.subject.as_str()) == (action, subject));
             of.map(|one| one.text.as_str()).collect()
         };
         let merged = "since 2000 (997 times in 1992 s; the last one is shown)";
-        assert_eq!(texts("unreachable", "leaf1"), [merged, "since 6", "since 4", "since 2"]);
-        assert_eq!((texts("in_sync", "leaf1").len(), texts("unreachable", "leaf2").len()), (4, 1));
+        assert_eq!(
+            texts("unreachable", "leaf1"),
+            [merged, "since 6", "since 4", "since 2"]
+        );
+        assert_eq!(
+            (
+                texts("in_sync", "leaf1").len(),
+                texts("unreachable", "leaf2").len()
+            ),
+            (4, 1)
+        );
         // What a person did is still there.
         assert_eq!((all.len(), all.last()), (10, Some(&entry(1, "a"))));
     }

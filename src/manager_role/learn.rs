@@ -78,7 +78,10 @@ fn unambiguous<'a>(links: impl Iterator<Item = &'a Link> + Clone) -> BTreeSet<Li
     for end in links.clone().flatten() {
         *peers.entry(*end).or_default() += 1;
     }
-    links.filter(|link| link.iter().all(|end| peers[end] == 1)).copied().collect()
+    links
+        .filter(|link| link.iter().all(|end| peers[end] == 1))
+        .copied()
+        .collect()
 }
 
 /// Between two looks, ns.
@@ -112,9 +115,15 @@ mod tests {
     fn links_are_between_consecutive_hops_with_known_interfaces() {
         let path = [hop(13, 1, 2), hop(12, 1, 2), hop(11, 2, 1)];
         assert_eq!(links(path.into_iter()), [[(12, 1), (13, 2)], [(11, 2), (12, 2)]]);
-        let unknown = HopView { node: None, ..hop(12, 1, 2) };
+        let unknown = HopView {
+            node: None,
+            ..hop(12, 1, 2)
+        };
         assert!(links([hop(13, 1, 2), unknown, hop(11, 2, 1)].into_iter()).is_empty());
-        let without = HopView { ingress_if: None, ..hop(12, 1, 2) };
+        let without = HopView {
+            ingress_if: None,
+            ..hop(12, 1, 2)
+        };
         let path = [hop(13, 1, 2), without, hop(14, 3, 0), hop(11, 2, 1)];
         assert_eq!(links(path.into_iter()), [[(12, 2), (14, 3)]]);
     }
@@ -126,7 +135,10 @@ mod tests {
         let found = |links: &[Link]| links.iter().copied().collect();
         assert_eq!(learning.update(&found(&[a, c]), 0), BTreeSet::from([a, c]));
         assert_eq!(learning.update(&found(&[b, c]), LIFETIME), BTreeSet::from([c]));
-        assert_eq!(learning.update(&found(&[b]), LIFETIME + 1), BTreeSet::from([b, c]));
+        assert_eq!(
+            learning.update(&found(&[b]), LIFETIME + 1),
+            BTreeSet::from([b, c])
+        );
         assert_eq!(learning.update(&found(&[]), 2 * LIFETIME + 2), BTreeSet::new());
     }
 }

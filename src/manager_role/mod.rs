@@ -71,7 +71,9 @@ impl Arriving {
         if let Poll::Ready(Some(message)) = self.messages.poll_recv(cx) {
             return Poll::Ready(Event::Driver(message));
         }
-        self.work.poll_recv(cx).map(|work| work.map_or(Event::Stop, Event::Work))
+        self.work
+            .poll_recv(cx)
+            .map(|work| work.map_or(Event::Stop, Event::Work))
     }
 }
 
@@ -118,7 +120,11 @@ impl Role {
         let (messages, said) = mpsc::channel(MAX_MESSAGES);
         let (requests, work) = Requests::new();
         let (stop, stopped) = oneshot::channel();
-        let arriving = Arriving { messages: said, work, stop: stopped };
+        let arriving = Arriving {
+            messages: said,
+            work,
+            stop: stopped,
+        };
         let (ready, started) = std::sync::mpsc::sync_channel(1);
         let handle = Handle { requests };
         let own = handle.clone();
@@ -157,7 +163,11 @@ impl Role {
             });
         };
         let thread = control.spawn("manager", work)?;
-        let role = Self { handle, stop: Some(stop), thread: Some(thread) };
+        let role = Self {
+            handle,
+            stop: Some(stop),
+            thread: Some(thread),
+        };
         let failed = || Err(CliError::new("the manager does not start; please report it"));
         started.recv_timeout(START).unwrap_or_else(|_| failed())?;
         Ok(role)
@@ -221,10 +231,16 @@ async fn run(mut core: Core, mut arriving: Arriving, own: Handle, monitor: Arc<M
     let firing = tokio::spawn(firing::follow(own, Arc::clone(&monitor)));
     loop {
         let now = nic::time::now();
-        let next = core.poll(now).map_or(LONGEST_REST, |next| Duration::from_nanos(next.saturating_sub(now)));
-        let next = core.publish(monitor.hub(), now).map_or(next, |publish| next.min(publish));
+        let next = core.poll(now).map_or(LONGEST_REST, |next| {
+            Duration::from_nanos(next.saturating_sub(now))
+        });
+        let next = core
+            .publish(monitor.hub(), now)
+            .map_or(next, |publish| next.min(publish));
         let arrived = poll_fn(|cx| arriving.poll_next(cx));
-        let Ok(first) = time::timeout(next.min(LONGEST_REST), arrived).await else { continue };
+        let Ok(first) = time::timeout(next.min(LONGEST_REST), arrived).await else {
+            continue;
+        };
         match first {
             Event::Driver(message) => core.receive(message, nic::time::now()),
             Event::Work(work) => work(&mut core, nic::time::now()),
@@ -257,20 +273,32 @@ async fn count(own: Handle, monitor: Arc<Monitor>, collectors: BTreeSet<IpAddr>)
         // An address that this host has lost is no other host's: its reports are those that do not arrive.
         known.extend(local(&collectors));
         let local = known.clone();
-        own.requests.own(move |core, now| core.compare(&arrived, local, now)).await;
-        let watched = own.requests.own(|core, _| core.watched()).await.unwrap_or_default();
+        own.requests
+            .own(move |core, now| core.compare(&arrived, local, now))
+            .await;
+        let watched = own
+            .requests
+            .own(|core, _| core.watched())
+            .await
+            .unwrap_or_default();
         if watched.is_empty() {
             continue;
         }
         let counted = count::count(&mut counting, &monitor, &watched).await;
         let totals = count::totals(&monitor, &watched);
-        own.requests.own(|core, now| core.observe(counted, totals, now)).await;
+        own.requests
+            .own(|core, now| core.observe(counted, totals, now))
+            .await;
     }
 }
 
 /// Those of `addresses` that this host has now: where a socket can be bound.
 fn local(addresses: &BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
-    addresses.iter().copied().filter(|address| UdpSocket::bind((*address, 0)).is_ok()).collect()
+    addresses
+        .iter()
+        .copied()
+        .filter(|address| UdpSocket::bind((*address, 0)).is_ok())
+        .collect()
 }
 
 /// Messages of drivers that may wait: answers and events of all devices.

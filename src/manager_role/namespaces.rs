@@ -40,12 +40,18 @@ impl Namespaces {
     /// # Errors
     /// There is no such namespace, or the process may not enter it.
     pub(crate) fn open(settings: &Settings, control: &Control) -> Result<Self, CliError> {
-        let Some(manager) = settings.manager.as_ref().filter(|manager| manager.namespace.is_some()) else {
+        let Some(manager) = settings
+            .manager
+            .as_ref()
+            .filter(|manager| manager.namespace.is_some())
+        else {
             return Ok(Self::default());
         };
         let mut namespaces = BTreeMap::new();
         for device in manager::inventory::of(&settings.inventory).devices() {
-            let Some(name) = name(manager, &device.name) else { continue };
+            let Some(name) = name(manager, &device.name) else {
+                continue;
+            };
             if let Entry::Vacant(entry) = namespaces.entry(name) {
                 let namespace = Namespace::open(entry.key(), control)?;
                 entry.insert(namespace);
@@ -62,7 +68,10 @@ impl Namespaces {
 
 /// The name of a device's namespace.
 fn name(manager: &ManagerSettings, device: &str) -> Option<String> {
-    manager.namespace.as_ref().map(|name| name.replace("{device}", device))
+    manager
+        .namespace
+        .as_ref()
+        .map(|name| name.replace("{device}", device))
 }
 
 impl Namespace {
@@ -92,10 +101,12 @@ impl Namespace {
     /// A connection to `address`, from inside. The caller has a time limit.
     pub(super) async fn connect(&self, address: &str) -> io::Result<TcpStream> {
         let (reply, made) = oneshot::channel();
-        self.requests.try_send((address.to_owned(), reply)).map_err(|error| match error {
-            TrySendError::Full(_) => io::Error::other("too many requests wait"),
-            TrySendError::Disconnected(_) => io::Error::other("the manager ends"),
-        })?;
+        self.requests
+            .try_send((address.to_owned(), reply))
+            .map_err(|error| match error {
+                TrySendError::Full(_) => io::Error::other("too many requests wait"),
+                TrySendError::Disconnected(_) => io::Error::other("the manager ends"),
+            })?;
         let (socket, address) = made.await.map_err(|_| io::Error::other("the manager ends"))??;
         socket.connect(address).await
     }
@@ -115,7 +126,11 @@ fn serve(queue: &Receiver<Request>) {
 fn socket(address: &str) -> io::Result<(TcpSocket, SocketAddr)> {
     let first: Option<SocketAddr> = address.to_socket_addrs()?.next();
     let first = first.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
-    let socket = if first.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = if first.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    };
     Ok((socket?, first))
 }
 
@@ -131,7 +146,10 @@ mod tests {
         let (requests, queue) = sync_channel(MAX_REQUESTS);
         let namespace = Namespace { requests };
         let serving = std::thread::spawn(move || serve(&queue));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             // Its backlog is full: it answers no further connection.
             let silent = TcpSocket::new_v4().unwrap();
@@ -148,7 +166,10 @@ mod tests {
             let waiting = tokio::spawn(async move { other.connect(&name).await.map(drop) });
             tokio::task::yield_now().await;
             let good = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            namespace.connect(&good.local_addr().unwrap().to_string()).await.unwrap();
+            namespace
+                .connect(&good.local_addr().unwrap().to_string())
+                .await
+                .unwrap();
             assert!(!waiting.is_finished());
             waiting.abort();
             assert!(waiting.await.unwrap_err().is_cancelled());

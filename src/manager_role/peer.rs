@@ -50,10 +50,16 @@ pub(super) async fn follow(own: Handle, peer: Address) {
 
 /// What the other manager has, and its version; `None`: still the version that is known.
 async fn read(peer: &Address, known: Option<&str>) -> Result<Option<(String, CopyView)>, String> {
-    let Some((etag, body)) = hopwise::get(peer, "/domain/intents", known).await? else { return Ok(None) };
+    let Some((etag, body)) = hopwise::get(peer, "/domain/intents", known).await? else {
+        return Ok(None);
+    };
     let view = serde_json::from_slice(&body);
-    let view =
-        view.map_err(|_| format!("{} does not answer like a manager of this version", peer.authority))?;
+    let view = view.map_err(|_| {
+        format!(
+            "{} does not answer like a manager of this version",
+            peer.authority
+        )
+    })?;
     Ok(Some((etag, view)))
 }
 

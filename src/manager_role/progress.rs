@@ -53,7 +53,11 @@ impl Progress {
         if self.clients != Some(clients) {
             // A new client gets all states, and so do the others.
             let noted = std::mem::take(&mut self.noted);
-            *self = Self { clients: Some(clients), noted, ..Self::default() };
+            *self = Self {
+                clients: Some(clients),
+                noted,
+                ..Self::default()
+            };
         }
         if now < self.next {
             return Some(Duration::from_nanos(self.next - now));
@@ -69,10 +73,23 @@ impl Progress {
     /// What differs from what was sent last.
     fn changes(&mut self, states: States, now: u64) -> Vec<ChangeView> {
         let mut changes: Vec<_> = self.noted.drain(..).map(ChangeView::History).collect();
-        let devices = states.devices.into_iter().map(|state| (state.name.clone(), state)).collect();
-        changes.extend(changed(&mut self.devices, devices, "device", ChangeView::Device, |a, b| a == b));
-        let intents: BTreeMap<_, _> =
-            states.intents.into_iter().map(|state| (state.name.clone(), state)).collect();
+        let devices = states
+            .devices
+            .into_iter()
+            .map(|state| (state.name.clone(), state))
+            .collect();
+        changes.extend(changed(
+            &mut self.devices,
+            devices,
+            "device",
+            ChangeView::Device,
+            |a, b| a == b,
+        ));
+        let intents: BTreeMap<_, _> = states
+            .intents
+            .into_iter()
+            .map(|state| (state.name.clone(), state))
+            .collect();
         let figures = now >= self.figures && intents.len() <= MAX_FIGURES;
         if figures {
             self.figures = now.saturating_add(FIGURES);
@@ -81,7 +98,13 @@ impl Progress {
             true => a == b,
             false => (&a.etag, &a.state) == (&b.etag, &b.state),
         };
-        changes.extend(changed(&mut self.intents, intents, "intent", ChangeView::Intent, same));
+        changes.extend(changed(
+            &mut self.intents,
+            intents,
+            "intent",
+            ChangeView::Intent,
+            same,
+        ));
         let domain = Some(states.domain);
         if self.domain != domain {
             self.domain.clone_from(&domain);
@@ -103,7 +126,10 @@ fn changed<T: Clone>(
     sent.retain(|name, _| {
         let remains = states.contains_key(name);
         if !remains {
-            changes.push(ChangeView::Removed { what: what.to_owned(), name: name.clone() });
+            changes.push(ChangeView::Removed {
+                what: what.to_owned(),
+                name: name.clone(),
+            });
         }
         remains
     });
@@ -125,7 +151,10 @@ fn message(change: &ChangeView) -> Message {
         ChangeView::History(_) => "history",
     };
     // A plain struct of numbers and texts always has a JSON form.
-    Message { name: Some(name), text: serde_json::to_string(change).unwrap_or_default().into() }
+    Message {
+        name: Some(name),
+        text: serde_json::to_string(change).unwrap_or_default().into(),
+    }
 }
 
 /// Time between two comparisons, ns.
@@ -145,20 +174,48 @@ mod tests {
     fn only_what_differs_is_sent() {
         let state = |name: &str, state: &str, flows| {
             let [name, etag, state, text] = [name, "1", state, ""].map(str::to_owned);
-            (name.clone(), IntentState { name, etag, state, text, flows, rate: 0.0 })
+            (
+                name.clone(),
+                IntentState {
+                    name,
+                    etag,
+                    state,
+                    text,
+                    flows,
+                    rate: 0.0,
+                },
+            )
         };
-        let mut sent = BTreeMap::from([state("a", "seen", 1), state("b", "seen", 1), state("c", "seen", 1)]);
-        let now =
-            BTreeMap::from([state("a", "seen", 2), state("b", "complete", 1), state("d", "pending", 0)]);
+        let mut sent = BTreeMap::from([
+            state("a", "seen", 1),
+            state("b", "seen", 1),
+            state("c", "seen", 1),
+        ]);
+        let now = BTreeMap::from([
+            state("a", "seen", 2),
+            state("b", "complete", 1),
+            state("d", "pending", 0),
+        ]);
         let same = |a: &IntentState, b: &IntentState| a.state == b.state;
         let changes = changed(&mut sent, now.clone(), "intent", ChangeView::Intent, same);
-        let removed = ChangeView::Removed { what: "intent".to_owned(), name: "c".to_owned() };
+        let removed = ChangeView::Removed {
+            what: "intent".to_owned(),
+            name: "c".to_owned(),
+        };
         let of = |name: &str| ChangeView::Intent(now[name].clone());
         assert_eq!(changes, [removed, of("b"), of("d")]);
         // The figures of `a` are sent when they are compared.
-        let changes = changed(&mut sent, now.clone(), "intent", ChangeView::Intent, |a, b| a == b);
+        let changes = changed(&mut sent, now.clone(), "intent", ChangeView::Intent, |a, b| {
+            a == b
+        });
         assert_eq!(changes, [of("a")]);
         let text = r#"{"kind":"intent","change":{"name":"a","etag":"1","state":"seen","text":"","flows":2,"rate":0.0}}"#;
-        assert_eq!(message(&changes[0]), Message { name: Some("intent"), text: text.into() });
+        assert_eq!(
+            message(&changes[0]),
+            Message {
+                name: Some("intent"),
+                text: text.into()
+            }
+        );
     }
 }

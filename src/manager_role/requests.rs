@@ -28,8 +28,16 @@ pub(super) struct Requests<S> {
 
 impl<S> Clone for Requests<S> {
     fn clone(&self) -> Self {
-        let Self { queue, questions, changes } = self;
-        Self { queue: queue.clone(), questions: Arc::clone(questions), changes: Arc::clone(changes) }
+        let Self {
+            queue,
+            questions,
+            changes,
+        } = self;
+        Self {
+            queue: queue.clone(),
+            questions: Arc::clone(questions),
+            changes: Arc::clone(changes),
+        }
     }
 }
 
@@ -44,7 +52,14 @@ impl<S: 'static> Requests<S> {
     pub(super) fn new() -> (Self, mpsc::Receiver<Work<S>>) {
         let (queue, work) = mpsc::channel(MAX_QUESTIONS + MAX_CHANGES + MAX_OWN);
         let room = |most| Arc::new(Semaphore::new(most));
-        (Self { queue, questions: room(MAX_QUESTIONS), changes: room(MAX_CHANGES) }, work)
+        (
+            Self {
+                queue,
+                questions: room(MAX_QUESTIONS),
+                changes: room(MAX_CHANGES),
+            },
+            work,
+        )
     }
 
     /// Asks something for the API. `None`: there are too many requests, or the thread has ended or does not get to it.
@@ -52,7 +67,8 @@ impl<S: 'static> Requests<S> {
         &self,
         question: impl FnOnce(&mut S, u64) -> T + Send + 'static,
     ) -> Option<T> {
-        self.execute(Some(&self.questions), RESPONSE_TIMEOUT, question).await
+        self.execute(Some(&self.questions), RESPONSE_TIMEOUT, question)
+            .await
     }
 
     /// Changes something for the API. `None`: as in [`Requests::ask`]; nothing is changed, neither later.
@@ -122,7 +138,11 @@ mod tests {
     use super::*;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(future)
     }
 
     /// Executes everything that waits.
@@ -141,7 +161,9 @@ mod tests {
         let mut state = 0;
         let add = |state: &mut u32, _| *state += 1;
         block_on(async {
-            let late = requests.execute(Some(&requests.changes), Duration::ZERO, add).await;
+            let late = requests
+                .execute(Some(&requests.changes), Duration::ZERO, add)
+                .await;
             assert_eq!(late, None);
             // Its client has gone.
             let gone = time::timeout(Duration::ZERO, requests.change(add)).await;

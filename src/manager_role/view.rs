@@ -442,20 +442,42 @@ impl PlanView {
             name: inventory.name(device.node),
             added: device.added,
             removed: device.removed,
-            changes: device.changes.iter().map(|(_, change): &(_, Change)| change.to_string()).collect(),
+            changes: device
+                .changes
+                .iter()
+                .map(|(_, change): &(_, Change)| change.to_string())
+                .collect(),
         };
         Self {
             text: plan.to_string(),
             devices: plan.devices.iter().map(device).collect(),
             cost: None,
-            notes: plan.devices.iter().filter_map(|one| drivers::note(inventory.device(one.node)?)).collect(),
+            notes: plan
+                .devices
+                .iter()
+                .filter_map(|one| drivers::note(inventory.device(one.node)?))
+                .collect(),
         }
     }
 }
 
 impl From<Entry> for EntryView {
-    fn from(Entry { time, by, action, subject, text }: Entry) -> Self {
-        Self { time, by, action, subject, text }
+    fn from(
+        Entry {
+            time,
+            by,
+            action,
+            subject,
+            text,
+        }: Entry,
+    ) -> Self {
+        Self {
+            time,
+            by,
+            action,
+            subject,
+            text,
+        }
     }
 }
 
@@ -478,16 +500,37 @@ impl CostView {
 impl DeviceState {
     /// The state of a device. `silence`: that its reports do not arrive; `note`: what its driver does not promise.
     pub(super) fn new(status: DeviceStatus, silence: Option<String>, note: Option<String>) -> Self {
-        let DeviceStatus { node, name, phase, difference: (missing, extra), waits, ready, .. } = status;
+        let DeviceStatus {
+            node,
+            name,
+            phase,
+            difference: (missing, extra),
+            waits,
+            ready,
+            ..
+        } = status;
         let text = sentence(&phase, waits.as_ref(), [silence, note]);
-        Self { node, name, state: phase.word().to_owned(), text, ready, missing, extra }
+        Self {
+            node,
+            name,
+            state: phase.word().to_owned(),
+            text,
+            ready,
+            missing,
+            extra,
+        }
     }
 }
 
 /// The state of a device in one sentence.
 fn sentence(phase: &Phase, waits: Option<&Wait>, more: [Option<String>; 2]) -> String {
     let parts = [Some(phase.to_string()), waits.map(ToString::to_string)];
-    parts.into_iter().chain(more).flatten().collect::<Vec<_>>().join("; ")
+    parts
+        .into_iter()
+        .chain(more)
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 impl DeviceView {
@@ -499,7 +542,17 @@ impl DeviceView {
         silence: Option<String>,
     ) -> Self {
         let room = can.map_or((0, 0), |can| (can.watch_entries, can.filter_entries));
-        let DeviceStatus { node, name, phase, rules, difference, waits, foreign, others, ready } = status;
+        let DeviceStatus {
+            node,
+            name,
+            phase,
+            rules,
+            difference,
+            waits,
+            foreign,
+            others,
+            ready,
+        } = status;
         let entries = |is: fn(&Rule) -> bool, others, size| {
             let used = rules.iter().flatten().filter(|rule| is(rule)).count();
             EntriesView { used, others, size }
@@ -532,7 +585,11 @@ impl DeviceView {
             driver: device.map(|device| device.driver.clone()).unwrap_or_default(),
             address: device.map(|device| device.address.clone()).unwrap_or_default(),
             labels: device.map(|device| device.labels.clone()).unwrap_or_default(),
-            role: device.map(|device| device.role).unwrap_or_default().word().to_owned(),
+            role: device
+                .map(|device| device.role)
+                .unwrap_or_default()
+                .word()
+                .to_owned(),
             does: None,
             state: phase.word().to_owned(),
             text,
@@ -578,7 +635,11 @@ impl CapabilitiesView {
             sampling: can.sampling,
             sink: can.sink,
             l4_checksum: can.l4_checksum.iter().map(|one| one.word().to_owned()).collect(),
-            matches: matches.into_iter().filter(|(_, can)| *can).map(|(kind, _)| kind.to_owned()).collect(),
+            matches: matches
+                .into_iter()
+                .filter(|(_, can)| *can)
+                .map(|(kind, _)| kind.to_owned())
+                .collect(),
             restart: restart.to_owned(),
         }
     }

@@ -45,8 +45,14 @@ impl EventCounters {
     /// Entries reported, batches overwritten, batches missing, immediates received, immediates discarded because the queue was full.
     pub(crate) fn read(&self) -> [u64; 5] {
         // Relaxed: independent counters.
-        [&self.entries, &self.overwritten, &self.missing, &self.immediates, &self.immediates_dropped]
-            .map(|count| count.load(Ordering::Relaxed))
+        [
+            &self.entries,
+            &self.overwritten,
+            &self.missing,
+            &self.immediates,
+            &self.immediates_dropped,
+        ]
+        .map(|count| count.load(Ordering::Relaxed))
     }
 
     pub(super) fn immediate_shed(&self) {
@@ -116,11 +122,17 @@ pub(super) fn follow(
 pub(super) fn lists(memory: &Memory) -> Vec<FollowedList> {
     let mut followed = Vec::new();
     for (written, offered) in memory.settings.stores.iter().zip(&memory.offered) {
-        let (Some(emitter), Some(lists)) = (emitter(written), offered.store.store.lists()) else { continue };
+        let (Some(emitter), Some(lists)) = (emitter(written), offered.store.store.lists()) else {
+            continue;
+        };
         let emitter = Arc::new(emitter);
         for list in lists.ids() {
             if let Some(follower) = lists.from_now(list) {
-                followed.push(FollowedList { list, follower, emitter: Arc::clone(&emitter) });
+                followed.push(FollowedList {
+                    list,
+                    follower,
+                    emitter: Arc::clone(&emitter),
+                });
             }
         }
     }
@@ -137,22 +149,35 @@ pub(crate) fn emitter(written: &RegionSettings) -> Option<Emitter> {
         EventKind::Loss => Kind::Loss,
     };
     let metric = written.metric.as_deref().and_then(Metric::from_name);
-    Some(Emitter { fields: written.fields.clone()?.0, kind, metric })
+    Some(Emitter {
+        fields: written.fields.clone()?.0,
+        kind,
+        metric,
+    })
 }
 
 /// Reports available batches; returns whether there may be more.
 fn drain(followed: &mut FollowedList, memory: &Memory, batch: &mut Batch) -> bool {
-    let FollowedList { list, follower, emitter } = followed;
+    let FollowedList {
+        list,
+        follower,
+        emitter,
+    } = followed;
     let length = follower.entry_len().max(1);
     for _ in 0..MAX_BATCHES {
         match follower.next() {
-            Next::Batch { sequence, entries, .. } => {
+            Next::Batch {
+                sequence, entries, ..
+            } => {
                 let ts = nic::time::now();
                 for (index, entry) in entries.chunks_exact(length).enumerate() {
                     let id = id(*list, sequence, index, entry);
                     emitter.emit(ts, id, entry, batch);
                 }
-                memory.reported.entries.fetch_add((entries.len() / length) as u64, Ordering::Relaxed);
+                memory
+                    .reported
+                    .entries
+                    .fetch_add((entries.len() / length) as u64, Ordering::Relaxed);
                 if batch.len() * 2 > batch.capacity() {
                     return true;
                 }
@@ -174,7 +199,13 @@ fn drain(followed: &mut FollowedList, memory: &Memory, batch: &mut Batch) -> boo
 /// Reports the loss of `lost` batches of a list as an event, among the events of its entries.
 fn loss(list: u32, lost: u64, position: u32, batch: &mut Batch) {
     let id = id(list, position, usize::MAX, &lost.to_be_bytes());
-    batch.event(&Event { value: Some(lost), ..event(nic::time::now(), id, Kind::Loss) }, &[]);
+    batch.event(
+        &Event {
+            value: Some(lost),
+            ..event(nic::time::now(), id, Kind::Loss)
+        },
+        &[],
+    );
 }
 
 fn event(ts: u64, id: u64, kind: Kind) -> Event {
@@ -200,9 +231,11 @@ fn event(ts: u64, id: u64, kind: Kind) -> Event {
 fn id(list: u32, sequence: u32, index: usize, entry: &[u8]) -> u64 {
     let place = [u64::from(list), u64::from(sequence), index as u64];
     let bytes = place.iter().flat_map(|number| number.to_be_bytes());
-    bytes.chain(entry.iter().copied()).fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    bytes
+        .chain(entry.iter().copied())
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
 }
 
 impl Emitter {
@@ -211,8 +244,13 @@ impl Emitter {
         let number = |name: &str| self.fields.number(entry, name);
         let small = |name: &str| number(name).and_then(|value| u32::try_from(value).ok());
         let byte = |name: &str| number(name).and_then(|value| u8::try_from(value).ok());
-        let path: Vec<u32> =
-            self.fields.list(entry, "path").unwrap_or_default().iter().map(|id| *id as u32).collect();
+        let path: Vec<u32> = self
+            .fields
+            .list(entry, "path")
+            .unwrap_or_default()
+            .iter()
+            .map(|id| *id as u32)
+            .collect();
         let event = Event {
             metric: self.metric,
             flow: self.flow(entry),
@@ -242,12 +280,24 @@ impl Emitter {
 
     fn flow(&self, entry: &[u8]) -> Option<FlowKey> {
         let (src, dst) = (self.fields.bytes(entry, "src")?, self.fields.bytes(entry, "dst")?);
-        let port = |name: &str| self.fields.number(entry, name).and_then(|port| u16::try_from(port).ok());
+        let port = |name: &str| {
+            self.fields
+                .number(entry, name)
+                .and_then(|port| u16::try_from(port).ok())
+        };
         let ports = port("sport").zip(port("dport"));
-        let proto = self.fields.number(entry, "proto").and_then(|proto| u8::try_from(proto).ok())?;
+        let proto = self
+            .fields
+            .number(entry, "proto")
+            .and_then(|proto| u8::try_from(proto).ok())?;
         match (src.first_chunk::<16>(), dst.first_chunk::<16>()) {
             (Some(src), Some(dst)) => Some(FlowKey::v6(*src, *dst, ports, proto)),
-            _ => Some(FlowKey::v4(*src.first_chunk::<4>()?, *dst.first_chunk::<4>()?, ports, proto)),
+            _ => Some(FlowKey::v4(
+                *src.first_chunk::<4>()?,
+                *dst.first_chunk::<4>()?,
+                ports,
+                proto,
+            )),
         }
     }
 }

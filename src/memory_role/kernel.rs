@@ -78,7 +78,9 @@ impl Kernel {
             let takes = "it needs Linux 5.18, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and as much free memory as the stores are large";
             refused("the responder cannot be loaded into the kernel", &format_args!("{error} ({takes})"))
         })?;
-        let completions = rdma.completions_fd().map_err(|error| refused("no descriptor is left", &error))?;
+        let completions = rdma
+            .completions_fd()
+            .map_err(|error| refused("no descriptor is left", &error))?;
         let kernel = Self {
             interface: interface.to_owned(),
             rdma: Mutex::new(rdma),
@@ -111,7 +113,11 @@ impl Kernel {
             self.interface,
             if native { "native mode" } else { "generic mode" }
         );
-        *self.attached() = Attached { on: Some((filter.attached, filter.watch)), native, message };
+        *self.attached() = Attached {
+            on: Some((filter.attached, filter.watch)),
+            native,
+            message,
+        };
         Ok(())
     }
 
@@ -122,13 +128,18 @@ impl Kernel {
 
     /// Registers a region, whose memory begins at `at`, for remote access.
     pub(super) fn register(&self, named: &Registered, at: u64, what: &Registration) -> Result<(), Refused> {
-        self.rdma().register(named, at + what.start, what.access, what.order, what.region)
+        self.rdma()
+            .register(named, at + what.start, what.access, what.order, what.region)
     }
 
     /// Takes over a queue pair whose peer has UDP port `port`. Responses go to the source MAC address of the request.
     pub(super) fn connect(&self, number: u32, pair: &QueuePairConfig, port: u16) -> Result<(), Refused> {
-        let path = Path { destination_mac: [0; 6], ..pair.path };
-        self.rdma().connect_to(number, &QueuePairConfig { path, ..*pair }, port)
+        let path = Path {
+            destination_mac: [0; 6],
+            ..pair.path
+        };
+        self.rdma()
+            .connect_to(number, &QueuePairConfig { path, ..*pair }, port)
     }
 
     pub(super) fn disconnect(&self, number: u32) -> bool {
@@ -191,7 +202,11 @@ impl Kernel {
         let (mut poll_fds, mut completed) = (PollFds::default(), Responses::default());
         loop {
             let ending = stop.load(Ordering::Relaxed);
-            let timeout = if ending { Duration::ZERO } else { Duration::from_millis(SLEEP.into()) };
+            let timeout = if ending {
+                Duration::ZERO
+            } else {
+                Duration::from_millis(SLEEP.into())
+            };
             nic::frames::wait(std::iter::once(self.completions.as_fd()), &mut poll_fds, timeout)?;
             let mut rdma = self.rdma();
             rdma.completed(BURST, &mut completed);
@@ -228,7 +243,9 @@ impl Kernel {
     /// Detects that the interface or the attachment is gone.
     fn check_attachment(&self) {
         let mut attached = self.attached();
-        let Some((attachment, watch)) = &mut attached.on else { return };
+        let Some((attachment, watch)) = &mut attached.on else {
+            return;
+        };
         let reason = match (watch.check(), attachment.replaced()) {
             (Ok(State::Gone), _) => "there is no such interface any more",
             (_, Ok(Some(_))) => "the program was detached from the interface",

@@ -48,7 +48,10 @@ pub(super) type Links = BTreeMap<Name, Link>;
 /// from RoCEv2's own when both ends are on one machine.
 fn path(from: SocketAddr, to: SocketAddr) -> Path {
     let [high, low] = to.port().to_be_bytes();
-    Path { destination_mac: [0, 0, 0, 0, high, low], ..Path::new(from.ip(), to.ip(), from.port()) }
+    Path {
+        destination_mac: [0, 0, 0, 0, high, low],
+        ..Path::new(from.ip(), to.ip(), from.port())
+    }
 }
 
 /// The peer of such a path.
@@ -71,7 +74,10 @@ impl Host for Memory {
         let mut links = self.links();
         let mut pairs = self.pairs();
         let before = links.remove(&name);
-        let executed = before.as_ref().and_then(|link| pairs.expected(link.reliable)).map(Psn::value);
+        let executed = before
+            .as_ref()
+            .and_then(|link| pairs.expected(link.reliable))
+            .map(Psn::value);
         if let Some(link) = &before {
             pairs.disconnect(link.pairs());
         }
@@ -97,10 +103,20 @@ impl Host for Memory {
         };
         drop(pairs);
         let connections = before.map_or(0, |link| link.connections) + 1;
-        let link = Link { from: peer, unreliable, reliable, up: true, since: Instant::now(), connections };
+        let link = Link {
+            from: peer,
+            unreliable,
+            reliable,
+            up: true,
+            since: Instant::now(),
+            connections,
+        };
         links.insert(name, link);
         drop(links);
-        tracing::info!("the translator at {peer} is connected: {} store(s)", self.offered.len());
+        tracing::info!(
+            "the translator at {peer} is connected: {} store(s)",
+            self.offered.len()
+        );
         Ok(Accept {
             version: VERSION,
             instance: self.instance.clone(),
@@ -122,7 +138,10 @@ impl Host for Memory {
     fn disconnected(&self, hello: &Hello, accept: &Accept) {
         // A link that reconnected before its old connection ended has new queue pairs.
         let name = (hello.instance.clone(), hello.link);
-        if let Some(link) = self.links().get_mut(&name).filter(|link| accept.reliable == Some(link.reliable))
+        if let Some(link) = self
+            .links()
+            .get_mut(&name)
+            .filter(|link| accept.reliable == Some(link.reliable))
         {
             // Its queue pairs stay: packets in flight are executed, and the link resumes at the right PSN when it reconnects.
             (link.up, link.since) = (false, Instant::now());
@@ -146,8 +165,10 @@ impl Memory {
         }
         if let Some(verbs) = &self.verbs {
             if hello.port != PORT {
-                return Err("RDMA devices answer to UDP port 4791 only: set [translator] source_port = 4791"
-                    .to_owned());
+                return Err(
+                    "RDMA devices answer to UDP port 4791 only: set [translator] source_port = 4791"
+                        .to_owned(),
+                );
             }
             mtu = mtu.min(verbs.mtu());
             verbs.warn_of_long_slots(self.offered.iter().map(|offered| &*offered.store), mtu);
@@ -157,7 +178,11 @@ impl Memory {
 
     /// All queue pairs.
     pub(super) fn pairs(&self) -> Pairs<'_> {
-        Pairs { responder: self.responder(), kernel: self.kernel.as_ref(), verbs: self.verbs.as_ref() }
+        Pairs {
+            responder: self.responder(),
+            kernel: self.kernel.as_ref(),
+            verbs: self.verbs.as_ref(),
+        }
     }
 
     fn offers(&self) -> Vec<StoreOffer> {
@@ -168,7 +193,13 @@ impl Memory {
                 let after = |newest: Option<u32>| newest.map_or(1, wire::dta::layout::BlockTrailer::next);
                 lists
                     .heads()
-                    .map(|(_, newest)| if lists.ring().tagged { after(newest).into() } else { 0 })
+                    .map(|(_, newest)| {
+                        if lists.ring().tagged {
+                            after(newest).into()
+                        } else {
+                            0
+                        }
+                    })
                     .collect()
             });
             StoreOffer {
@@ -203,7 +234,10 @@ impl Pairs<'_> {
         let number = loop {
             match self.make(pair) {
                 Err(None) => {
-                    let gone = links.iter().filter(|(_, link)| !link.up).min_by_key(|(_, link)| link.since);
+                    let gone = links
+                        .iter()
+                        .filter(|(_, link)| !link.up)
+                        .min_by_key(|(_, link)| link.since);
                     let Some(name) = gone.map(|(name, _)| name.clone()) else {
                         return Err(
                             "all queue pairs are in use; raise [collector.memory] queue_pairs".to_owned()

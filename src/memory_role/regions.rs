@@ -65,16 +65,27 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
                     directory.display()
                 );
             }
-            let lens = settings.stores.iter().map(|written| region_len(&geometry(written)));
-            (Some(Kernel::open(settings, lens.fold(0, kernel::end))?), Some(lock))
+            let lens = settings
+                .stores
+                .iter()
+                .map(|written| region_len(&geometry(written)));
+            (
+                Some(Kernel::open(settings, lens.fold(0, kernel::end))?),
+                Some(lock),
+            )
         }
     };
     let is_verbs = settings.mode == MemoryMode::Verbs;
-    let verbs = is_verbs.then(|| Verbs::open(settings.listen.ip(), settings.queue_pairs)).transpose()?;
+    let verbs = is_verbs
+        .then(|| Verbs::open(settings.listen.ip(), settings.queue_pairs))
+        .transpose()?;
     let (mut offered, mut at) = (Vec::new(), 0);
     for written in &settings.stores {
         let refused = |error: &dyn std::fmt::Display| {
-            CliError::new(format!("the store `{}` cannot be registered: {error}", written.name))
+            CliError::new(format!(
+                "the store `{}` cannot be registered: {error}",
+                written.name
+            ))
         };
         let store = match &kernel {
             None => one(directory, written)?,
@@ -83,24 +94,44 @@ pub(super) fn open(settings: &MemorySettings, responder: &mut Responder) -> Resu
         let store = Arc::new(store);
         let registration = registration(&store.store, offered.len() as u16);
         let registered = match &verbs {
-            Some(verbs) => verbs.register(store.store.region(), BODY).map_err(|error| refused(&error))?,
-            None => responder.register(&registration).map_err(|error| refused(&error))?,
+            Some(verbs) => verbs
+                .register(store.store.region(), BODY)
+                .map_err(|error| refused(&error))?,
+            None => responder
+                .register(&registration)
+                .map_err(|error| refused(&error))?,
         };
         // A device registers whole pages.
-        let registered = Registered { len: store.store.body_len(), ..registered };
+        let registered = Registered {
+            len: store.store.body_len(),
+            ..registered
+        };
         if let Some(kernel) = &kernel {
-            kernel.register(&registered, at, &registration).map_err(|error| refused(&error))?;
+            kernel
+                .register(&registered, at, &registration)
+                .map_err(|error| refused(&error))?;
             at = kernel::end(at, region_len(&store.store.geometry()));
         }
         let artifact = written.hash == HashFamily::Artifact && written.kind == StoreKind::Append;
         let swapped = artifact && !written.tagged && written.entry_len() == 4;
-        offered.push(Offered { store, registered, reporters: written.reporters.into(), swapped });
+        offered.push(Offered {
+            store,
+            registered,
+            reporters: written.reporters.into(),
+            swapped,
+        });
     }
     if let Some(verbs) = &verbs {
         verbs.warn_of_long_slots(offered.iter().map(|offered| &*offered.store), verbs.mtu());
     }
     let source = DtaSource::new(offered.iter().map(|offered| Arc::clone(&offered.store)).collect());
-    Ok(Opened { source, offered, kernel, verbs, kernel_lock })
+    Ok(Opened {
+        source,
+        offered,
+        kernel,
+        verbs,
+        kernel_lock,
+    })
 }
 
 /// Error text: another process has the memory of this directory's stores in the kernel.
@@ -117,7 +148,11 @@ fn unmarked(directory: &Path, error: std::io::Error) -> CliError {
         return CliError::new(taken(directory));
     }
     let remedy = "write a [collector.memory] directory that can be written";
-    CliError::io(format!("cannot make {}", directory.join(persist::LOCK_FILE).display()), error, remedy)
+    CliError::io(
+        format!("cannot make {}", directory.join(persist::LOCK_FILE).display()),
+        error,
+        remedy,
+    )
 }
 
 /// The file of a store.
@@ -135,7 +170,11 @@ fn one_of_kernel(
     let (file, header) = (file(directory, &written.name), header(written));
     let len = region_len(&header.geometry);
     let failed = |error: std::io::Error| {
-        CliError::io(format!("cannot map the store `{}`", written.name), error, "configure fewer slots")
+        CliError::io(
+            format!("cannot map the store `{}`", written.name),
+            error,
+            "configure fewer slots",
+        )
     };
     let region = Arc::new(kernel.map(at, len).map_err(failed)?);
     let store = match SourceStore::open(&file) {
@@ -156,7 +195,11 @@ fn one_of_kernel(
 /// The configured fields take precedence over those in the header page.
 fn named(store: DtaStore, file: Option<PathBuf>, written: &RegionSettings) -> SourceStore {
     let mut store = SourceStore::new(store, file);
-    store.fields = written.value.clone().or_else(|| written.fields.clone()).map(|fields| fields.0);
+    store.fields = written
+        .value
+        .clone()
+        .or_else(|| written.fields.clone())
+        .map(|fields| fields.0);
     store
 }
 
@@ -237,7 +280,11 @@ fn id(written: &RegionSettings) -> u32 {
 }
 
 fn fields(written: &RegionSettings) -> String {
-    let fields = written.value.as_ref().or(written.fields.as_ref()).map(|fields| &fields.0);
+    let fields = written
+        .value
+        .as_ref()
+        .or(written.fields.as_ref())
+        .map(|fields| &fields.0);
     fields.map(ToString::to_string).unwrap_or_default()
 }
 
@@ -249,9 +296,17 @@ pub(crate) fn geometry(written: &RegionSettings) -> Geometry {
         HashFamily::Artifact => Family::Artifact,
     };
     match written.kind {
-        StoreKind::KeyWrite => Geometry::KeyWrite { slots, data_len: written.data_len() as u16, family },
+        StoreKind::KeyWrite => Geometry::KeyWrite {
+            slots,
+            data_len: written.data_len() as u16,
+            family,
+        },
         StoreKind::KeyIncrement => Geometry::KeyIncrement { slots, family },
-        StoreKind::Postcarding => Geometry::Postcarding { slots, hops: written.hops, family },
+        StoreKind::Postcarding => Geometry::Postcarding {
+            slots,
+            hops: written.hops,
+            family,
+        },
         StoreKind::Append => Geometry::Append {
             lists: written.lists.map_or(0, |lists| lists.count()),
             first_list: written.lists.map_or(0, |lists| lists.first),
@@ -273,7 +328,11 @@ pub(crate) fn geometry(written: &RegionSettings) -> Geometry {
             Geometry::Sketch {
                 kind,
                 op: kind.op(),
-                shape: Columns { depth: written.depth, columns, width: written.width },
+                shape: Columns {
+                    depth: written.depth,
+                    columns,
+                    width: written.width,
+                },
             }
         }
     }

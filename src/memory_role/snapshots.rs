@@ -58,8 +58,16 @@ impl SnapshotLog {
     /// Taken, failed, and the last error.
     pub(crate) fn read(&self) -> (u64, u64, Option<String>) {
         // Relaxed: independent counters.
-        let error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        (self.taken.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed), error)
+        let error = self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        (
+            self.taken.load(Ordering::Relaxed),
+            self.failed.load(Ordering::Relaxed),
+            error,
+        )
     }
 }
 
@@ -76,7 +84,11 @@ impl Memory {
     /// One sentence.
     pub(crate) fn snapshot(&self, names: &[String]) -> Result<Vec<SnapshotView>, String> {
         let configured = &self.settings.snapshots.stores;
-        let names = if names.is_empty() { configured.as_slice() } else { names };
+        let names = if names.is_empty() {
+            configured.as_slice()
+        } else {
+            names
+        };
         let mut stores = Vec::new();
         for name in names {
             stores.push(self.source.find(name)?);
@@ -101,9 +113,15 @@ impl Memory {
         if failed.is_empty() {
             return Ok(taken);
         }
-        self.snapshots.failed.fetch_add(failed.len() as u64, Ordering::Relaxed);
+        self.snapshots
+            .failed
+            .fetch_add(failed.len() as u64, Ordering::Relaxed);
         let error = failed.join("; ");
-        *self.snapshots.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+        *self
+            .snapshots
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
         Err(error)
     }
 
@@ -114,7 +132,9 @@ impl Memory {
             .stores()
             .iter()
             .flat_map(|store| {
-                files(&self.snapshot_directory(), store.name()).into_iter().map(move |file| (store, file))
+                files(&self.snapshot_directory(), store.name())
+                    .into_iter()
+                    .map(move |file| (store, file))
             })
             .map(|(store, (ts, file))| SnapshotView {
                 store: store.name().to_owned(),
@@ -140,7 +160,10 @@ impl Memory {
         let store = self.source.find(name)?;
         for period in taken {
             let copy = SourceStore::open(Path::new(&period.file))?;
-            let sum = store.store.subtract(&copy.store).map_err(|error| format!("`{name}`: {error}"))?;
+            let sum = store
+                .store
+                .subtract(&copy.store)
+                .map_err(|error| format!("`{name}`: {error}"))?;
             if sum.is_some() {
                 self.snapshots.cleared.fetch_add(1, Ordering::Relaxed);
             }
@@ -196,12 +219,20 @@ fn write(store: &SourceStore, directory: &Path) -> Result<SnapshotView, String> 
         ));
     }
     let torn = Some(snapshot.torn());
-    Ok(SnapshotView { store: store.name().to_owned(), file: file.display().to_string(), ts, bytes, torn })
+    Ok(SnapshotView {
+        store: store.name().to_owned(),
+        file: file.display().to_string(),
+        ts,
+        bytes,
+        torn,
+    })
 }
 
 /// Snapshots of a store, oldest first, with their times.
 fn files(directory: &Path, name: &str) -> Vec<(u64, PathBuf)> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
     let one = |path: PathBuf| {
         let (of, ts) = path.file_stem()?.to_str()?.rsplit_once('@')?;
         let is_one = of == name && path.extension().is_some_and(|extension| extension == EXTENSION);
@@ -224,7 +255,9 @@ fn prune(directory: &Path, name: &str, keep: usize) {
 
 /// Takes scheduled snapshots, until `stop`.
 pub(super) fn run_schedule(memory: &Memory, stop: &AtomicBool) {
-    let Some(every) = memory.settings.snapshots.every else { return };
+    let Some(every) = memory.settings.snapshots.every else {
+        return;
+    };
     let mut next = Instant::now() + every;
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(SLEEP);

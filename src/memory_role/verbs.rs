@@ -48,7 +48,9 @@ impl Verbs {
     /// There is none; the message says what to do.
     pub(super) fn open(address: IpAddr, most: usize) -> Result<Self, CliError> {
         let device = Device::open(address).map_err(|error| {
-            CliError::new(format!("[collector.memory] mode = \"verbs\": {error}; or write mode = \"socket\""))
+            CliError::new(format!(
+                "[collector.memory] mode = \"verbs\": {error}; or write mode = \"socket\""
+            ))
         })?;
         Ok(Self {
             device,
@@ -95,9 +97,15 @@ impl Verbs {
     /// The system does not allow it.
     pub(super) fn register(&self, region: &Arc<Region>, start: u64) -> Result<Registered, nic::Error> {
         let registered = self.device.register_from(Arc::clone(region), start, true)?;
-        let named =
-            Registered { address: registered.address(), len: registered.len(), rkey: registered.key() };
-        self.regions.lock().unwrap_or_else(PoisonError::into_inner).push(registered);
+        let named = Registered {
+            address: registered.address(),
+            len: registered.len(),
+            rkey: registered.key(),
+        };
+        self.regions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(registered);
         Ok(named)
     }
 
@@ -110,7 +118,10 @@ impl Verbs {
         if pairs.len() >= self.most {
             return Err(Ok(QueuePairError::Full));
         }
-        let mut pair = self.device.pair(config.transport == Transport::Rc, 4, RECEIVES).map_err(Err)?;
+        let mut pair = self
+            .device
+            .pair(config.transport == Transport::Rc, 4, RECEIVES)
+            .map_err(Err)?;
         let peer = Peer {
             address: config.path.destination,
             queue_pair: config.peer,
@@ -118,7 +129,9 @@ impl Verbs {
             own_psn: OWN_PSN,
             mtu: config.mtu as u16,
         };
-        pair.connect(&peer).and_then(|()| pair.receive(RECEIVES)).map_err(Err)?;
+        pair.connect(&peer)
+            .and_then(|()| pair.receive(RECEIVES))
+            .map_err(Err)?;
         let number = pair.number();
         pairs.insert(number, (pair, QueuePairState::Ready));
         Ok(number)
@@ -142,7 +155,9 @@ impl Verbs {
             if completions.is_empty() {
                 std::thread::sleep(POLL_INTERVAL);
             }
-            completions.drain(..).for_each(|completion| memory.notify(completion, wake));
+            completions
+                .drain(..)
+                .for_each(|completion| memory.notify(completion, wake));
         }
     }
 }
@@ -156,7 +171,12 @@ fn receive(number: u32, pair: &mut Pair, completions: &mut Vec<Completion>) -> O
             good += 1;
             let (immediate, len) = (done.immediate, done.len);
             // A device does not report the address that it wrote; the immediate names the store.
-            completions.push(Completion { queue_pair: number, immediate, location: None, len });
+            completions.push(Completion {
+                queue_pair: number,
+                immediate,
+                location: None,
+                len,
+            });
         } else {
             bad = true;
         }

@@ -93,7 +93,13 @@ pub(crate) struct XdpView {
 
 impl XdpView {
     fn of(status: KernelStatus) -> Self {
-        let KernelStatus { interface, up, native, message, counted } = status;
+        let KernelStatus {
+            interface,
+            up,
+            native,
+            message,
+            counted,
+        } = status;
         Self {
             interface,
             up,
@@ -163,13 +169,25 @@ pub(crate) struct SnapshotsView {
 impl Memory {
     fn events_view(&self) -> EventsView {
         let [entries, overwritten, missing, immediates, immediates_dropped] = self.reported.read();
-        EventsView { entries, overwritten, missing, immediates, immediates_dropped }
+        EventsView {
+            entries,
+            overwritten,
+            missing,
+            immediates,
+            immediates_dropped,
+        }
     }
 
     fn snapshots_view(&self) -> SnapshotsView {
         let (taken, failed, message) = self.snapshots.read();
         let directory = self.snapshot_directory().display().to_string();
-        SnapshotsView { taken, failed, cleared: self.snapshots.cleared(), message, directory }
+        SnapshotsView {
+            taken,
+            failed,
+            cleared: self.snapshots.cleared(),
+            message,
+            directory,
+        }
     }
 
     /// The current values.
@@ -199,9 +217,14 @@ impl Memory {
         if let Some(xdp) = &xdp {
             stats += &xdp.counted.stats;
             balanced &= xdp.counted.is_balanced();
-            own.extend([("contended", xdp.counted.contended), ("too_long", xdp.counted.too_long)]);
+            own.extend([
+                ("contended", xdp.counted.contended),
+                ("too_long", xdp.counted.too_long),
+            ]);
         }
-        let dropped = Reason::ALL.iter().map(|why| (why.name(), stats.dropped[*why as usize]));
+        let dropped = Reason::ALL
+            .iter()
+            .map(|why| (why.name(), stats.dropped[*why as usize]));
         let some = |names: Vec<(&'static str, u64)>| names.into_iter().filter(|(_, n)| *n > 0).collect();
         let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         MemoryView {
@@ -211,13 +234,23 @@ impl Memory {
             exchange: self.exchange.to_string(),
             directory: self.settings.directory.display().to_string(),
             policy: self.settings.policy.word().into(),
-            bytes: self.source.stores().iter().map(|store| store.store.body_len()).sum(),
+            bytes: self
+                .source
+                .stores()
+                .iter()
+                .map(|store| store.store.body_len())
+                .sum(),
             datagrams: count(&self.counts.datagrams),
             kernel_drops: count(&self.counts.kernel_drops),
             packets: stats.packets,
             executed: stats.executed,
             duplicates: stats.duplicates,
-            refused: some(Refusal::ALL.iter().map(|why| (why.name(), stats.refused[why.index()])).collect()),
+            refused: some(
+                Refusal::ALL
+                    .iter()
+                    .map(|why| (why.name(), stats.refused[why.index()]))
+                    .collect(),
+            ),
             dropped: some(dropped.chain(own).collect()),
             balanced,
             messages: stats.messages,
@@ -225,7 +258,12 @@ impl Memory {
             fetch_adds: stats.fetch_adds,
             missing: stats.skipped.saturating_sub(stats.out_of_order_by),
             acks: stats.acks + stats.atomic_acks,
-            naks: some(["sequence", "not_ready", "error"].into_iter().zip(stats.naks).collect()),
+            naks: some(
+                ["sequence", "not_ready", "error"]
+                    .into_iter()
+                    .zip(stats.naks)
+                    .collect(),
+            ),
             responses_unsent: count(&self.counts.responses_unsent),
             links,
             translators: self.access.view(),

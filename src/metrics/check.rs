@@ -19,20 +19,28 @@ pub(super) fn check(document: &str, format: Format) -> BTreeMap<String, (String,
             let (name, kind) = rest.split_once(' ').unwrap();
             assert_eq!(help, name, "HELP and TYPE differ");
             check_family(name, kind, format);
-            assert!(families.insert(name.to_owned(), (kind.to_owned(), 0)).is_none(), "twice: {name}");
+            assert!(
+                families.insert(name.to_owned(), (kind.to_owned(), 0)).is_none(),
+                "twice: {name}"
+            );
             current = name.to_owned();
         } else if line == "# EOF" {
             ended = true;
         } else {
             let (name, labels) = sample(line);
-            let (kind, samples) = families.get_mut(&current).unwrap_or_else(|| panic!("no family: {line}"));
+            let (kind, samples) = families
+                .get_mut(&current)
+                .unwrap_or_else(|| panic!("no family: {line}"));
             let suffix = match (format, kind.as_str()) {
                 (Format::OpenMetrics, "counter") => "_total",
                 (Format::OpenMetrics, "info") => "_info",
                 _ => "",
             };
             assert_eq!(name, format!("{current}{suffix}"), "outside its family: {line}");
-            assert!(!labels.contains_key("quantile") && !labels.contains_key("le"), "{line}");
+            assert!(
+                !labels.contains_key("quantile") && !labels.contains_key("le"),
+                "{line}"
+            );
             assert!(seen.insert((name.clone(), labels)), "twice: {line}");
             *samples += 1;
         }
@@ -42,8 +50,13 @@ pub(super) fn check(document: &str, format: Format) -> BTreeMap<String, (String,
 }
 
 fn check_family(name: &str, kind: &str, format: Format) {
-    let letters = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-    assert!(letters && name.starts_with(|c: char| c.is_ascii_lowercase()), "{name}");
+    let letters = name
+        .bytes()
+        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    assert!(
+        letters && name.starts_with(|c: char| c.is_ascii_lowercase()),
+        "{name}"
+    );
     let total = name.ends_with("_total");
     match (kind, format) {
         ("counter", Format::Prometheus) => assert!(total, "a counter without _total: {name}"),
@@ -53,18 +66,34 @@ fn check_family(name: &str, kind: &str, format: Format) {
     }
     for suffix in ["_count", "_sum", "_bucket", "_created", "_info"] {
         let is_info = suffix == "_info" && format == Format::Prometheus;
-        assert!(!name.ends_with(suffix) || is_info || name == "hopwise_info", "a reserved suffix: {name}");
+        assert!(
+            !name.ends_with(suffix) || is_info || name == "hopwise_info",
+            "a reserved suffix: {name}"
+        );
     }
-    for unit in ["_ms", "_ns", "_us", "_milliseconds", "_nanoseconds", "_kib", "_mib", "_percent"] {
+    for unit in [
+        "_ms",
+        "_ns",
+        "_us",
+        "_milliseconds",
+        "_nanoseconds",
+        "_kib",
+        "_mib",
+        "_percent",
+    ] {
         assert!(!name.contains(unit), "no base unit: {name}");
     }
 }
 
 /// Name and labels of a sample, whose value is a number.
 fn sample(line: &str) -> (String, BTreeMap<String, String>) {
-    let (head, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no value: {line}"));
+    let (head, value) = line
+        .rsplit_once(' ')
+        .unwrap_or_else(|| panic!("no value: {line}"));
     assert!(value.parse::<f64>().is_ok(), "{line}");
-    let Some((name, rest)) = head.split_once('{') else { return (head.to_owned(), BTreeMap::new()) };
+    let Some((name, rest)) = head.split_once('{') else {
+        return (head.to_owned(), BTreeMap::new());
+    };
     let mut rest = rest.strip_suffix('}').unwrap_or_else(|| panic!("{line}"));
     let mut labels = BTreeMap::new();
     while !rest.is_empty() {

@@ -9,7 +9,12 @@ use crate::export_role::view::{ExportView, ExportsView};
 fn labels(export: &ExportView) -> Vec<(&'static str, &dyn Display)> {
     let mut labels: Vec<(&'static str, &dyn Display)> =
         vec![("export", &export.export), ("stream", &export.stream)];
-    labels.extend(export.partition.as_ref().map(|partition| ("partition", partition as &dyn Display)));
+    labels.extend(
+        export
+            .partition
+            .as_ref()
+            .map(|partition| ("partition", partition as &dyn Display)),
+    );
     labels
 }
 
@@ -24,12 +29,22 @@ pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     let help =
         "Records read from the store, or from Kafka, for an export: delivered + left_out + rejected + held.";
     one("export_read_total", "counter", help, |one| one.read);
-    one("export_delivered_total", "counter", "Records that the server has stored.", |one| one.delivered);
+    one(
+        "export_delivered_total",
+        "counter",
+        "Records that the server has stored.",
+        |one| one.delivered,
+    );
     let help = "Records that are not for this system, such as events that are no alerts.";
     one("export_left_out_total", "counter", help, |one| one.left_out);
     let help = "Alerts among these that a silence kept from people.";
     one("export_silenced_total", "counter", help, |one| one.silenced);
-    one("export_rejected_total", "counter", "Records that the server will never take.", |one| one.rejected);
+    one(
+        "export_rejected_total",
+        "counter",
+        "Records that the server will never take.",
+        |one| one.rejected,
+    );
     let help = "Rejected records that could not be written to the file of rejected records.";
     one("export_unwritten_total", "counter", help, |one| one.unwritten);
     let help = "Records in memory, neither delivered nor rejected yet.";
@@ -42,35 +57,59 @@ pub(super) fn exporting(text: &mut Text, view: Option<&ExportsView>) {
     );
     let help = "Age of the oldest record in memory, in seconds: how far the export lags; 0 if there is none.";
     one("export_lag_seconds", "gauge", help, |one| {
-        one.oldest.map_or(0, |ts| nic::time::now().saturating_sub(ts) / 1_000_000_000)
+        one.oldest
+            .map_or(0, |ts| nic::time::now().saturating_sub(ts) / 1_000_000_000)
     });
     let help = "Bytes of batches, requests and hops in memory.";
     one("export_memory_bytes", "gauge", help, |one| one.memory);
-    one("export_memory_limit_bytes", "gauge", "Bytes that an export may hold.", |one| one.memory_limit);
+    one(
+        "export_memory_limit_bytes",
+        "gauge",
+        "Bytes that an export may hold.",
+        |one| one.memory_limit,
+    );
     let help = "Records that the store, or Kafka, deleted before they were sent.";
     one("export_expired_total", "counter", help, |one| one.expired);
     let help = "Hops that found no space, because the system took less than came.";
     one("export_shed_total", "counter", help, |one| one.shed);
     let help = "Times that the store's count of records, or a partition, began anew: how many were lost then is not known.";
     one("export_restarted_total", "counter", help, |one| one.restarted);
-    one("export_repeated_total", "counter", "Records that were sent again.", |one| one.repeated);
-    one("export_requests_total", "counter", "Requests sent.", |one| one.requests);
+    one(
+        "export_repeated_total",
+        "counter",
+        "Records that were sent again.",
+        |one| one.repeated,
+    );
+    one("export_requests_total", "counter", "Requests sent.", |one| {
+        one.requests
+    });
     let help = "Requests that failed in a way that may pass.";
     one("export_requests_failed_total", "counter", help, |one| one.failed);
     let help = "Requests that were refused for their content.";
-    one("export_requests_refused_total", "counter", help, |one| one.refused);
-    let help = "Requests that were refused for their credentials.";
-    one("export_requests_unauthorised_total", "counter", help, |one| one.unauthorised);
-    one("export_requests_timed_out_total", "counter", "Requests without an answer in time.", |one| {
-        one.timed_out
+    one("export_requests_refused_total", "counter", help, |one| {
+        one.refused
     });
+    let help = "Requests that were refused for their credentials.";
+    one("export_requests_unauthorised_total", "counter", help, |one| {
+        one.unauthorised
+    });
+    one(
+        "export_requests_timed_out_total",
+        "counter",
+        "Requests without an answer in time.",
+        |one| one.timed_out,
+    );
     let help = "Times that the cursor could not be saved.";
     one("export_unsaved_total", "counter", help, |one| one.unsaved);
     let help = "When a request was last answered for each of its records, seconds since the Unix epoch.";
     text.metric("export_last_success_timestamp_seconds", "gauge", help);
     for export in view.iter().flat_map(|view| &view.exports) {
         export.last_success.iter().for_each(|at| {
-            text.sample("export_last_success_timestamp_seconds", &labels(export), at / 1_000_000_000);
+            text.sample(
+                "export_last_success_timestamp_seconds",
+                &labels(export),
+                at / 1_000_000_000,
+            );
         });
     }
 }

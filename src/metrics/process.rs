@@ -10,8 +10,12 @@ pub(super) fn process(text: &mut Text) {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let system = fs::read_to_string("/proc/stat").unwrap_or_default();
     let stat = Stat::parse(&stat);
-    let files = fs::read_dir("/proc/self/fd").map(|files| files.count() as f64).ok();
-    let booted = system.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
+    let files = fs::read_dir("/proc/self/fd")
+        .map(|files| files.count() as f64)
+        .ok();
+    let booted = system
+        .lines()
+        .find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
     let mut single = |name: &str, kind: &str, help: &str, value: Option<f64>| {
         text.head(name, kind, help);
         if let Some(value) = value {
@@ -25,11 +29,23 @@ pub(super) fn process(text: &mut Text) {
     let help = "Limit on open file descriptors.";
     single("process_max_fds", "gauge", help, limit(&limits, "Max open files"));
     let help = "Virtual memory, bytes.";
-    single("process_virtual_memory_bytes", "gauge", help, of(|stat| stat.virtual_memory));
+    single(
+        "process_virtual_memory_bytes",
+        "gauge",
+        help,
+        of(|stat| stat.virtual_memory),
+    );
     let help = "Resident memory, bytes.";
-    single("process_resident_memory_bytes", "gauge", help, of(|stat| stat.resident));
+    single(
+        "process_resident_memory_bytes",
+        "gauge",
+        help,
+        of(|stat| stat.resident),
+    );
     let help = "Start of the process, Unix time.";
-    let start = booted.zip(of(|stat| stat.start)).map(|(booted, start)| booted + start);
+    let start = booted
+        .zip(of(|stat| stat.start))
+        .map(|(booted, start)| booted + start);
     single("process_start_time_seconds", "gauge", help, start);
     single("process_threads", "gauge", "Threads.", of(|stat| stat.threads));
 }
@@ -49,8 +65,11 @@ impl Stat {
     fn parse(text: &str) -> Option<Self> {
         // The name of the program may contain anything, a parenthesis and spaces too. Fields are counted from 3 after it.
         let (_, rest) = text.rsplit_once(')')?;
-        let fields: Vec<f64> =
-            rest.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0.0)).collect();
+        let fields: Vec<f64> = rest
+            .split_whitespace()
+            .skip(1)
+            .map(|field| field.parse().unwrap_or(0.0))
+            .collect();
         let field = |number: usize| fields.get(number - 4).copied();
         Some(Self {
             cpu: (field(14)? + field(15)?) / TICKS,
@@ -64,7 +83,9 @@ impl Stat {
 
 /// The soft limit of this name; none when it is unlimited.
 fn limit(limits: &str, name: &str) -> Option<f64> {
-    limits.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
+    limits
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 
 /// Clock ticks per second in `/proc`, on every architecture that Linux has.
@@ -79,8 +100,13 @@ mod tests {
     #[test]
     fn the_figures_of_a_process_are_read() {
         let text = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 12345 1000000 300 18446744073709551615 1";
-        let stat =
-            Stat { cpu: 3.0, threads: 9.0, start: 123.45, virtual_memory: 1e6, resident: 300.0 * PAGE };
+        let stat = Stat {
+            cpu: 3.0,
+            threads: 9.0,
+            start: 123.45,
+            virtual_memory: 1e6,
+            resident: 300.0 * PAGE,
+        };
         assert_eq!(Stat::parse(text), Some(stat));
         assert_eq!(Stat::parse(""), None);
         let limits = "Limit                     Soft Limit           Hard Limit           Units\nMax open files            1024                 524288               files\n";

@@ -20,15 +20,25 @@ pub(super) fn reporting(text: &mut Text, view: Option<&DtaView>) {
     };
     let help = "DTA reports of the switch, without retransmissions.";
     one("switch_dta_reports_total", help, |view| view.reports);
-    one("switch_dta_datagrams_total", "Datagrams with DTA reports sent.", |view| view.sent);
+    one(
+        "switch_dta_datagrams_total",
+        "Datagrams with DTA reports sent.",
+        |view| view.sent,
+    );
     let help = "Datagrams with DTA reports that could not be sent.";
     one("switch_dta_unsent_total", help, |view| view.unsent);
     let help =
         "Reports lost because the manager handed out a map with fewer or other collectors while they waited.";
     one("switch_dta_abandoned_total", help, |view| view.abandoned);
-    one("switch_dta_controls_total", "Control messages of translators processed.", |view| view.controls);
+    one(
+        "switch_dta_controls_total",
+        "Control messages of translators processed.",
+        |view| view.controls,
+    );
     let help = "Control messages refused: malformed, for another reporter, or from an unknown peer.";
-    one("switch_dta_controls_refused_total", help, |view| view.controls_refused);
+    one("switch_dta_controls_refused_total", help, |view| {
+        view.controls_refused
+    });
     to_collectors(text, "switch_dta", view.map_or(&[], |view| &view.collectors));
     mapped(text, view.map_or(&[], |view| &view.mappings));
     let help = "Operations of a table of [switch.dta], by operation.";
@@ -72,14 +82,26 @@ fn to_collectors(text: &mut Text, prefix: &str, collectors: &[CollectorView]) {
         }
     };
     let help = "Congestion level reported by a collector's translator, 0 to 3.";
-    each(("congestion_level", "gauge", help), |to| to.congestion_level.into());
-    each(("essential_total", "counter", "Essential reports."), |to| to.essential);
+    each(("congestion_level", "gauge", help), |to| {
+        to.congestion_level.into()
+    });
+    each(("essential_total", "counter", "Essential reports."), |to| {
+        to.essential
+    });
     let help = "Essential reports in the retransmit buffer.";
-    each(("retransmit_buffered", "gauge", help), |to| to.retransmit_buffered.into());
+    each(("retransmit_buffered", "gauge", help), |to| {
+        to.retransmit_buffered.into()
+    });
     let help = "Essential reports overwritten in the retransmit buffer before they were acknowledged.";
     each(("overwritten_total", "counter", help), |to| to.overwritten);
-    each(("retransmitted_total", "counter", "Reports retransmitted."), |to| to.retransmitted);
-    each(("nacks_total", "counter", "NACKs received from a translator."), |to| to.nacks);
+    each(
+        ("retransmitted_total", "counter", "Reports retransmitted."),
+        |to| to.retransmitted,
+    );
+    each(
+        ("nacks_total", "counter", "NACKs received from a translator."),
+        |to| to.nacks,
+    );
     let help = "NACKs ignored: repeated, beyond the limit of retransmissions, or about reports never sent.";
     each(("nacks_ignored_total", "counter", help), |to| to.nacks_ignored);
     let help = "Reports requested by a NACK and no longer in the retransmit buffer.";
@@ -87,7 +109,9 @@ fn to_collectors(text: &mut Text, prefix: &str, collectors: &[CollectorView]) {
     let help = "Reports refused by a translator: no such store or list, or malformed.";
     each(("refused_total", "counter", help), |to| to.refused);
     let help = "Reports that a translator dropped because of congestion.";
-    each(("translator_drops_total", "counter", help), |to| to.translator_drops);
+    each(("translator_drops_total", "counter", help), |to| {
+        to.translator_drops
+    });
 }
 
 /// DTA reports of this machine's programs; samples only with `[reporter]`.
@@ -98,16 +122,40 @@ pub(super) fn host(text: &mut Text, view: Option<&ReporterView>) {
     };
     let help = "Datagrams of programs: = reports + suppressed + queue_full + refused.";
     one("reporter_received_total", help, |view| view.received);
-    one("reporter_reports_total", "DTA reports, without retransmissions.", |view| view.reports);
-    one("reporter_suppressed_total", "Reports suppressed because of congestion.", |view| view.suppressed);
-    one("reporter_queue_full_total", "Reports dropped because the send queue was full.", |view| {
-        view.queue_full
-    });
-    one("reporter_datagrams_total", "Datagrams with DTA reports sent.", |view| view.sent);
-    one("reporter_unsent_total", "Datagrams with DTA reports that could not be sent.", |view| view.unsent);
-    one("reporter_controls_total", "Control messages of translators processed.", |view| view.controls);
+    one(
+        "reporter_reports_total",
+        "DTA reports, without retransmissions.",
+        |view| view.reports,
+    );
+    one(
+        "reporter_suppressed_total",
+        "Reports suppressed because of congestion.",
+        |view| view.suppressed,
+    );
+    one(
+        "reporter_queue_full_total",
+        "Reports dropped because the send queue was full.",
+        |view| view.queue_full,
+    );
+    one(
+        "reporter_datagrams_total",
+        "Datagrams with DTA reports sent.",
+        |view| view.sent,
+    );
+    one(
+        "reporter_unsent_total",
+        "Datagrams with DTA reports that could not be sent.",
+        |view| view.unsent,
+    );
+    one(
+        "reporter_controls_total",
+        "Control messages of translators processed.",
+        |view| view.controls,
+    );
     let help = "Control messages refused: malformed, for another reporter, or from an unknown peer.";
-    one("reporter_controls_refused_total", help, |view| view.controls_refused);
+    one("reporter_controls_refused_total", help, |view| {
+        view.controls_refused
+    });
     let help = "Datagrams of programs that are no report, by reason.";
     text.metric("reporter_lines_refused_total", "counter", help);
     for (reason, count) in view.iter().flat_map(|view| &view.refused) {
@@ -125,8 +173,14 @@ fn mapped(text: &mut Text, mappings: &[MappingView]) {
         .iter()
         .for_each(|mapping| text.sample(operations, &[("mapping", &mapping.name)], mapping.operations));
     let pending = "switch_dta_pending";
-    text.metric(pending, "gauge", "Entries of a mapping that wait for a full batch.");
-    mappings.iter().for_each(|mapping| text.sample(pending, &[("mapping", &mapping.name)], mapping.pending));
+    text.metric(
+        pending,
+        "gauge",
+        "Entries of a mapping that wait for a full batch.",
+    );
+    mappings
+        .iter()
+        .for_each(|mapping| text.sample(pending, &[("mapping", &mapping.name)], mapping.pending));
     let name = "switch_dta_outcome_total";
     let help = "Operations of a mapping, by outcome.";
     text.metric(name, "counter", help);

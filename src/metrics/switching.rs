@@ -24,7 +24,11 @@ pub(super) fn int(text: &mut Text, switch: Option<&SwitchView>) {
     let help = "Packets from outside the domain with INT, by what became of them.";
     text.metric("switch_edge_int_total", "counter", help);
     for int in switch.iter().map(|switch| &switch.int) {
-        text.sample("switch_edge_int_total", &[("what", &"stripped")], int.edge_stripped);
+        text.sample(
+            "switch_edge_int_total",
+            &[("what", &"stripped")],
+            int.edge_stripped,
+        );
         text.sample("switch_edge_int_total", &[("what", &"dropped")], int.edge_refused);
     }
     let help = "Packets whose L4 checksum the sink examined after it stripped INT, one of 64, by result.";
@@ -32,7 +36,11 @@ pub(super) fn int(text: &mut Text, switch: Option<&SwitchView>) {
     for int in switch.iter().map(|switch| &switch.int) {
         let right = int.checksums_examined - int.checksums_wrong;
         text.sample("switch_checksums_total", &[("result", &"right")], right);
-        text.sample("switch_checksums_total", &[("result", &"wrong")], int.checksums_wrong);
+        text.sample(
+            "switch_checksums_total",
+            &[("result", &"wrong")],
+            int.checksums_wrong,
+        );
     }
     filtering(text, switch.map_or(&[], |switch| &switch.filters));
     intercepting(text, switch);
@@ -44,13 +52,23 @@ pub(super) fn devices(text: &mut Text, devices: &[(String, Vec<DeviceCounterView
     text.metric("device_packets_total", "counter", help);
     for (device, counters) in devices.iter().take(MAX_SERIES) {
         for DeviceCounterView { name, packets, .. } in counters.iter().filter(|one| one.object.is_none()) {
-            text.sample("device_packets_total", &[("device", device), ("what", name)], packets);
+            text.sample(
+                "device_packets_total",
+                &[("device", device), ("what", name)],
+                packets,
+            );
         }
     }
     let help = "Packets that a filter, a mapping or the like of a managed device's program counted, by device, object and counter.";
     text.metric("device_object_packets_total", "counter", help);
     for (device, counters) in devices.iter().take(MAX_SERIES) {
-        for DeviceCounterView { object, name, packets, .. } in counters {
+        for DeviceCounterView {
+            object,
+            name,
+            packets,
+            ..
+        } in counters
+        {
             let Some(object) = object else { continue };
             let labels: [(&str, &dyn std::fmt::Display); 3] =
                 [("device", device), ("object", object), ("what", name)];
@@ -76,8 +94,14 @@ mod tests {
             ..one
         };
         let devices = [
-            ("s1".to_owned(), vec![counter("plain", 7), counter("edge_refused", 0)]),
-            ("s2".to_owned(), vec![counter("plain", 1), of("filter 3", counter("event", 4))]),
+            (
+                "s1".to_owned(),
+                vec![counter("plain", 7), counter("edge_refused", 0)],
+            ),
+            (
+                "s2".to_owned(),
+                vec![counter("plain", 1), of("filter 3", counter("event", 4))],
+            ),
         ];
         let mut text = Text::default();
         super::devices(&mut text, &devices);

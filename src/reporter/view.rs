@@ -41,8 +41,15 @@ pub(crate) fn collector_views(
     now: u64,
 ) -> Vec<CollectorView> {
     let view = |(address, to): (&SocketAddr, dataplane::dta::Destination)| {
-        let DestinationStats { essential, overwritten, retransmitted, probes, nacks, unavailable, .. } =
-            to.stats;
+        let DestinationStats {
+            essential,
+            overwritten,
+            retransmitted,
+            probes,
+            nacks,
+            unavailable,
+            ..
+        } = to.stats;
         CollectorView {
             address: address.to_string(),
             congestion_level: to.level,
@@ -57,5 +64,9 @@ pub(crate) fn collector_views(
             translator_drops: to.stats.translator_drops,
         }
     };
-    collectors.iter().zip(reporter.destinations(now)).map(view).collect()
+    collectors
+        .iter()
+        .zip(reporter.destinations(now))
+        .map(view)
+        .collect()
 }

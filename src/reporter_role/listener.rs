@@ -110,7 +110,10 @@ fn inode(path: &Path) -> io::Result<Inode> {
 fn is_abandoned(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
-    is_socket && UnixDatagram::unbound().and_then(|probe| probe.connect(path)).is_err_and(refused)
+    is_socket
+        && UnixDatagram::unbound()
+            .and_then(|probe| probe.connect(path))
+            .is_err_and(refused)
 }
 
 impl AsFd for Listener {

@@ -54,10 +54,30 @@ fn unlimited(error: &nic::Error) -> String {
 }
 
 fn answer(reader: &Reader, limited: &Result<(), String>, line: &str) -> (Header, Vec<u8>) {
-    let fault = |message: String| (Header::Refused { storage: true, message, offset: None }, Vec::new());
+    let fault = |message: String| {
+        (
+            Header::Refused {
+                storage: true,
+                message,
+                offset: None,
+            },
+            Vec::new(),
+        )
+    };
     let refused = |error: QueryError| {
-        let QueryError { kind, message, offset } = error;
-        (Header::Refused { storage: kind == QueryErrorKind::Storage, message, offset }, Vec::new())
+        let QueryError {
+            kind,
+            message,
+            offset,
+        } = error;
+        (
+            Header::Refused {
+                storage: kind == QueryErrorKind::Storage,
+                message,
+                offset,
+            },
+            Vec::new(),
+        )
     };
     if let Err(message) = limited {
         return fault(message.clone());
@@ -87,7 +107,10 @@ fn ask(reader: &Reader, request: &Request) -> Result<Rows, QueryError> {
         ..QueryOptions::default()
     };
     let table = reader.query(&request.sql, &options)?;
-    let rows = table.rows.into_iter().map(|row| row.into_iter().map(cell).collect());
+    let rows = table
+        .rows
+        .into_iter()
+        .map(|row| row.into_iter().map(cell).collect());
     let (rows, cut) = fill(rows, usize::MAX, MAX_BYTES);
     let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
     Ok(Rows {
@@ -106,7 +129,11 @@ fn cell(value: Value) -> serde_json::Value {
         // Infinity and NaN have no JSON form; they become null.
         Value::Real(number) => number.into(),
         Value::Text(text) => text.into(),
-        Value::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+        Value::Blob(bytes) => bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+            .into(),
     }
 }
 
@@ -140,6 +167,9 @@ mod tests {
             (Header::Refused { storage, message, .. }, _) => Err((storage, message)),
         };
         assert_eq!(answered(&Ok(())), Ok(true));
-        assert_eq!(answered(&Err("no limits".into())), Err((true, "no limits".into())));
+        assert_eq!(
+            answered(&Err("no limits".into())),
+            Err((true, "no limits".into()))
+        );
     }
 }

@@ -47,14 +47,21 @@ pub(crate) struct QueryFailure {
 
 impl From<String> for QueryFailure {
     fn from(message: String) -> Self {
-        Self { message, offset: None }
+        Self {
+            message,
+            offset: None,
+        }
     }
 }
 
 impl Pool {
     /// Queries over the files in `directory`. `more_time`: the option or setting that raises their time limit.
     pub(crate) fn new(directory: PathBuf, more_time: &'static str) -> Self {
-        Self { directory, more_time, idle: Mutex::default() }
+        Self {
+            directory,
+            more_time,
+            idle: Mutex::default(),
+        }
     }
 
     /// Runs a query; the response is [`super::Rows`] as JSON. When the result is no longer awaited, the query ends.
@@ -107,8 +114,16 @@ impl Pool {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let (input, output) = child.stdin.take().zip(child.stdout.take()).ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Helper { _child: child, input, output: BufReader::new(output) })
+        let (input, output) = child
+            .stdin
+            .take()
+            .zip(child.stdout.take())
+            .ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Helper {
+            _child: child,
+            input,
+            output: BufReader::new(output),
+        })
     }
 
     fn put_back(&self, helper: Helper) {
@@ -131,7 +146,10 @@ impl Helper {
         line.push(b'\n');
         self.input.write_all(&line).await?;
         let mut header = Vec::new();
-        (&mut self.output).take(MAX_HEADER).read_until(b'\n', &mut header).await?;
+        (&mut self.output)
+            .take(MAX_HEADER)
+            .read_until(b'\n', &mut header)
+            .await?;
         if header.pop() != Some(b'\n') {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -142,7 +160,11 @@ impl Helper {
                 Ok(Ok(body))
             }
             Header::Answer { .. } => Err(io::ErrorKind::InvalidData.into()),
-            Header::Refused { storage: true, message, .. } => Ok(Err(Failure::Unavailable(message))),
+            Header::Refused {
+                storage: true,
+                message,
+                ..
+            } => Ok(Err(Failure::Unavailable(message))),
             Header::Refused { message, offset, .. } => {
                 Ok(Err(Failure::Query(QueryFailure { message, offset })))
             }

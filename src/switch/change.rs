@@ -27,7 +27,10 @@ pub(crate) fn watch(settings: &SwitchSettings, body: Value) -> Result<Vec<WatchS
         return Err("write a list of tables as in [[switch.watch]], such as [{\"dport\": 80}]".to_owned());
     }
     let watch = read::<Vec<WatchSettings>>(&body)?;
-    let changed = SwitchSettings { watch: watch.clone(), ..settings.clone() };
+    let changed = SwitchSettings {
+        watch: watch.clone(),
+        ..settings.clone()
+    };
     checked(&changed).map(|()| watch)
 }
 
@@ -38,10 +41,15 @@ pub(crate) fn watch(settings: &SwitchSettings, body: Value) -> Result<Vec<WatchS
 pub(crate) fn filters(settings: &SwitchSettings, body: Value) -> Result<Vec<FilterSettings>, String> {
     if !body.is_array() {
         let example = r#"[{"algorithm": "per_flow", "metric": "flow_latency", "threshold": "100us"}]"#;
-        return Err(format!("write a list of tables as in [[switch.filter]], such as {example}"));
+        return Err(format!(
+            "write a list of tables as in [[switch.filter]], such as {example}"
+        ));
     }
     let filter = read::<Vec<FilterSettings>>(&body)?;
-    let changed = SwitchSettings { filter: filter.clone(), ..settings.clone() };
+    let changed = SwitchSettings {
+        filter: filter.clone(),
+        ..settings.clone()
+    };
     checked(&changed).map(|()| filter)
 }
 
@@ -68,7 +76,9 @@ pub(crate) fn port(settings: &SwitchSettings, number: u16, body: Value) -> Resul
 
 pub(super) fn checked(settings: &SwitchSettings) -> Result<(), String> {
     let mut problems = Vec::new();
-    switch::check(settings, &mut |path, message| problems.push(format!("{}: {message}", path.join("."))));
+    switch::check(settings, &mut |path, message| {
+        problems.push(format!("{}: {message}", path.join(".")))
+    });
     for (index, error) in filter::rule_errors(&settings.filter) {
         problems.push(format!(
             "switch.filter.{index}.rule, character {}: {}",
@@ -76,7 +86,11 @@ pub(super) fn checked(settings: &SwitchSettings) -> Result<(), String> {
             error.message
         ));
     }
-    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(problems.join("; "))
+    }
 }
 
 #[cfg(test)]
@@ -88,13 +102,19 @@ mod tests {
     fn settings() -> SwitchSettings {
         let text =
             "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 2\ninterface = \"a\"\nrate = \"1Mbit/s\"\n";
-        crate::config::Settings::parse(text, "h.toml").unwrap().switch.unwrap()
+        crate::config::Settings::parse(text, "h.toml")
+            .unwrap()
+            .switch
+            .unwrap()
     }
 
     #[test]
     fn a_port_changes_the_given_keys_and_keeps_the_rest() {
         let after = port(&settings(), 2, json!({"up": false, "delay": "2ms", "loss": 0.25})).unwrap();
-        assert_eq!((after.up, after.delay.as_millis(), after.loss.0), (false, 2, 250_000));
+        assert_eq!(
+            (after.up, after.delay.as_millis(), after.loss.0),
+            (false, 2, 250_000)
+        );
         assert_eq!(after.rate.map(|rate| rate.0), Some(1_000_000));
         let free = port(&settings(), 2, json!({"rate": null})).unwrap();
         assert_eq!(free.rate, None);
@@ -103,16 +123,26 @@ mod tests {
     #[test]
     fn invalid_changes_are_refused_with_a_message() {
         let error = |body| port(&settings(), 2, body).map(|_| ()).unwrap_err();
-        assert_eq!(error(json!({"spd": 1})), "there is no key `spd` in [[switch.ports]]; did you mean `up`?");
+        assert_eq!(
+            error(json!({"spd": 1})),
+            "there is no key `spd` in [[switch.ports]]; did you mean `up`?"
+        );
         assert!(error(json!({"loss": 2})).contains("write a number from 0 to 1"));
         assert!(error(json!({"interface": "b"})).contains("restart"));
         assert!(error(json!([])).contains("write a table"));
-        assert_eq!(port(&settings(), 3, json!({})).map(|_| ()).unwrap_err(), "there is no port 3");
+        assert_eq!(
+            port(&settings(), 3, json!({})).map(|_| ()).unwrap_err(),
+            "there is no port 3"
+        );
         let watched = |body| watch(&settings(), body).map(|list| list.len());
         assert_eq!(watched(json!([{"dport": 80, "mode": "mx"}, {}])), Ok(2));
         assert!(watched(json!({})).unwrap_err().contains("write a list"));
         assert!(watched(json!([{"mode": "what"}])).unwrap_err().contains("\"md\""));
-        assert!(watched(json!([{"items": []}])).unwrap_err().contains("nothing would be measured"));
+        assert!(
+            watched(json!([{"items": []}]))
+                .unwrap_err()
+                .contains("nothing would be measured")
+        );
     }
 
     #[test]
@@ -125,7 +155,11 @@ mod tests {
         ]);
         assert_eq!((read(good), read(json!([]))), (Ok(3), Ok(0)));
         assert!(read(json!({})).unwrap_err().contains("write a list"));
-        assert!(read(json!([{"algorithm": "per_day"}])).unwrap_err().contains("\"per_hop\""));
+        assert!(
+            read(json!([{"algorithm": "per_day"}]))
+                .unwrap_err()
+                .contains("\"per_hop\"")
+        );
         let error = read(json!([{"algorithm": "rule", "rule": "flow_latency > 5 parsecs"}])).unwrap_err();
         assert!(error.starts_with("switch.filter.0.rule, character "), "{error}");
     }

@@ -47,15 +47,21 @@ impl Dta {
         switch: &mut Switch,
     ) -> Result<Self, CliError> {
         let waits = settings.waits_for_map();
-        let destinations = if waits { None } else { Some(settings.destinations()) };
+        let destinations = if waits {
+            None
+        } else {
+            Some(settings.destinations())
+        };
         let destinations = destinations.transpose().map_err(|error| invalid(&error))?;
-        let collectors = destinations.as_ref().map_or(&[][..], |(collectors, _)| collectors);
+        let collectors = destinations
+            .as_ref()
+            .map_or(&[][..], |(collectors, _)| collectors);
         let sockets = Sockets::open(collectors, settings.control).map_err(|error| invalid(&error))?;
         let mut dta = Self::idle(sockets);
         match destinations {
-            Some(destinations) => {
-                dta.begin((settings, node), destinations, now, switch).map_err(|error| invalid(&error))?
-            }
+            Some(destinations) => dta
+                .begin((settings, node), destinations, now, switch)
+                .map_err(|error| invalid(&error))?,
             None => tracing::info!(
                 "[switch.dta]: the manager hands out the map of collectors; no reports until then"
             ),
@@ -76,12 +82,19 @@ impl Dta {
     ) -> Result<Self, CliError> {
         let destinations = settings.destinations().map_err(|error| invalid(&error))?;
         let mut dta = Self::idle(sockets);
-        dta.begin((settings, node), destinations, now, switch).map_err(|error| invalid(&error))?;
+        dta.begin((settings, node), destinations, now, switch)
+            .map_err(|error| invalid(&error))?;
         Ok(dta)
     }
 
     fn idle(sockets: Sockets) -> Self {
-        Self { collectors: Vec::new(), sockets, next_tick: 0, map: None, abandoned: 0 }
+        Self {
+            collectors: Vec::new(),
+            sockets,
+            next_tick: 0,
+            map: None,
+            abandoned: 0,
+        }
     }
 
     /// Attaches a reporter that begins anew.
@@ -140,7 +153,10 @@ impl Dta {
                 );
             }
         }
-        tracing::info!(collectors = map.collectors.join(", "), "reports by DTA follow the manager's map");
+        tracing::info!(
+            collectors = map.collectors.join(", "),
+            "reports by DTA follow the manager's map"
+        );
         self.map = Some(map.clone());
         Ok(())
     }
@@ -167,10 +183,14 @@ impl Dta {
 
     /// Processes control messages, runs timers, sends pending reports.
     pub(crate) fn poll(&mut self, now: u64, switch: &mut Switch) {
-        let Some(SwitchReporter { reporter, outbox, .. }) = switch.dta_mut() else { return };
+        let Some(SwitchReporter { reporter, outbox, .. }) = switch.dta_mut() else {
+            return;
+        };
         if now >= self.next_tick {
             self.next_tick = now + TICK;
-            self.sockets.receive(0, |collector, payload| reporter.control(collector, payload, now, outbox));
+            self.sockets.receive(0, |collector, payload| {
+                reporter.control(collector, payload, now, outbox)
+            });
             reporter.tick(now, outbox);
         }
         self.sockets.send(outbox);
@@ -187,7 +207,13 @@ impl Dta {
         let map = self.map.as_ref().map(|map| map.collectors.clone());
         let (abandoned, sent, unsent) = (self.abandoned, self.sockets.stats.sent, self.sockets.stats.lost);
         let Some(SwitchReporter { reporter, .. }) = switch.dta() else {
-            return DtaView { map, abandoned, sent, unsent, ..DtaView::default() };
+            return DtaView {
+                map,
+                abandoned,
+                sent,
+                unsent,
+                ..DtaView::default()
+            };
         };
         let stats = reporter.stats();
         let mappings = reporter.mappings().map(mapping_view);
@@ -234,7 +260,15 @@ fn waiting(reporter: &Reporter, now: u64) -> u64 {
 }
 
 fn mapping_view((mapping, stats): (&Mapping, &MappingStats)) -> MappingView {
-    let MappingStats { made, sent, pending, suppressed, absent, size, queue_full } = *stats;
+    let MappingStats {
+        made,
+        sent,
+        pending,
+        suppressed,
+        absent,
+        size,
+        queue_full,
+    } = *stats;
     MappingView {
         name: mapping.name.clone(),
         on: mapping.on.word().into(),

@@ -91,7 +91,14 @@ impl Lldp {
         settings.lldp.then(|| Self {
             node,
             system: settings.name.clone().unwrap_or_else(|| format!("node-{node}")),
-            ports: settings.ports.iter().map(|_| Port { fast: FAST, ..Port::default() }).collect(),
+            ports: settings
+                .ports
+                .iter()
+                .map(|_| Port {
+                    fast: FAST,
+                    ..Port::default()
+                })
+                .collect(),
             changes: 0,
             next: 0,
         })
@@ -128,7 +135,11 @@ impl Lldp {
             if port.several <= now || !works {
                 port.several = 0;
             }
-            if port.heard.as_ref().is_some_and(|heard| heard.end <= now || !works) {
+            if port
+                .heard
+                .as_ref()
+                .is_some_and(|heard| heard.end <= now || !works)
+            {
                 port.heard = None;
                 port.changed = true;
             } else if was_several && port.several == 0 {
@@ -161,13 +172,24 @@ impl Lldp {
         let description = format!("port {}", settings.number);
         let mac = |number| dataplane::router::Port::mac_for(self.node, number);
         let lldpdu = Lldpdu {
-            chassis: Id { subtype: chassis::MAC, bytes: &mac(0) },
-            port: Id { subtype: port::INTERFACE_NAME, bytes: interface },
+            chassis: Id {
+                subtype: chassis::MAC,
+                bytes: &mac(0),
+            },
+            port: Id {
+                subtype: port::INTERFACE_NAME,
+                bytes: interface,
+            },
             ttl,
             port_description: (ttl > 0).then_some(description.as_bytes()),
             system_name: (ttl > 0).then_some(system),
         };
-        ethernet::Repr { dst: NEAREST_BRIDGE, src: mac(settings.number), ethertype: ETHERTYPE }.emit(frame);
+        ethernet::Repr {
+            dst: NEAREST_BRIDGE,
+            src: mac(settings.number),
+            ethertype: ETHERTYPE,
+        }
+        .emit(frame);
         // An identifier of an empty interface name cannot be sent; the configuration refuses it.
         let len = lldpdu.emit(&mut frame[ethernet::HEADER_LEN..]).unwrap_or(0);
         let len = (ethernet::HEADER_LEN + len).max(MIN_FRAME);
@@ -180,10 +202,16 @@ impl Lldp {
     /// It is malformed.
     pub(super) fn receive(&mut self, now: u64, index: usize, frame: &[u8]) -> Result<(), Refusal> {
         let lldpdu = Lldpdu::parse(frame.get(ethernet::HEADER_LEN..).unwrap_or_default())?;
-        let Some(port) = self.ports.get_mut(index) else { return Ok(()) };
-        let key =
-            [&[lldpdu.chassis.subtype], lldpdu.chassis.bytes, &[lldpdu.port.subtype], lldpdu.port.bytes]
-                .concat();
+        let Some(port) = self.ports.get_mut(index) else {
+            return Ok(());
+        };
+        let key = [
+            &[lldpdu.chassis.subtype],
+            lldpdu.chassis.bytes,
+            &[lldpdu.port.subtype],
+            lldpdu.port.bytes,
+        ]
+        .concat();
         let same = port.heard.as_ref().is_none_or(|heard| heard.key == key);
         let end = now + u64::from(lldpdu.ttl) * SECOND;
         if lldpdu.ttl == 0 {
@@ -193,7 +221,11 @@ impl Lldp {
             port.changed |= port.several == 0;
             port.several = port.several.max(end);
         } else {
-            let new = Heard { key, view: view(&lldpdu), end };
+            let new = Heard {
+                key,
+                view: view(&lldpdu),
+                end,
+            };
             port.changed |= port.heard.as_ref().map(|heard| &heard.view) != Some(&new.view);
             if port.heard.is_none() {
                 // A new neighbour shall not wait for the next interval.
@@ -211,7 +243,10 @@ impl Lldp {
     pub(super) fn neighbour(&self, index: usize) -> Option<NeighbourView> {
         let port = self.ports.get(index)?;
         let view = port.heard.as_ref()?.view.clone();
-        Some(NeighbourView { several: port.several != 0, ..view })
+        Some(NeighbourView {
+            several: port.several != 0,
+            ..view
+        })
     }
 }
 
@@ -219,7 +254,10 @@ fn view(lldpdu: &Lldpdu<'_>) -> NeighbourView {
     let chassis = id_text(lldpdu.chassis, chassis::MAC);
     let filled = |text: &&[u8]| !text.is_empty();
     NeighbourView {
-        system: lldpdu.system_name.filter(filled).map_or_else(|| chassis.clone(), text),
+        system: lldpdu
+            .system_name
+            .filter(filled)
+            .map_or_else(|| chassis.clone(), text),
         port: id_text(lldpdu.port, port::MAC),
         chassis,
         description: lldpdu.port_description.filter(filled).map(text),
@@ -230,17 +268,26 @@ fn view(lldpdu: &Lldpdu<'_>) -> NeighbourView {
 
 /// An identifier for people: a MAC address, a name, or hexadecimal digits.
 fn id_text(id: Id<'_>, mac: u8) -> String {
-    let is_name = id.bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    let is_name = id
+        .bytes
+        .iter()
+        .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
     if is_name && id.subtype != mac {
         return text(id.bytes);
     }
-    id.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+    id.bytes
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<Vec<_>>()
+        .join(":")
 }
 
 /// A text of the network, without control characters.
 fn text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -300,8 +347,11 @@ mod tests {
     fn announcements_are_fast_at_first() {
         let (mut lldp, ports) = switch("s1", 11);
         let frames = sent(&mut lldp, &ports, 0..100);
-        let times: Vec<u64> =
-            frames.iter().filter(|(_, index, _)| *index == 0).map(|(second, _, _)| *second).collect();
+        let times: Vec<u64> = frames
+            .iter()
+            .filter(|(_, index, _)| *index == 0)
+            .map(|(second, _, _)| *second)
+            .collect();
         assert_eq!(times, [0, 1, 2, 3, 4, 34, 64, 94]);
         let frame = &frames[0].2;
         assert!(is_lldp(frame) && frame.len() == MIN_FRAME);
@@ -325,7 +375,10 @@ mod tests {
         let frame = sent(&mut other, &others, 0..1).remove(0).2;
         one.receive(50 * SECOND, 1, &frame).unwrap();
         let seen = one.neighbour(1).unwrap();
-        assert_eq!((seen.system.as_str(), seen.port.as_str(), one.changes()), ("s2", "s2p1", 1));
+        assert_eq!(
+            (seen.system.as_str(), seen.port.as_str(), one.changes()),
+            ("s2", "s2p1", 1)
+        );
         // It learns of its neighbour without delay.
         let at_once = sent(&mut one, &ports, 50..51);
         assert!(at_once.iter().any(|(_, index, _)| *index == 1), "{at_once:?}");
@@ -348,7 +401,9 @@ mod tests {
         assert_eq!((one.neighbour(0), one.changes()), (None, 2));
         // So does a port whose interface fails.
         one.receive(2 * SECOND, 0, &frame).unwrap();
-        one.poll(10 * SECOND, &ports, &|_| false, &mut |index, _| panic!("port {index} sends"));
+        one.poll(10 * SECOND, &ports, &|_| false, &mut |index, _| {
+            panic!("port {index} sends")
+        });
         assert_eq!(one.neighbour(0), None);
     }
 
@@ -361,10 +416,17 @@ mod tests {
         let (mut announced, begin) = (0, 10 * SECOND);
         for step in 0..1000 {
             let now = begin + step * SECOND / 100;
-            one.receive(now, 0, if step % 2 == 0 { &here } else { &gone[0] }).unwrap();
-            one.poll(now, &ports, &|_| true, &mut |index, _| announced += u64::from(index == 0));
+            one.receive(now, 0, if step % 2 == 0 { &here } else { &gone[0] })
+                .unwrap();
+            one.poll(now, &ports, &|_| true, &mut |index, _| {
+                announced += u64::from(index == 0)
+            });
         }
-        assert!((8..=10).contains(&one.changes()) && announced <= 10, "{} {announced}", one.changes());
+        assert!(
+            (8..=10).contains(&one.changes()) && announced <= 10,
+            "{} {announced}",
+            one.changes()
+        );
         // The last state is told in the end.
         let before = one.changes();
         one.receive(begin + 11 * SECOND, 0, &here).unwrap();
@@ -383,30 +445,47 @@ mod tests {
         one.receive(0, 0, &frame("s2", 12)).unwrap();
         one.receive(SECOND, 0, &frame("s3", 13)).unwrap();
         let seen = one.neighbour(0).unwrap();
-        assert_eq!((seen.system.as_str(), seen.several, one.changes()), ("s2", true, 2));
+        assert_eq!(
+            (seen.system.as_str(), seen.several, one.changes()),
+            ("s2", true, 2)
+        );
         // The first one is silent: it expires, then the other one.
         sent(&mut one, &ports, 121..122);
         assert_eq!(one.neighbour(0), None);
         sent(&mut one, &ports, 123..124);
         one.receive(124 * SECOND, 0, &frame("s3", 13)).unwrap();
-        assert_eq!(one.neighbour(0).map(|seen| (seen.system, seen.several)), Some(("s3".to_owned(), false)));
+        assert_eq!(
+            one.neighbour(0).map(|seen| (seen.system, seen.several)),
+            Some(("s3".to_owned(), false))
+        );
     }
 
     #[test]
     fn what_is_malformed_is_refused_and_texts_are_harmless() {
         let (mut one, _) = switch("s1", 11);
-        let frame = sent(&mut switch("s2", 12).0, &switch("s2", 12).1, 0..1).remove(0).2;
+        let frame = sent(&mut switch("s2", 12).0, &switch("s2", 12).1, 0..1)
+            .remove(0)
+            .2;
         assert_eq!(one.receive(0, 0, &frame[..30]), Err(Refusal::Truncated));
         assert_eq!((one.neighbour(0), one.changes()), (None, 0));
         let lldpdu = Lldpdu {
-            chassis: Id { subtype: chassis::LOCAL, bytes: b"\x00\xff" },
-            port: Id { subtype: port::LOCAL, bytes: b"7" },
+            chassis: Id {
+                subtype: chassis::LOCAL,
+                bytes: b"\x00\xff",
+            },
+            port: Id {
+                subtype: port::LOCAL,
+                bytes: b"7",
+            },
             ttl: 1,
             port_description: Some(b""),
             system_name: Some(b"a\x1b[2J\xff"),
         };
         let seen = view(&lldpdu);
         assert_eq!((seen.chassis.as_str(), seen.port.as_str()), ("00:ff", "7"));
-        assert_eq!((seen.system.as_str(), seen.description), ("a\u{fffd}[2J\u{fffd}", None));
+        assert_eq!(
+            (seen.system.as_str(), seen.description),
+            ("a\u{fffd}[2J\u{fffd}", None)
+        );
     }
 }

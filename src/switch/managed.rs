@@ -213,8 +213,12 @@ impl Managed {
     /// # Errors
     /// The reason; nothing changes.
     pub(crate) fn prepare(&self, proposal: Proposal, file: &SwitchSettings) -> Result<Prepared, Refused> {
-        let prepared =
-            |rules, election| Prepared { rules, election, before: self.etag(), file: self.file.clone() };
+        let prepared = |rules, election| Prepared {
+            rules,
+            election,
+            before: self.etag(),
+            file: self.file.clone(),
+        };
         match proposal {
             // A claim has an election of its own: if two managers had the same one, neither could fence the other off.
             Proposal::Claim(election) if election <= self.election => Err(Refused::NotPrimary(self.election)),
@@ -225,7 +229,9 @@ impl Managed {
             Proposal::Apply { etag, election, .. } if etag != self.etag() || election != self.election => {
                 Err(Refused::Stale)
             }
-            Proposal::Apply { changes, election, .. } => {
+            Proposal::Apply {
+                changes, election, ..
+            } => {
                 let rules = changed(&self.rules, &changes).map_err(Refused::Wrong)?;
                 let has_map = |rules: &Rules| rules.iter().any(|rule| matches!(rule, Rule::DtaMap(_)));
                 if has_map(&self.rules) && !has_map(&rules) {
@@ -279,7 +285,10 @@ impl Prepared {
     /// A sentence that says what to do.
     pub(crate) fn save(&self) -> Result<(), String> {
         let Some(file) = &self.file else { return Ok(()) };
-        let saved = Saved { election: self.election.into(), rules: rules::views(&self.rules) };
+        let saved = Saved {
+            election: self.election.into(),
+            rules: rules::views(&self.rules),
+        };
         let write = || {
             let mut text = serde_json::to_vec_pretty(&saved)?;
             text.push(b'\n');
@@ -318,7 +327,9 @@ fn changed(rules: &Rules, changes: &[Change]) -> Result<Rules, String> {
     for change in changes {
         match change {
             Change::Remove(rule) if !after.remove(rule) => {
-                return Err(format!("there is no rule `{rule}` to remove; read the rules again"));
+                return Err(format!(
+                    "there is no rule `{rule}` to remove; read the rules again"
+                ));
             }
             Change::Remove(_) => {}
             Change::Add(rule) => {
@@ -334,7 +345,9 @@ fn changed(rules: &Rules, changes: &[Change]) -> Result<Rules, String> {
             _ => last.is_some_and(|last| last.same_entry(rule)),
         };
         if twice {
-            return Err(format!("`{rule}` and another rule need the same entry; remove one"));
+            return Err(format!(
+                "`{rule}` and another rule need the same entry; remove one"
+            ));
         }
         last = Some(rule);
     }
@@ -357,21 +370,31 @@ fn check(rules: &Rules, file: &SwitchSettings) -> Result<(), String> {
                 continue;
             }
             Rule::Instruction(bit) if instruction::bit(*bit) & Item::delivered() == 0 => {
-                return Err(format!("this switch does not measure {}", instruction::name(*bit)));
+                return Err(format!(
+                    "this switch does not measure {}",
+                    instruction::name(*bit)
+                ));
             }
             _ => continue,
         };
         if !file.ports.iter().any(|one| u32::from(one.number) == port) {
-            return Err(format!("there is no port {port}; correct `ports` of the device in the inventory"));
+            return Err(format!(
+                "there is no port {port}; correct `ports` of the device in the inventory"
+            ));
         }
     }
     super::change::checked(&overlay(rules, file)?)
 }
 
 fn check_map(map: &DtaMap, file: &SwitchSettings) -> Result<(), String> {
-    let dta = file.dta.as_ref().ok_or("this switch does not report by DTA; add [switch.dta] to its file")?;
+    let dta = file
+        .dta
+        .as_ref()
+        .ok_or("this switch does not report by DTA; add [switch.dta] to its file")?;
     let map = rules::collector_map(map)?;
-    dta.destinations_of(&map).map_err(|error| format!("switch.dta.{error}")).map(|_| ())
+    dta.destinations_of(&map)
+        .map_err(|error| format!("switch.dta.{error}"))
+        .map(|_| ())
 }
 
 fn bits(rules: &Rules) -> u16 {
@@ -383,7 +406,10 @@ fn bits(rules: &Rules) -> u16 {
 
 /// The settings of the file with what the rules say.
 fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, String> {
-    let mut settings = SwitchSettings { managed: None, ..file.clone() };
+    let mut settings = SwitchSettings {
+        managed: None,
+        ..file.clone()
+    };
     // Checked with the file: here it would lack its collectors.
     settings.dta = settings.dta.filter(|dta| !dta.waits_for_map());
     let (mut watched, mut filtered) = (Vec::new(), Vec::new());
@@ -406,8 +432,14 @@ fn overlay(rules: &Rules, file: &SwitchSettings) -> Result<SwitchSettings, Strin
     // The first match applies, so the narrower comes first.
     watched.sort_by_cached_key(|watch| watch.key.by_precedence());
     filtered.sort_by_cached_key(|filter| filter.key.by_precedence());
-    settings.watch = watched.into_iter().map(|watch| watch_settings(watch)).collect::<Result<_, _>>()?;
-    settings.filter = filtered.into_iter().map(|filter| filter_settings(filter)).collect::<Result<_, _>>()?;
+    settings.watch = watched
+        .into_iter()
+        .map(|watch| watch_settings(watch))
+        .collect::<Result<_, _>>()?;
+    settings.filter = filtered
+        .into_iter()
+        .map(|filter| filter_settings(filter))
+        .collect::<Result<_, _>>()?;
     Ok(settings)
 }
 
@@ -448,8 +480,12 @@ fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
     };
     let compared = |algorithm| {
         let metric = filter::FilterMetric::of(rule.metric);
-        let message =
-            || format!("a filter cannot compare {}; use another metric in `tell.thresholds`", rule.metric);
+        let message = || {
+            format!(
+                "a filter cannot compare {}; use another metric in `tell.thresholds`",
+                rule.metric
+            )
+        };
         let threshold = Some(crate::config::values::Amount::new(rule.metric, rule.threshold));
         Ok::<_, String>(FilterSettings {
             algorithm: Some(algorithm),
@@ -459,12 +495,14 @@ fn filter_settings(rule: &device::Filter) -> Result<FilterSettings, String> {
         })
     };
     match rule.algorithm {
-        FilterAlgorithm::Noop => {
-            Ok(FilterSettings { algorithm: Some(filter::FilterAlgorithm::Noop), ..flows.clone() })
-        }
-        FilterAlgorithm::Change => {
-            Ok(FilterSettings { algorithm: Some(filter::FilterAlgorithm::Change), ..flows.clone() })
-        }
+        FilterAlgorithm::Noop => Ok(FilterSettings {
+            algorithm: Some(filter::FilterAlgorithm::Noop),
+            ..flows.clone()
+        }),
+        FilterAlgorithm::Change => Ok(FilterSettings {
+            algorithm: Some(filter::FilterAlgorithm::Change),
+            ..flows.clone()
+        }),
         FilterAlgorithm::PerHop => compared(filter::FilterAlgorithm::PerHop),
         FilterAlgorithm::PerFlow => compared(filter::FilterAlgorithm::PerFlow),
         FilterAlgorithm::Rule => Ok(FilterSettings {
@@ -488,9 +526,14 @@ impl Ports {
         }
         let range = |ports| match ports {
             ANY_PORT => Ok(None),
-            (first, last) => PortRange::new(first, last).map(Some).map_err(|error| error.to_string()),
+            (first, last) => PortRange::new(first, last)
+                .map(Some)
+                .map_err(|error| error.to_string()),
         };
-        Ok(Self { sport: range(key.sport)?, dport: range(key.dport)? })
+        Ok(Self {
+            sport: range(key.sport)?,
+            dport: range(key.dport)?,
+        })
     }
 }
 
@@ -506,7 +549,10 @@ mod tests {
 
     fn file() -> SwitchSettings {
         let text = "[switch]\nnode = 1\n[switch.managed]\n[switch.dta]\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\nedge = true\n";
-        crate::config::Settings::parse(text, "h.toml").unwrap().switch.unwrap()
+        crate::config::Settings::parse(text, "h.toml")
+            .unwrap()
+            .switch
+            .unwrap()
     }
 
     fn open(state: Option<PathBuf>) -> Managed {
@@ -524,8 +570,14 @@ mod tests {
 
     fn apply(managed: &mut Managed, term: u64, changes: &[Change]) -> Result<(), Refused> {
         let (etag, changes) = (managed.etag(), changes.to_vec());
-        let prepared =
-            managed.prepare(Proposal::Apply { election: election(term), etag, changes }, &file())?;
+        let prepared = managed.prepare(
+            Proposal::Apply {
+                election: election(term),
+                etag,
+                changes,
+            },
+            &file(),
+        )?;
         prepared.save().map_err(Refused::Wrong)?;
         managed.take(prepared).map(|_| ())
     }
@@ -547,14 +599,21 @@ mod tests {
         assert_eq!(apply(&mut managed, 3, &[]), Err(Refused::Stale));
         let etag = managed.etag();
         let late = managed.prepare(
-            Proposal::Apply { election: election(2), etag, changes: adds([Rule::Sink(1)].into()) },
+            Proposal::Apply {
+                election: election(2),
+                etag,
+                changes: adds([Rule::Sink(1)].into()),
+            },
             &file(),
         );
         let versions = managed.versions();
         apply(&mut managed, 2, &adds([Rule::Forwarding].into())).unwrap();
         assert!(versions.has_changed().unwrap());
         assert_eq!(managed.take(late.unwrap()).unwrap_err(), Refused::Stale);
-        assert_eq!((managed.rules(), managed.forwards()), (&Rules::from([Rule::Forwarding]), true));
+        assert_eq!(
+            (managed.rules(), managed.forwards()),
+            (&Rules::from([Rule::Forwarding]), true)
+        );
     }
 
     #[test]
@@ -567,17 +626,30 @@ mod tests {
             managed.fit(&mut port);
             (port.is_source(), port.is_sink(), port.up)
         };
-        assert_eq!((roles(1), roles(2), managed.bits()), ((true, true, true), (false, false, true), 0xa000));
+        assert_eq!(
+            (roles(1), roles(2), managed.bits()),
+            ((true, true, true), (false, false, true), 0xa000)
+        );
         let settings = managed.settings(&file()).unwrap();
-        assert_eq!((settings.mark.dscp, settings.l4_checksum), (9, L4ChecksumSetting::Zero));
+        assert_eq!(
+            (settings.mark.dscp, settings.l4_checksum),
+            (9, L4ChecksumSetting::Zero)
+        );
         assert_eq!(settings.reports, "127.0.0.1:9555".parse().ok());
         let modes: Vec<WatchMode> = settings.watch.iter().map(|watch| watch.mode).collect();
         assert_eq!(modes, [WatchMode::Md, WatchMode::Postcard, WatchMode::Mx]);
         let list = crate::config::switch::watchlist(&settings.watch);
         let first = list.entries()[0];
         assert_eq!((first.bitmap, first.hops, first.drops), (0xf700, 16, true));
-        let rules: Vec<Option<&str>> = settings.filter.iter().map(|filter| filter.rule.as_deref()).collect();
-        assert!(rules.len() == 2 && rules.contains(&Some("max(queue_occupancy) > 50 or loop")), "{rules:?}");
+        let rules: Vec<Option<&str>> = settings
+            .filter
+            .iter()
+            .map(|filter| filter.rule.as_deref())
+            .collect();
+        assert!(
+            rules.len() == 2 && rules.contains(&Some("max(queue_occupancy) > 50 or loop")),
+            "{rules:?}"
+        );
     }
 
     #[test]
@@ -600,21 +672,32 @@ mod tests {
         map.collectors[0].reports = "[fd00::9]:40040".parse().ok();
         let v6 = Change::Add(Rule::DtaMap(Arc::new(rules::dta_map(&map).unwrap())));
         let message = refused(apply(&mut managed, 1, &[Change::Remove(rule(&["a", "b"])), v6]));
-        assert!(message.contains("switch.dta.control: 0.0.0.0:40044 is of another family"), "{message}");
+        assert!(
+            message.contains("switch.dta.control: 0.0.0.0:40044 is of another family"),
+            "{message}"
+        );
         assert_eq!(names(&managed), Some(vec!["a".to_owned(), "b".to_owned()]));
         // What the file says of collectors is replaced, as many as they are.
         let dta = file().dta.unwrap();
-        let own =
-            crate::config::dta::DtaSettings { collectors: vec!["192.0.2.9:40040".parse().unwrap()], ..dta };
+        let own = crate::config::dta::DtaSettings {
+            collectors: vec!["192.0.2.9:40040".parse().unwrap()],
+            ..dta
+        };
         let (to, spread) = own.destinations_of(&map_of(&["a", "b"])).unwrap();
         let addresses: Vec<String> = to.iter().map(ToString::to_string).collect();
         assert_eq!(
             (addresses, spread.collectors()),
-            (vec!["127.0.0.1:40040".to_owned(), "127.0.0.1:40041".to_owned()], 2)
+            (
+                vec!["127.0.0.1:40040".to_owned(), "127.0.0.1:40041".to_owned()],
+                2
+            )
         );
         let without = SwitchSettings { dta: None, ..file() };
         let message = check(&Rules::from([rule(&["a"])]), &without).unwrap_err();
-        assert!(message.contains("does not report by DTA; add [switch.dta]"), "{message}");
+        assert!(
+            message.contains("does not report by DTA; add [switch.dta]"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -634,9 +717,18 @@ mod tests {
             Rule::Watch(watch.into())
         };
         let cases = [
-            (vec![Change::Add(Rule::Sink(9))], "there is no port 9; correct `ports`"),
-            (vec![Change::Remove(Rule::Sink(1))], "there is no rule `port 1: sink` to remove"),
-            (vec![Change::Add(Rule::Instruction(15))], "this switch does not measure"),
+            (
+                vec![Change::Add(Rule::Sink(9))],
+                "there is no port 9; correct `ports`",
+            ),
+            (
+                vec![Change::Remove(Rule::Sink(1))],
+                "there is no rule `port 1: sink` to remove",
+            ),
+            (
+                vec![Change::Add(Rule::Instruction(15))],
+                "this switch does not measure",
+            ),
             (
                 vec![Change::Add(watch(&|watch| watch.sample = 0))],
                 "one packet of 0 is none; write sample = 1 or more",
@@ -645,21 +737,38 @@ mod tests {
                 vec![Change::Add(watch(&|watch| watch.key.dscp = Some(1)))],
                 "does not match the DSCP; remove `dscp`",
             ),
-            (vec![Change::Add(watch(&|watch| watch.bits = 0x8001))], "this switch does not measure"),
             (
-                vec![Change::Add(watch(&|_| ())), Change::Add(watch(&|watch| watch.hops = 3))],
+                vec![Change::Add(watch(&|watch| watch.bits = 0x8001))],
+                "this switch does not measure",
+            ),
+            (
+                vec![
+                    Change::Add(watch(&|_| ())),
+                    Change::Add(watch(&|watch| watch.hops = 3)),
+                ],
                 "the same entry",
             ),
             (
                 adds(
                     [9, 10]
-                        .map(|dscp| Rule::Encoding(device::Encoding { dscp, ..Default::default() }))
+                        .map(|dscp| {
+                            Rule::Encoding(device::Encoding {
+                                dscp,
+                                ..Default::default()
+                            })
+                        })
                         .into(),
                 ),
                 "the same entry",
             ),
             (
-                adds([Rule::Encoding(device::Encoding { dscp: 64, ..Default::default() })].into()),
+                adds(
+                    [Rule::Encoding(device::Encoding {
+                        dscp: 64,
+                        ..Default::default()
+                    })]
+                    .into(),
+                ),
                 "switch.mark",
             ),
         ];
@@ -682,11 +791,23 @@ mod tests {
         let mut managed = open(Some(state.clone()));
         claim(&mut managed, 3).unwrap();
         apply(&mut managed, 3, &adds(every_rule())).unwrap();
-        let again = Managed::open(&ManagedSettings { state: Some(state.clone()) }, 8).unwrap();
+        let again = Managed::open(
+            &ManagedSettings {
+                state: Some(state.clone()),
+            },
+            8,
+        )
+        .unwrap();
         assert_eq!((again.rules(), again.election()), (&every_rule(), election(3)));
         assert_ne!(again.etag(), managed.etag());
         fs::write(&state, "{}").unwrap();
-        let error = Managed::open(&ManagedSettings { state: Some(state.clone()) }, 9).unwrap_err();
+        let error = Managed::open(
+            &ManagedSettings {
+                state: Some(state.clone()),
+            },
+            9,
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("remove the file"), "{error}");
         fs::remove_file(state).unwrap();
     }

@@ -83,7 +83,10 @@ struct Waiting {
 impl Default for Waiting {
     fn default() -> Self {
         let room = |most| Arc::new(Semaphore::new(most));
-        Self { readers: room(MAX_READERS), managers: room(MAX_MANAGERS) }
+        Self {
+            readers: room(MAX_READERS),
+            managers: room(MAX_MANAGERS),
+        }
     }
 }
 
@@ -126,8 +129,23 @@ impl Ready {
         })?;
         let (wake, last, turn) = (Arc::new(near), Arc::default(), Arc::default());
         let waiting = Waiting::default();
-        let handle = Handle { requests, flag: Arc::clone(&flag), wake, last, turn, waiting };
-        Ok(Self { forwarder, handle, requests: Requests { work, flag, wake: far } })
+        let handle = Handle {
+            requests,
+            flag: Arc::clone(&flag),
+            wake,
+            last,
+            turn,
+            waiting,
+        };
+        Ok(Self {
+            forwarder,
+            handle,
+            requests: Requests {
+                work,
+                flag,
+                wake: far,
+            },
+        })
     }
 
     /// Starts forwarding.
@@ -135,11 +153,19 @@ impl Ready {
     /// # Errors
     /// The thread cannot be created.
     pub(crate) fn start(self, control: &Control) -> Result<Role, CliError> {
-        let Self { forwarder, handle, requests } = self;
+        let Self {
+            forwarder,
+            handle,
+            requests,
+        } = self;
         let stop = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&stop);
         let thread = control.spawn("switch", move || ports::run(forwarder, requests, &ends))?;
-        Ok(Role { handle, stop, thread: Some(thread) })
+        Ok(Role {
+            handle,
+            stop,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -164,7 +190,9 @@ impl Role {
         self.handle.post(Box::new(move |forwarder| {
             let _ = reply.send(forwarder.apply(settings, destinations));
         }));
-        result.recv_timeout(RESPONSE_TIMEOUT).unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
+        result
+            .recv_timeout(RESPONSE_TIMEOUT)
+            .unwrap_or_else(|_| Err("the switch does not answer".to_owned()))
     }
 
     fn stop(&mut self) {
@@ -194,7 +222,11 @@ impl Handle {
             // The requester may be gone.
             let _ = reply.send(question(forwarder));
         }));
-        if asked { time::timeout(RESPONSE_TIMEOUT, answer).await.ok()?.ok() } else { None }
+        if asked {
+            time::timeout(RESPONSE_TIMEOUT, answer).await.ok()?.ok()
+        } else {
+            None
+        }
     }
 
     /// Its view, or the last one if it does not respond in time.
@@ -220,10 +252,15 @@ impl Handle {
             let view = forwarder.rules_view()?;
             Some((view, forwarder.managed()?.versions()))
         };
-        let (view, mut versions) =
-            self.ask(read).await.ok_or(RulesError::Silent)?.ok_or(Refused::NotManaged)?;
+        let (view, mut versions) = self
+            .ask(read)
+            .await
+            .ok_or(RulesError::Silent)?
+            .ok_or(Refused::NotManaged)?;
         let Some(known) = known else { return Ok(view) };
-        let Some(_place) = self.waiting.place(requester) else { return Ok(view) };
+        let Some(_place) = self.waiting.place(requester) else {
+            return Ok(view);
+        };
         let is_other =
             |version: &Version| version.etag != known || seen.is_some_and(|seen| seen != version.neighbours);
         let other = async { versions.wait_for(is_other).await.is_ok() };
@@ -231,7 +268,10 @@ impl Handle {
             // The switch has ended.
             Ok(false) => Err(RulesError::Silent),
             Ok(true) => {
-                let now = self.ask(|forwarder| forwarder.rules_view()).await.ok_or(RulesError::Silent)?;
+                let now = self
+                    .ask(|forwarder| forwarder.rules_view())
+                    .await
+                    .ok_or(RulesError::Silent)?;
                 Ok(now.ok_or(Refused::NotManaged)?)
             }
             Err(_) => Ok(view),
@@ -298,7 +338,9 @@ impl From<Refused> for RulesError {
 /// Saves rules without delaying other requests.
 async fn save(prepared: managed::Prepared) -> Result<managed::Prepared, RulesError> {
     let saved = tokio::task::spawn_blocking(move || prepared.save().map(|()| prepared)).await;
-    saved.map_err(|_| RulesError::Silent)?.map_err(RulesError::NotSaved)
+    saved
+        .map_err(|_| RulesError::Silent)?
+        .map_err(RulesError::NotSaved)
 }
 
 /// Longest wait for another version of the rules.
@@ -323,7 +365,9 @@ mod tests {
         let waiting = Waiting::default();
         let readers: Vec<_> = (0..512).map_while(|_| waiting.place(Requester::Read)).collect();
         assert_eq!(readers.len(), MAX_READERS);
-        let managers: Vec<_> = (0..512).map_while(|_| waiting.place(Requester::Operate)).collect();
+        let managers: Vec<_> = (0..512)
+            .map_while(|_| waiting.place(Requester::Operate))
+            .collect();
         assert_eq!(managers.len(), MAX_MANAGERS);
         drop(readers);
         assert!(waiting.place(Requester::Read).is_some() && waiting.place(Requester::Operate).is_none());

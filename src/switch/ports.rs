@@ -93,7 +93,9 @@ struct Clock {
 
 impl Clock {
     fn new() -> Self {
-        Self { offset: time::now().saturating_sub(time::monotonic()) }
+        Self {
+            offset: time::now().saturating_sub(time::monotonic()),
+        }
     }
 
     fn now(self) -> u64 {
@@ -149,16 +151,25 @@ impl Forwarder {
         };
         let (clock, scratch) = (Clock::new(), [Vec::new(), Vec::new()]);
         let file = settings;
-        let managed = file.managed.as_ref().map(|managed| Managed::open(managed, clock.now())).transpose()?;
+        let managed = file
+            .managed
+            .as_ref()
+            .map(|managed| Managed::open(managed, clock.now()))
+            .transpose()?;
         // Saved rules may name a port that the file no longer has.
-        let settings = managed.as_ref().map_or_else(|| Ok(file.clone()), |managed| managed.settings(&file));
+        let settings = managed
+            .as_ref()
+            .map_or_else(|| Ok(file.clone()), |managed| managed.settings(&file));
         let settings = settings.map_err(|error| CliError::new(format!("[switch.managed] state: {error}")))?;
         let mut config = switch::router(&settings, &mtu_of);
         if let Some(managed) = &managed {
             config.switch.available = managed.bits();
             config.ports.iter_mut().for_each(|port| managed.fit(port));
         }
-        config.intercept = intercept.as_ref().map(|end| end.destinations.clone()).unwrap_or_default();
+        config.intercept = intercept
+            .as_ref()
+            .map(|end| end.destinations.clone())
+            .unwrap_or_default();
         let router = Router::new(config);
         let mut router = router.map_err(|error| CliError::new(format!("[switch]: {error}")))?;
         let filters = filter::filters(&settings.filter_set());
@@ -167,7 +178,9 @@ impl Forwarder {
         router.switch_mut().set_roles(filter::roles(&settings.role));
         let staged = ports.iter().map(|_| Staged::default()).collect();
         let dta = file.dta.as_ref();
-        let dta = dta.map(|dta| Dta::open(dta, file.node, clock.now(), router.switch_mut())).transpose()?;
+        let dta = dta
+            .map(|dta| Dta::open(dta, file.node, clock.now(), router.switch_mut()))
+            .transpose()?;
         let lldp = Lldp::new(&file);
         let mut forwarder = Self {
             file,
@@ -197,11 +210,23 @@ impl Forwarder {
 
     /// Sleeps until work is due or `wake` is readable. Returns true if work is due so soon that it did not sleep.
     pub(crate) fn sleep(&self, wake: Option<&UnixStream>, poll_fds: &mut PollFds) -> bool {
-        let dta = self.dta.as_ref().map_or(u64::MAX, |dta| dta.next(self.router.switch()));
+        let dta = self
+            .dta
+            .as_ref()
+            .map_or(u64::MAX, |dta| dta.next(self.router.switch()));
         let now = self.clock.now();
-        let pending = self.intercept.as_ref().is_some_and(|end| end.reports.is_pending());
+        let pending = self
+            .intercept
+            .as_ref()
+            .is_some_and(|end| end.reports.is_pending());
         let retry = if pending { now + RETRY } else { u64::MAX };
-        let next = self.router.next().unwrap_or(u64::MAX).min(self.next_check).min(dta).min(retry);
+        let next = self
+            .router
+            .next()
+            .unwrap_or(u64::MAX)
+            .min(self.next_check)
+            .min(dta)
+            .min(retry);
         let next = next.min(self.lldp.as_ref().map_or(u64::MAX, Lldp::next));
         let rest = next.saturating_sub(now);
         if rest <= AWAKE {
@@ -211,7 +236,10 @@ impl Forwarder {
         let ports = self.ports.iter().map(|port| port.frames.as_fd());
         let control = self.dta.as_ref().map(|dta| dta.sockets.control());
         let replies = self.intercept.as_ref().map(|end| end.replies.as_fd());
-        let descriptors = ports.chain(wake.map(UnixStream::as_fd)).chain(control).chain(replies);
+        let descriptors = ports
+            .chain(wake.map(UnixStream::as_fd))
+            .chain(control)
+            .chain(replies);
         let timeout = Duration::from_nanos((rest - AWAKE / 2).min(LONGEST_REST));
         if frames::wait(descriptors, poll_fds, timeout).is_err() {
             // Only possible when memory is short; avoids a tight loop.
@@ -261,7 +289,16 @@ impl Forwarder {
 
     /// Receives a burst of frames from a port.
     fn receive(&mut self, index: usize) -> usize {
-        let Self { router, ports, staged, clock, scratch, intercept, lldp, .. } = self;
+        let Self {
+            router,
+            ports,
+            staged,
+            clock,
+            scratch,
+            intercept,
+            lldp,
+            ..
+        } = self;
         let frames = &mut ports[index].frames;
         if !frames.is_ready() {
             return 0;
@@ -279,7 +316,18 @@ impl Forwarder {
 
     /// Sends the LLDPDUs that are due, and tells the manager of other neighbours.
     fn announce(&mut self, now: u64) {
-        let Self { lldp: Some(lldp), router, ports, staged, settings, managed, .. } = self else { return };
+        let Self {
+            lldp: Some(lldp),
+            router,
+            ports,
+            staged,
+            settings,
+            managed,
+            ..
+        } = self
+        else {
+            return;
+        };
         let works = |index: usize| ports[index].failed.is_none();
         lldp.poll(now, &settings.ports, &works, &mut |index, frame| {
             router.originated(index, frame.len());
@@ -292,7 +340,16 @@ impl Forwarder {
 
     /// Announces that the ports are going away.
     fn close_lldp(&mut self) {
-        let Self { lldp: Some(lldp), router, staged, settings, .. } = self else { return };
+        let Self {
+            lldp: Some(lldp),
+            router,
+            staged,
+            settings,
+            ..
+        } = self
+        else {
+            return;
+        };
         lldp.close(&settings.ports, &mut |index, frame| {
             router.originated(index, frame.len());
             staged[index].push(frame);
@@ -302,10 +359,15 @@ impl Forwarder {
 
     /// Passes intercepted reports to the translator, and its messages to the router.
     fn exchange(&mut self) {
-        let Some(SwitchEnd { reports, replies, .. }) = &mut self.intercept else { return };
+        let Some(SwitchEnd { reports, replies, .. }) = &mut self.intercept else {
+            return;
+        };
         reports.flush();
         let now = self.clock.now();
-        let mut staging = Staging { staged: &mut self.staged, reports: None };
+        let mut staging = Staging {
+            staged: &mut self.staged,
+            reports: None,
+        };
         for (destination, to, payload) in replies.receive().datagrams() {
             self.router.reply(now, destination, to, payload, &mut staging);
         }
@@ -315,7 +377,9 @@ impl Forwarder {
     fn close_intercepted(&mut self) {
         self.exchange();
         self.send();
-        let Some(SwitchEnd { reports, replies, .. }) = &mut self.intercept else { return };
+        let Some(SwitchEnd { reports, replies, .. }) = &mut self.intercept else {
+            return;
+        };
         let (reports, messages) = (reports.close(), replies.close());
         if reports + messages > 0 {
             tracing::warn!(
@@ -328,7 +392,12 @@ impl Forwarder {
 
     /// Sends the staged frames.
     fn send(&mut self) {
-        for (index, staged) in self.staged.iter_mut().enumerate().filter(|(_, staged)| staged.used > 0) {
+        for (index, staged) in self
+            .staged
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, staged)| staged.used > 0)
+        {
             let failed = self.ports[index].frames.send(&staged.frames[..staged.used]);
             staged.used = 0;
             (0..failed).for_each(|_| self.router.not_sent(index));
@@ -352,7 +421,8 @@ impl Forwarder {
         self.next_check = now + CHECK_INTERVAL;
         self.router.flush_reports();
         let setting = self.settings.l4_checksum.word();
-        self.checksum_log.check(now, self.settings.node, setting, self.router.switch().stats());
+        self.checksum_log
+            .check(now, self.settings.node, setting, self.router.switch().stats());
         if let (None, Some(to)) = (&self.reports.sender, self.settings.reports) {
             self.reports.sender = Sender::connect(unspecified(to), to).ok();
         }
@@ -366,7 +436,9 @@ impl Forwarder {
 
     /// The DTA view.
     pub(super) fn dta_view(&self) -> Option<super::DtaView> {
-        self.dta.as_ref().map(|dta| dta.view(self.clock.now(), self.router.switch()))
+        self.dta
+            .as_ref()
+            .map(|dta| dta.view(self.clock.now(), self.router.switch()))
     }
 
     /// Whether a manager may hand out the map of its DTA collectors.
@@ -389,7 +461,9 @@ impl Forwarder {
     /// # Errors
     /// The cause, in one sentence; nothing changes.
     pub(crate) fn watch(&mut self, watch: Vec<WatchSettings>) -> Result<(), String> {
-        self.router.watch(switch::watchlist(&watch)).map_err(|error| error.to_string())?;
+        self.router
+            .watch(switch::watchlist(&watch))
+            .map_err(|error| error.to_string())?;
         self.settings.watch = watch;
         Ok(())
     }
@@ -399,11 +473,16 @@ impl Forwarder {
     /// # Errors
     /// The cause, in one sentence; nothing changes.
     pub(crate) fn set_filters(&mut self, filter: Vec<FilterSettings>) -> Result<(), String> {
-        self.put_filters(&SwitchSettings { filter, ..self.settings.clone() })
+        self.put_filters(&SwitchSettings {
+            filter,
+            ..self.settings.clone()
+        })
     }
 
     fn put_filters(&mut self, from: &SwitchSettings) -> Result<(), String> {
-        self.router.switch_mut().set_filters(filter::filters(&from.filter_set())?);
+        self.router
+            .switch_mut()
+            .set_filters(filter::filters(&from.filter_set())?);
         self.settings.filter.clone_from(&from.filter);
         self.settings.filter_registers = from.filter_registers;
         self.settings.clocks = from.clocks;
@@ -415,15 +494,22 @@ impl Forwarder {
     /// # Errors
     /// The cause, in one sentence; nothing changes.
     pub(crate) fn set_port(&mut self, settings: PortSettings) -> Result<(), String> {
-        let at = self.settings.ports.iter().position(|port| port.number == settings.number);
+        let at = self
+            .settings
+            .ports
+            .iter()
+            .position(|port| port.number == settings.number);
         let at = at.ok_or_else(|| format!("there is no port {}", settings.number))?;
         let mut port = switch::port(self.settings.node, &settings, self.ports[at].mtu);
         if let Some(managed) = &self.managed {
             managed.fit(&mut port);
         }
         let now = self.clock.now();
-        self.router.advance(now, &mut Staging::new(&mut self.staged, &mut self.intercept));
-        self.router.set_port(now, at, port).map_err(|error| error.to_string())?;
+        self.router
+            .advance(now, &mut Staging::new(&mut self.staged, &mut self.intercept));
+        self.router
+            .set_port(now, at, port)
+            .map_err(|error| error.to_string())?;
         self.settings.ports[at] = settings.clone();
         self.file.ports[at] = settings;
         Ok(())
@@ -444,7 +530,10 @@ impl Forwarder {
     /// # Errors
     /// The reason; nothing changes.
     pub(super) fn prepare(&self, proposal: Proposal) -> Result<Prepared, Refused> {
-        self.managed.as_ref().ok_or(Refused::NotManaged)?.prepare(proposal, &self.file)
+        self.managed
+            .as_ref()
+            .ok_or(Refused::NotManaged)?
+            .prepare(proposal, &self.file)
     }
 
     /// Renews the lease of its manager.
@@ -460,8 +549,12 @@ impl Forwarder {
     /// # Errors
     /// The reason, and what is in force, which must be saved again.
     pub(super) fn put_in_force(&mut self, prepared: Prepared) -> Result<(), (Refused, Option<Prepared>)> {
-        let Some(managed) = &mut self.managed else { return Err((Refused::NotManaged, None)) };
-        let before = managed.take(prepared).map_err(|refused| (refused, Some(managed.current())))?;
+        let Some(managed) = &mut self.managed else {
+            return Err((Refused::NotManaged, None));
+        };
+        let before = managed
+            .take(prepared)
+            .map_err(|refused| (refused, Some(managed.current())))?;
         if *managed.rules() == before {
             return Ok(());
         }
@@ -479,12 +572,16 @@ impl Forwarder {
 
     /// Configures everything as the rules say.
     fn follow_rules(&mut self) -> Result<(), String> {
-        let Some(managed) = &self.managed else { return Ok(()) };
+        let Some(managed) = &self.managed else {
+            return Ok(());
+        };
         let (settings, bits) = (managed.settings(&self.file)?, managed.bits());
         let config = switch::int_config(&settings);
         self.follow_map()?;
         let switch = self.router.switch_mut();
-        switch.set_encoding(config.mark.dscp, config.l4_checksum).map_err(|error| error.to_string())?;
+        switch
+            .set_encoding(config.mark.dscp, config.l4_checksum)
+            .map_err(|error| error.to_string())?;
         switch.set_available(bits);
         self.put_filters(&settings)?;
         self.watch(settings.watch.clone())?;
@@ -505,7 +602,12 @@ impl Forwarder {
         let (Some(map), Some(dta), Some(settings)) = (map, &mut self.dta, &self.file.dta) else {
             return Ok(());
         };
-        dta.follow((settings, self.file.node), map, self.clock.now(), self.router.switch_mut())
+        dta.follow(
+            (settings, self.file.node),
+            map,
+            self.clock.now(),
+            self.router.switch_mut(),
+        )
     }
 
     /// Applies the reloadable settings, and the destinations of reports.
@@ -530,16 +632,23 @@ impl Forwarder {
         for port in &settings.ports {
             self.set_port(port.clone())?;
         }
-        self.router.set_routes(switch::routes(&settings)).map_err(|error| error.to_string())?;
+        self.router
+            .set_routes(switch::routes(&settings))
+            .map_err(|error| error.to_string())?;
         self.settings.routes.clone_from(&settings.routes);
         let switch = self.router.switch_mut();
-        switch.set_congestion(switch::congestion(&settings)).map_err(|error| error.to_string())?;
+        switch
+            .set_congestion(switch::congestion(&settings))
+            .map_err(|error| error.to_string())?;
         switch.set_roles(filter::roles(&settings.role));
         self.settings.queue_reports.clone_from(&settings.queue_reports);
         self.settings.role.clone_from(&settings.role);
         self.put_filters(&settings)?;
         self.watch(settings.watch)?;
-        self.file = SwitchSettings { managed: self.file.managed.take(), ..file };
+        self.file = SwitchSettings {
+            managed: self.file.managed.take(),
+            ..file
+        };
         Ok(())
     }
 }
@@ -553,7 +662,11 @@ fn receive(
     [whole, part]: &mut [Vec<u8>; 2],
     staging: &mut Staging<'_>,
 ) {
-    let ingress = if now.saturating_sub(arrived.received) > LONGEST_WAIT { now } else { arrived.received };
+    let ingress = if now.saturating_sub(arrived.received) > LONGEST_WAIT {
+        now
+    } else {
+        arrived.received
+    };
     if arrived.unusable {
         return router.unreadable(port);
     }
@@ -585,7 +698,10 @@ struct Staging<'a> {
 
 impl<'a> Staging<'a> {
     fn new(staged: &'a mut Vec<Staged>, intercept: &'a mut Option<SwitchEnd>) -> Self {
-        Self { staged, reports: intercept.as_mut().map(|end| &mut end.reports) }
+        Self {
+            staged,
+            reports: intercept.as_mut().map(|end| &mut end.reports),
+        }
     }
 }
 
@@ -614,7 +730,9 @@ impl Wires for Staging<'_> {
     }
 
     fn deliver(&mut self, to: usize, from: SocketAddr, payload: &[u8]) -> bool {
-        self.reports.as_mut().is_some_and(|reports| reports.push(to, from, payload))
+        self.reports
+            .as_mut()
+            .is_some_and(|reports| reports.push(to, from, payload))
     }
 }
 
@@ -660,10 +778,19 @@ impl Port {
         }
         // With tags and Ethernet header, and room for INT.
         let frame_len = usize::from(mtu) + 64;
-        let options = Options { frames: ring, frame_len, ..Options::default() };
+        let options = Options {
+            frames: ring,
+            frame_len,
+            ..Options::default()
+        };
         let frames = frames::Port::open(interface, &options)
             .map_err(|error| CliError::new(format!("port {}: {error}", settings.number)))?;
-        Ok(Self { frames, failed: None, mtu, before: frames::Stats::default() })
+        Ok(Self {
+            frames,
+            failed: None,
+            mtu,
+            before: frames::Stats::default(),
+        })
     }
 
     /// Reopens it if its interface was removed and is back.
@@ -677,14 +804,21 @@ impl Port {
         }
         if !self.frames.is_gone() {
             // The same interface: it delivers frames again as soon as it is up.
-            let up = nic::device::facts(&settings.interface).ok().flatten().is_some_and(|facts| facts.up);
+            let up = nic::device::facts(&settings.interface)
+                .ok()
+                .flatten()
+                .is_some_and(|facts| facts.up);
             if up {
                 self.failed = None;
             }
             return;
         }
         if let Ok(again) = Self::open(settings, ring) {
-            tracing::info!(port = settings.number, interface = settings.interface, "the interface is back");
+            tracing::info!(
+                port = settings.number,
+                interface = settings.interface,
+                "the interface is back"
+            );
             let before = self.stats();
             *self = Self { before, ..again };
         }

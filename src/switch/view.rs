@@ -237,7 +237,12 @@ impl FilterView {
             missing_value: counts.of(Decision::MissingValue),
         };
         let (suppressed, collisions) = (counts.of(Decision::Suppressed), counts.collisions);
-        Self { settings: settings.show().to_json(), reported, suppressed, collisions }
+        Self {
+            settings: settings.show().to_json(),
+            reported,
+            suppressed,
+            collisions,
+        }
     }
 }
 
@@ -373,7 +378,9 @@ impl Forwarder {
         };
         let counts = self.router.switch().filters().entries().map(|(_, counts)| counts);
         let filters = self.settings.filter.iter().zip(counts);
-        let filters = filters.map(|(settings, counts)| FilterView::new(settings, counts)).collect();
+        let filters = filters
+            .map(|(settings, counts)| FilterView::new(settings, counts))
+            .collect();
         SwitchView {
             node: self.settings.node,
             name: self.settings.name.clone(),
@@ -438,8 +445,10 @@ impl Forwarder {
             silence: u64::try_from(managed.silence().as_nanos()).unwrap_or(u64::MAX),
         };
         let switch = self.router.switch();
-        let matched =
-            self.managed().map(|managed| rules::matched(managed.rules(), switch)).unwrap_or_default();
+        let matched = self
+            .managed()
+            .map(|managed| rules::matched(managed.rules(), switch))
+            .unwrap_or_default();
         CountersView {
             node: self.settings.node,
             int: (*switch.stats()).into(),
@@ -447,11 +456,18 @@ impl Forwarder {
             lease: self.managed().map(lease),
             matched: matched
                 .iter()
-                .map(|(key, Counted { matched, measured, .. })| MatchedView {
-                    flows: key.into(),
-                    packets: *matched,
-                    measured: *measured,
-                })
+                .map(
+                    |(
+                        key,
+                        Counted {
+                            matched, measured, ..
+                        },
+                    )| MatchedView {
+                        flows: key.into(),
+                        packets: *matched,
+                        measured: *measured,
+                    },
+                )
                 .collect(),
         }
     }
@@ -459,7 +475,13 @@ impl Forwarder {
     /// The rules of its manager; `None`: it has none.
     pub(crate) fn rules_view(&self) -> Option<RulesView> {
         let managed = self.managed()?;
-        let ports = self.router.config().ports.iter().zip(&self.settings.ports).enumerate();
+        let ports = self
+            .router
+            .config()
+            .ports
+            .iter()
+            .zip(&self.settings.ports)
+            .enumerate();
         let port = |(index, (port, settings)): (
             usize,
             (&dataplane::router::Port, &crate::config::switch::PortSettings),
@@ -498,6 +520,10 @@ impl Forwarder {
 
     /// The settings of a port now.
     pub(crate) fn port_settings(&self, number: u16) -> Option<crate::config::switch::PortSettings> {
-        self.settings.ports.iter().find(|port| port.number == number).cloned()
+        self.settings
+            .ports
+            .iter()
+            .find(|port| port.number == number)
+            .cloned()
     }
 }

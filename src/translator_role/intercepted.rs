@@ -35,15 +35,38 @@ pub(super) struct Stage<'a> {
 impl Intercepted {
     pub(super) fn new(end: TranslatorEnd, destinations: Vec<(SocketAddr, u8)>) -> Self {
         let messages = Messages::default();
-        Self { end, destinations, messages, reports: 0, replies: 0, replies_dropped: 0 }
+        Self {
+            end,
+            destinations,
+            messages,
+            reports: 0,
+            replies: 0,
+            replies_dropped: 0,
+        }
     }
 
     /// Processes what the switch has passed on.
     pub(super) fn process(&mut self, stage: Stage<'_>) {
-        let Stage { now, control_port, senders, not_allowed, translator, links } = stage;
-        let Self { end, destinations, messages, reports, replies, replies_dropped } = self;
+        let Stage {
+            now,
+            control_port,
+            senders,
+            not_allowed,
+            translator,
+            links,
+        } = stage;
+        let Self {
+            end,
+            destinations,
+            messages,
+            reports,
+            replies,
+            replies_dropped,
+        } = self;
         for (destination, datagrams) in end.reports.receive().runs() {
-            let Some((_, collector)) = destinations.get(destination) else { continue };
+            let Some((_, collector)) = destinations.get(destination) else {
+                continue;
+            };
             let allowed = datagrams.filter(|(source, _)| {
                 let is_allowed = is_allowed(senders, *source);
                 *reports += 1;
@@ -52,7 +75,9 @@ impl Intercepted {
             });
             translator.process_burst(now, *collector, allowed, links, messages);
             for (to, payload) in messages.to_reporters_of(usize::from(*collector)) {
-                let accepted = end.replies.push(destination, reporter_address(to, control_port), payload);
+                let accepted = end
+                    .replies
+                    .push(destination, reporter_address(to, control_port), payload);
                 *replies += u64::from(accepted);
                 *replies_dropped += u64::from(!accepted);
             }
@@ -97,7 +122,11 @@ impl Intercepted {
 
 /// Reports that the switch of this process intercepts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "TranslatorIntercepted"))]
+#[cfg_attr(
+    test,
+    derive(schemars::JsonSchema),
+    schemars(rename = "TranslatorIntercepted")
+)]
 pub(crate) struct InterceptedView {
     /// Intercepted destinations.
     destinations: Vec<String>,

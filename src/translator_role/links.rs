@@ -70,13 +70,19 @@ impl Peers {
         let (sender, events) = channel();
         let mut list = Vec::new();
         for (number, collector) in settings.collectors.iter().enumerate() {
-            let Some(exchange) = collector.exchange else { continue };
+            let Some(exchange) = collector.exchange else {
+                continue;
+            };
             let secret = secrets.get(number).cloned().flatten();
             let secured = secret.is_some();
             list.push(Peer {
                 exchange,
                 link: Link::start(
-                    Target { collector: number as u8, exchange, secret },
+                    Target {
+                        collector: number as u8,
+                        exchange,
+                        secret,
+                    },
                     sender.clone(),
                     control,
                 )?,
@@ -90,7 +96,12 @@ impl Peers {
                 sent: SendOutcome::default(),
             });
         }
-        Ok(Self { list, events, sockets: Vec::new(), instance: crate::exchange::instance() })
+        Ok(Self {
+            list,
+            events,
+            sockets: Vec::new(),
+            instance: crate::exchange::instance(),
+        })
     }
 
     /// Descriptors to poll.
@@ -109,7 +120,9 @@ impl Peers {
         let mut frames = frames.peekable();
         while let Some((collector, _)) = frames.peek() {
             let collector = *collector;
-            let Some(peer) = self.list.get_mut(usize::from(collector)) else { return };
+            let Some(peer) = self.list.get_mut(usize::from(collector)) else {
+                return;
+            };
             let own = std::iter::from_fn(|| frames.next_if(|(of, _)| *of == collector));
             let (Some(target), Some(socket)) =
                 (peer.target, peer.socket.and_then(|at| self.sockets.get_mut(at)))
@@ -138,7 +151,8 @@ impl Peers {
     pub(super) fn reconnect_broken(&mut self, links: &mut RdmaTransport) {
         while let Some(Event::Broken { collector, cause }) = links.poll_event() {
             if let Some(peer) = self.list.get_mut(usize::from(collector)) {
-                peer.link.reconnect(&format!("the reliable queue pair broke ({})", cause.name()));
+                peer.link
+                    .reconnect(&format!("the reliable queue pair broke ({})", cause.name()));
             }
         }
     }
@@ -169,8 +183,13 @@ impl Peers {
         let address = self.source(number, local, settings)?;
         let offer = links.offer(number)?;
         let instance = self.instance.clone();
-        let Some(peer) = self.list.get_mut(usize::from(number)) else { return Ok(()) };
-        let end = |end: rdma::requester::End| End { queue_pair: end.queue_pair, psn: end.psn.value() };
+        let Some(peer) = self.list.get_mut(usize::from(number)) else {
+            return Ok(());
+        };
+        let end = |end: rdma::requester::End| End {
+            queue_pair: end.queue_pair,
+            psn: end.psn.value(),
+        };
         peer.link.hello(Hello {
             version: VERSION,
             instance,
@@ -198,16 +217,27 @@ impl Peers {
         if let Some(peer) = self.list.get_mut(usize::from(number)) {
             peer.socket = Some(socket);
         }
-        self.sockets.get(socket).map(udp::Receiver::local_addr).ok_or_else(|| "no socket".to_owned())
+        self.sockets
+            .get(socket)
+            .map(udp::Receiver::local_addr)
+            .ok_or_else(|| "no socket".to_owned())
     }
 
     /// Index of the socket bound to this address; the ICRC covers the address, so it cannot be a wildcard.
     fn socket(&mut self, address: IpAddr, settings: &TranslatorSettings) -> Result<usize, String> {
-        if let Some(index) = self.sockets.iter().position(|socket| socket.local_addr().ip() == address) {
+        if let Some(index) = self
+            .sockets
+            .iter()
+            .position(|socket| socket.local_addr().ip() == address)
+        {
             return Ok(index);
         }
         let recv_buffer = usize::try_from(settings.receive_buffer.0).unwrap_or(usize::MAX);
-        let options = Options { recv_buffer, batch_wait: std::time::Duration::ZERO, ..Options::default() };
+        let options = Options {
+            recv_buffer,
+            batch_wait: std::time::Duration::ZERO,
+            ..Options::default()
+        };
         let socket = udp::Receiver::bind(SocketAddr::new(address, settings.source_port), &options);
         let socket = socket.and_then(|socket| socket.never_fragment().map(|()| socket));
         self.sockets.push(socket.map_err(|error| error.to_string())?);
@@ -216,16 +246,31 @@ impl Peers {
 
     /// Connects the queue pairs of a collector that accepted.
     fn connect(&mut self, number: u8, accept: &Accept, context: &mut Context<'_>) -> Result<(), String> {
-        let Context { now, settings, translator, links } = context;
-        let Some(peer) = self.list.get_mut(usize::from(number)) else { return Ok(()) };
-        let socket = peer.socket.and_then(|at| self.sockets.get(at)).map(udp::Receiver::local_addr);
+        let Context {
+            now,
+            settings,
+            translator,
+            links,
+        } = context;
+        let Some(peer) = self.list.get_mut(usize::from(number)) else {
+            return Ok(());
+        };
+        let socket = peer
+            .socket
+            .and_then(|at| self.sockets.get(at))
+            .map(udp::Receiver::local_addr);
         let verbs = RdmaTransport::verbs(settings).map(|address| SocketAddr::new(address, PORT));
         let source = verbs.or(socket).ok_or("no socket")?;
         let target = SocketAddr::new(accept.address, accept.port);
         let memory = memory(&accept.stores, number, settings)?;
         let regions: Vec<_> = accept.stores.iter().filter_map(region).collect();
-        translator.attach(number, memory).map_err(|error| format!("its stores cannot be used: {error}"))?;
-        let other = peer.instance.as_ref().is_some_and(|before| *before != accept.instance);
+        translator
+            .attach(number, memory)
+            .map_err(|error| format!("its stores cannot be used: {error}"))?;
+        let other = peer
+            .instance
+            .as_ref()
+            .is_some_and(|before| *before != accept.instance);
         if other {
             translator.renew(number, *links);
         }
@@ -240,7 +285,9 @@ impl Peers {
         };
         links.connect(number, &connection, *now)?;
         for store in accept.stores.iter().filter(|store| is_new(&peer.stores, store)) {
-            let Shape::Append { next, .. } = &store.shape else { continue };
+            let Shape::Append { next, .. } = &store.shape else {
+                continue;
+            };
             for (list, next) in (store.id..).zip(next) {
                 translator.set_next(number, list, *next);
             }
@@ -257,7 +304,11 @@ impl Peers {
                 trigger + 1
             );
         }
-        tracing::info!("collector {number} ({}) is connected: {} store(s)", peer.exchange, peer.stores.len());
+        tracing::info!(
+            "collector {number} ({}) is connected: {} store(s)",
+            peer.exchange,
+            peer.stores.len()
+        );
         Ok(())
     }
 }
@@ -265,7 +316,9 @@ impl Peers {
 /// Whether this store is new. For a known one, the translator's next sequence numbers are ahead of the memory's: some batches may still
 /// be in flight.
 fn is_new(before: &[StoreOffer], store: &StoreOffer) -> bool {
-    !before.iter().any(|other| other.id == store.id && other.geometry() == store.geometry())
+    !before
+        .iter()
+        .any(|other| other.id == store.id && other.geometry() == store.geometry())
 }
 
 /// The translator's configuration of a collector's memory.
@@ -275,11 +328,15 @@ fn memory(
     settings: &TranslatorSettings,
 ) -> Result<CollectorConfig, String> {
     let entry = |store: &StoreOffer| {
-        let geometry =
-            store.geometry().ok_or_else(|| format!("its store `{}` has an invalid layout", store.name))?;
+        let geometry = store
+            .geometry()
+            .ok_or_else(|| format!("its store `{}` has an invalid layout", store.name))?;
         // A shorter region would refuse some of the writes of a report, after it took others.
         if store.length < geometry.body_len() || store.va().is_none_or(|address| address % 8 != 0) {
-            return Err(format!("its store `{}` is shorter than its layout, or not aligned", store.name));
+            return Err(format!(
+                "its store `{}` is shorter than its layout, or not aligned",
+                store.name
+            ));
         }
         let id = match geometry {
             Geometry::Append { .. } => 0,
@@ -295,18 +352,32 @@ fn memory(
         Ok(entry)
     };
     let twice = |(index, store): (usize, &StoreOffer)| {
-        stores[..index].iter().any(|other| other.region == store.region).then_some(store.region)
+        stores[..index]
+            .iter()
+            .any(|other| other.region == store.region)
+            .then_some(store.region)
     };
     if let Some(region) = stores.iter().enumerate().find_map(twice) {
         return Err(format!("two of its stores have the region {region}"));
     }
     let stores = stores.iter().map(entry).collect::<Result<_, String>>()?;
-    let rate = settings.collectors.get(usize::from(number)).map(|collector| collector.limit());
-    Ok(CollectorConfig { stores, rate: rate.unwrap_or_default() })
+    let rate = settings
+        .collectors
+        .get(usize::from(number))
+        .map(|collector| collector.limit());
+    Ok(CollectorConfig {
+        stores,
+        rate: rate.unwrap_or_default(),
+    })
 }
 
 fn region(store: &StoreOffer) -> Option<RemoteRegion> {
-    Some(RemoteRegion { region: store.region, address: store.va()?, len: store.length, rkey: store.key })
+    Some(RemoteRegion {
+        region: store.region,
+        address: store.va()?,
+        len: store.length,
+        rkey: store.key,
+    })
 }
 
 #[cfg(test)]
@@ -314,7 +385,10 @@ mod tests {
     use super::*;
 
     fn offer(region: u16, length: u64, address: &str) -> StoreOffer {
-        let geometry = Geometry::KeyIncrement { slots: 16, family: wire::dta::hash::Family::V1 };
+        let geometry = Geometry::KeyIncrement {
+            slots: 16,
+            family: wire::dta::hash::Family::V1,
+        };
         StoreOffer {
             name: "counts".to_owned(),
             region,
@@ -331,9 +405,12 @@ mod tests {
         let settings = TranslatorSettings::default();
         let read = |stores: &[StoreOffer]| memory(stores, 0, &settings).map(|config| config.stores.len());
         assert_eq!(read(&[offer(0, 128, "1000"), offer(1, 200, "2000")]), Ok(2));
-        for wrong in
-            [offer(0, 127, "1000"), offer(0, 0, "1000"), offer(0, 128, "1004"), offer(0, 128, "none")]
-        {
+        for wrong in [
+            offer(0, 127, "1000"),
+            offer(0, 0, "1000"),
+            offer(0, 128, "1004"),
+            offer(0, 128, "none"),
+        ] {
             let refused = read(&[wrong]).unwrap_err();
             assert!(refused.contains("`counts`"), "{refused}");
         }

@@ -29,7 +29,11 @@ impl RdmaTransport {
             let verbs = Verbs::open(address, collectors, seed as u32).map_err(|error| wrong(&error))?;
             return Ok(Self::Verbs(Box::new(verbs)));
         }
-        let links = Links::new(Config { collectors, seed, ..Config::default() });
+        let links = Links::new(Config {
+            collectors,
+            seed,
+            ..Config::default()
+        });
         Ok(Self::Frames(Box::new(links.map_err(|error| wrong(&error))?)))
     }
 
@@ -48,14 +52,18 @@ impl RdmaTransport {
 
     pub(super) fn offer(&mut self, collector: u8) -> Result<Offer, String> {
         match self {
-            Self::Frames(links) => links.offer(collector).ok_or_else(|| "no such collector".to_owned()),
+            Self::Frames(links) => links
+                .offer(collector)
+                .ok_or_else(|| "no such collector".to_owned()),
             Self::Verbs(verbs) => verbs.offer(collector),
         }
     }
 
     pub(super) fn connect(&mut self, collector: u8, to: &Connection<'_>, now: u64) -> Result<(), String> {
         match self {
-            Self::Frames(links) => links.connect(collector, to, now).map_err(|error| error.to_string()),
+            Self::Frames(links) => links
+                .connect(collector, to, now)
+                .map_err(|error| error.to_string()),
             Self::Verbs(verbs) => verbs.connect(collector, to),
         }
     }

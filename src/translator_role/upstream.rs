@@ -48,8 +48,11 @@ impl Upstream {
             ..dta::Config::default()
         };
         let reporter = Reporter::new(config).map_err(|error| wrong(&error))?;
-        let options =
-            SendOptions { priority: Priority::Medium, essential: settings.essential, immediate: false };
+        let options = SendOptions {
+            priority: Priority::Medium,
+            essential: settings.essential,
+            immediate: false,
+        };
         Ok(Self {
             section: Section::new(settings.config()),
             reporter,
@@ -64,24 +67,41 @@ impl Upstream {
 
     /// Processes control messages, and sends what is due.
     pub(super) fn poll(&mut self, now: u64, translator: &Translator) {
-        let Self { section, reporter, id, options, outbox, sockets, .. } = self;
+        let Self {
+            section,
+            reporter,
+            id,
+            options,
+            outbox,
+            sockets,
+            ..
+        } = self;
         if now >= self.next_check {
             self.next_check = now + CHECK_INTERVAL;
             sockets.check();
         }
         sockets.receive(0, |collector, payload| match Control::parse(payload) {
-            Ok(Control { reporter, body: Body::SketchNack { sketch, epoch, column }, .. })
-                if reporter == *id =>
-            {
+            Ok(Control {
+                reporter,
+                body:
+                    Body::SketchNack {
+                        sketch,
+                        epoch,
+                        column,
+                    },
+                ..
+            }) if reporter == *id => {
                 section.nack(sketch, epoch, column);
             }
             _ => reporter.control(collector, payload, now, outbox),
         });
         section.tick(now, translator, |operation| {
-            reporter.send(operation, *options, now, outbox).map_err(|error| match error {
-                SendError::Suppressed => Unsent::Suppressed,
-                SendError::NoRoom => Unsent::NoRoom,
-            })
+            reporter
+                .send(operation, *options, now, outbox)
+                .map_err(|error| match error {
+                    SendError::Suppressed => Unsent::Suppressed,
+                    SendError::NoRoom => Unsent::NoRoom,
+                })
         });
         reporter.tick(now, outbox);
         sockets.send(outbox);
@@ -94,12 +114,23 @@ impl Upstream {
 
     /// When something is due, ns.
     pub(super) fn deadline(&self) -> Option<u64> {
-        [self.section.next(), self.reporter.next()].into_iter().flatten().min()
+        [self.section.next(), self.reporter.next()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn view(&self) -> UpstreamView {
-        let SectionStats { epochs, columns, retransmitted, expired, suppressed, nacks, stale, limited } =
-            self.section.stats();
+        let SectionStats {
+            epochs,
+            columns,
+            retransmitted,
+            expired,
+            suppressed,
+            nacks,
+            stale,
+            limited,
+        } = self.section.stats();
         UpstreamView {
             to: self.to.clone(),
             reporter: self.id,

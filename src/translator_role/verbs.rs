@@ -91,7 +91,12 @@ impl Verbs {
             event: None,
             stats: Stats::default(),
         });
-        Ok(Self { device: Device::open(address)?, links: links.collect(), seed, now: 0 })
+        Ok(Self {
+            device: Device::open(address)?,
+            links: links.collect(),
+            seed,
+            now: 0,
+        })
     }
 
     fn link(&mut self, collector: u8) -> Option<&mut Link> {
@@ -120,9 +125,19 @@ impl Verbs {
         let psn = [self.seed >> 8, self.seed & 0xff_ffff];
         let numbers = [unreliable.pair().number(), reliable.pair().number()];
         let link = self.link(collector).ok_or("no such collector")?;
-        link.offered = Some(Pairs { unreliable, reliable, psn });
-        let end = |at: usize| End { queue_pair: numbers[at], psn: Psn::new(psn[at]) };
-        Ok(Offer { unreliable: end(0), reliable: end(1) })
+        link.offered = Some(Pairs {
+            unreliable,
+            reliable,
+            psn,
+        });
+        let end = |at: usize| End {
+            queue_pair: numbers[at],
+            psn: Psn::new(psn[at]),
+        };
+        Ok(Offer {
+            unreliable: end(0),
+            reliable: end(1),
+        })
     }
 
     /// The collector accepted the last offer.
@@ -136,12 +151,25 @@ impl Verbs {
         let (Some(unreliable), Some(reliable)) = (to.unreliable, to.reliable) else {
             return Err("it does not have both a reliable and an unreliable queue pair".to_owned());
         };
-        if to.regions.iter().any(|region| region.address.checked_add(region.len).is_none()) {
+        if to
+            .regions
+            .iter()
+            .any(|region| region.address.checked_add(region.len).is_none())
+        {
             return Err("one of its regions does not lie within 64 bits of addresses".to_owned());
         }
-        let ends = [(&mut pairs.unreliable, unreliable), (&mut pairs.reliable, reliable)];
+        let ends = [
+            (&mut pairs.unreliable, unreliable),
+            (&mut pairs.reliable, reliable),
+        ];
         for ((sender, queue_pair), own_psn) in ends.into_iter().zip(pairs.psn) {
-            let peer = Peer { address: to.path.destination, queue_pair, psn: PEER_PSN, own_psn, mtu };
+            let peer = Peer {
+                address: to.path.destination,
+                queue_pair,
+                psn: PEER_PSN,
+                own_psn,
+                mtu,
+            };
             sender.pair().connect(&peer).map_err(|error| error.to_string())?;
         }
         link.regions = to.regions.to_vec();
@@ -158,7 +186,9 @@ impl Verbs {
     }
 
     pub(super) fn state(&self, collector: u8) -> State {
-        self.links.get(usize::from(collector)).map_or(State::Down, |link| link.state)
+        self.links
+            .get(usize::from(collector))
+            .map_or(State::Down, |link| link.state)
     }
 
     pub(super) fn stats(&self, collector: u8) -> Option<&Stats> {
@@ -172,13 +202,19 @@ impl Verbs {
 
     pub(super) fn deadline(&self) -> Option<u64> {
         let busy = |link: &Link| link.state == State::Up && !link.heads.is_empty();
-        self.links.iter().any(busy).then(|| self.now.saturating_add(POLL_INTERVAL))
+        self.links
+            .iter()
+            .any(busy)
+            .then(|| self.now.saturating_add(POLL_INTERVAL))
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         self.links.iter_mut().enumerate().find_map(|(collector, link)| {
             let cause = link.event.take()?;
-            Some(Event::Broken { collector: collector as u8, cause })
+            Some(Event::Broken {
+                collector: collector as u8,
+                cause,
+            })
         })
     }
 }
@@ -188,12 +224,20 @@ impl Link {
     fn take_over(&mut self, mut pairs: Pairs) {
         self.poll();
         let before = self.pairs.take();
-        let (first, heads) = (before.as_ref().map_or(0, |pairs| pairs.reliable.counts().1), self.heads.len());
+        let (first, heads) = (
+            before.as_ref().map_or(0, |pairs| pairs.reliable.counts().1),
+            self.heads.len(),
+        );
         let mut data = vec![0; SLOT];
         for request in first..first + heads as u64 {
             let Some(head) = self.heads.pop_front() else { break };
             let data = &mut data[..head.len as usize];
-            let place = find(&self.regions, head.region, head.offset, u64::from(head.len).max(1));
+            let place = find(
+                &self.regions,
+                head.region,
+                head.offset,
+                u64::from(head.len).max(1),
+            );
             let sent = match (head.what, place) {
                 _ if head.outdated => false,
                 (Operation::Add(delta), Ok((address, key))) => {
@@ -202,7 +246,9 @@ impl Link {
                 }
                 (Operation::Write(immediate), Ok((address, key))) => {
                     self.stats.uncertain_immediates += u64::from(immediate.is_some());
-                    before.as_ref().is_some_and(|before| before.reliable.pending(request, data))
+                    before
+                        .as_ref()
+                        .is_some_and(|before| before.reliable.pending(request, data))
                         && pairs.reliable.write(address, key, data, immediate).is_ok()
                 }
                 (_, Err(_)) => false,
@@ -255,9 +301,15 @@ impl Link {
     }
 
     fn credit(&self, reliable: bool) -> u32 {
-        let Some(pairs) = self.pairs.as_ref().filter(|_| self.state == State::Up) else { return 0 };
+        let Some(pairs) = self.pairs.as_ref().filter(|_| self.state == State::Up) else {
+            return 0;
+        };
         // An operation may take two requests.
-        if reliable { pairs.reliable.room() / 2 } else { pairs.unreliable.room() / 2 }
+        if reliable {
+            pairs.reliable.room() / 2
+        } else {
+            pairs.unreliable.room() / 2
+        }
     }
 
     /// Posts a write, as several requests if it is long; the immediate belongs to the last.
@@ -272,10 +324,18 @@ impl Link {
         let (address, key) = find(&self.regions, region, offset, data.len() as u64)?;
         let up = self.state == State::Up;
         let pairs = self.pairs.as_mut().filter(|_| up).ok_or(Refused::Down)?;
-        let sender = if reliable { &mut pairs.reliable } else { &mut pairs.unreliable };
+        let sender = if reliable {
+            &mut pairs.reliable
+        } else {
+            &mut pairs.unreliable
+        };
         let requests = data.len().div_ceil(SLOT).max(1);
         if (sender.room() as usize) < requests {
-            return Err(if reliable { Refused::RetransmitFull } else { Refused::OutboxFull });
+            return Err(if reliable {
+                Refused::RetransmitFull
+            } else {
+                Refused::OutboxFull
+            });
         }
         for request in 0..requests {
             let at = request * SLOT;
@@ -283,7 +343,11 @@ impl Link {
             let immediate = immediate.filter(|_| ends);
             if sender.write(address + at as u64, key, part, immediate).is_err() {
                 // There was credit: the device itself refuses. The requests before it are part of the same write.
-                return Err(if reliable { Refused::RetransmitFull } else { Refused::OutboxFull });
+                return Err(if reliable {
+                    Refused::RetransmitFull
+                } else {
+                    Refused::OutboxFull
+                });
             }
             self.stats.frames += 1;
             self.stats.bytes += part.len() as u64;
@@ -335,8 +399,14 @@ impl Link {
 
 impl Transport for Verbs {
     fn credit(&self, collector: u8, reliable: bool) -> Credit {
-        let messages = self.links.get(usize::from(collector)).map_or(0, |link| link.credit(reliable));
-        Credit { messages, bytes: u64::from(messages) * SLOT as u64 }
+        let messages = self
+            .links
+            .get(usize::from(collector))
+            .map_or(0, |link| link.credit(reliable));
+        Credit {
+            messages,
+            bytes: u64::from(messages) * SLOT as u64,
+        }
     }
 
     fn give_up(&mut self, place: RemoteAddr) {
@@ -360,7 +430,10 @@ impl Transport for Verbs {
         reliable: bool,
     ) -> Result<(), Blocked> {
         let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
-        let target = Target { region: place.region, offset };
+        let target = Target {
+            region: place.region,
+            offset,
+        };
         let written = link.write(target, data, immediate, reliable);
         written
             .or_else(|refused| {
@@ -382,11 +455,16 @@ impl Transport for Verbs {
         immediate: Option<u32>,
     ) -> Result<(), Blocked> {
         let link = self.link(place.collector).ok_or(Blocked::NoRegion)?;
-        let target = Target { region: place.region, offset };
-        link.fetch_add(target, delta).map_err(|refused| link.refuse(refused))?;
+        let target = Target {
+            region: place.region,
+            offset,
+        };
+        link.fetch_add(target, delta)
+            .map_err(|refused| link.refuse(refused))?;
         if immediate.is_some() {
             // There is credit: the fetch-and-add checked for two requests.
-            link.write(target, &[], immediate, true).map_err(|refused| link.refuse(refused))?;
+            link.write(target, &[], immediate, true)
+                .map_err(|refused| link.refuse(refused))?;
         }
         Ok(())
     }
@@ -394,7 +472,10 @@ impl Transport for Verbs {
 
 /// The remote address and R_Key of `len` bytes of a region.
 fn find(regions: &[RemoteRegion], region: u16, offset: u64, len: u64) -> Result<(u64, u32), Refused> {
-    let found = regions.iter().find(|known| known.region == region).ok_or(Refused::NoRegion)?;
+    let found = regions
+        .iter()
+        .find(|known| known.region == region)
+        .ok_or(Refused::NoRegion)?;
     let end = offset.checked_add(len).ok_or(Refused::OutOfRange)?;
     if end > found.len {
         return Err(Refused::OutOfRange);

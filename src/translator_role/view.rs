@@ -176,7 +176,9 @@ impl Worker {
         let mut stats = self.translator.stats();
         stats.reports.received += self.not_allowed;
         stats.reports.unreadable[Refusal::SenderNotAllowed.index()] += self.not_allowed;
-        let collectors = (0..self.peers.list.len()).filter_map(|number| self.collector(number)).collect();
+        let collectors = (0..self.peers.list.len())
+            .filter_map(|number| self.collector(number))
+            .collect();
         let refusals = |counts: &[u64; Refusal::COUNT]| {
             some(Refusal::ALL.iter().map(|why| (why.name(), counts[why.index()])))
         };

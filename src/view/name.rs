@@ -26,7 +26,12 @@ impl NamedCounts {
 
 impl<N: Into<Name>> FromIterator<(N, u64)> for NamedCounts {
     fn from_iter<I: IntoIterator<Item = (N, u64)>>(counts: I) -> Self {
-        Self(counts.into_iter().map(|(name, count)| (name.into(), count)).collect())
+        Self(
+            counts
+                .into_iter()
+                .map(|(name, count)| (name.into(), count))
+                .collect(),
+        )
     }
 }
 
@@ -65,6 +70,9 @@ impl IntoIterator for NamedCounts {
 #[cfg(test)]
 impl<const LEN: usize> PartialEq<[(&str, u64); LEN]> for NamedCounts {
     fn eq(&self, other: &[(&str, u64); LEN]) -> bool {
-        self.0.iter().map(|(name, count)| (name.as_ref(), *count)).eq(other.iter().copied())
+        self.0
+            .iter()
+            .map(|(name, count)| (name.as_ref(), *count))
+            .eq(other.iter().copied())
     }
 }

@@ -61,12 +61,22 @@ impl NamesView {
         let interfaces = |node| -> Vec<InterfaceNameView> {
             let named = |port| Some((port, inventory.port_name((node, port))?.to_owned()));
             let named = inventory.ports(node).filter_map(named);
-            named.map(|(interface, name)| InterfaceNameView { interface, name }).collect()
+            named
+                .map(|(interface, name)| InterfaceNameView { interface, name })
+                .collect()
         };
-        let named = |(node, name)| NodeNamesView { node, name: Some(name), interfaces: interfaces(node) };
-        let mut view = Self { nodes: nodes.into_iter().map(named).collect(), hosts: Vec::new() };
-        let hosts =
-            inventory.hosts().flat_map(|host| host.addresses.iter().map(|ip| (*ip, host.name.clone())));
+        let named = |(node, name)| NodeNamesView {
+            node,
+            name: Some(name),
+            interfaces: interfaces(node),
+        };
+        let mut view = Self {
+            nodes: nodes.into_iter().map(named).collect(),
+            hosts: Vec::new(),
+        };
+        let hosts = inventory
+            .hosts()
+            .flat_map(|host| host.addresses.iter().map(|ip| (*ip, host.name.clone())));
         view.add_hosts(hosts, "file");
         view
     }
@@ -77,11 +87,17 @@ impl NamesView {
         hosts: impl IntoIterator<Item = (IpAddr, String)>,
         origin: &'static str,
     ) {
-        let mut all: BTreeMap<String, HostNameView> =
-            std::mem::take(&mut self.hosts).into_iter().map(|host| (host.address.clone(), host)).collect();
+        let mut all: BTreeMap<String, HostNameView> = std::mem::take(&mut self.hosts)
+            .into_iter()
+            .map(|host| (host.address.clone(), host))
+            .collect();
         for (ip, name) in hosts {
             let address = ip.to_canonical().to_string();
-            let view = HostNameView { address: address.clone(), name, origin: origin.into() };
+            let view = HostNameView {
+                address: address.clone(),
+                name,
+                origin: origin.into(),
+            };
             all.entry(address).or_insert(view);
         }
         self.hosts = all.into_values().collect();
@@ -99,13 +115,22 @@ pub(crate) struct Names {
 impl From<NamesView> for Names {
     fn from(view: NamesView) -> Self {
         let mut names = Self::default();
-        for NodeNamesView { node, name, interfaces } in view.nodes {
+        for NodeNamesView {
+            node,
+            name,
+            interfaces,
+        } in view.nodes
+        {
             names.nodes.extend(name.map(|name| (node, name)));
-            let interfaces = interfaces.into_iter().map(|one| ((node, one.interface), one.name));
+            let interfaces = interfaces
+                .into_iter()
+                .map(|one| ((node, one.interface), one.name));
             names.interfaces.extend(interfaces);
         }
         let hosts = view.hosts.into_iter();
-        names.hosts.extend(hosts.filter_map(|host| Some((host.address.parse().ok()?, host.name))));
+        names
+            .hosts
+            .extend(hosts.filter_map(|host| Some((host.address.parse().ok()?, host.name))));
         names
     }
 }
@@ -152,21 +177,36 @@ mod tests {
         let text = "devices = [{ name = \"leaf1\", node = 11, ports = 2 }, { name = \"leaf2\", node = 12 }]\n\
                     hosts = [{ name = \"h1\", addresses = [\"10.0.0.1\", \"fd00::1\"] }]";
         let mut inventory = inventory::read(text, "i.toml").unwrap();
-        inventory.add_port((11, 2), Some("eth2".to_owned()), None).unwrap();
+        inventory
+            .add_port((11, 2), Some("eth2".to_owned()), None)
+            .unwrap();
         let nodes = BTreeMap::from([(7, "probe".to_owned()), (12, "rack 2".to_owned())]);
         let mut view = NamesView::of(nodes, &inventory);
         let found = [("10.0.0.1", "other"), ("::ffff:10.0.0.2", "db2.example.org")];
-        view.add_hosts(found.map(|(ip, name)| (ip.parse().unwrap(), name.to_owned())), "dns");
-        let node =
-            |node, name: &str, interfaces| NodeNamesView { node, name: Some(name.to_owned()), interfaces };
+        view.add_hosts(
+            found.map(|(ip, name)| (ip.parse().unwrap(), name.to_owned())),
+            "dns",
+        );
+        let node = |node, name: &str, interfaces| NodeNamesView {
+            node,
+            name: Some(name.to_owned()),
+            interfaces,
+        };
         let host = |address: &str, name: &str, origin: &'static str| HostNameView {
             address: address.to_owned(),
             name: name.to_owned(),
             origin: origin.into(),
         };
-        let eth2 = InterfaceNameView { interface: 2, name: "eth2".to_owned() };
+        let eth2 = InterfaceNameView {
+            interface: 2,
+            name: "eth2".to_owned(),
+        };
         let expected = NamesView {
-            nodes: vec![node(7, "probe", vec![]), node(11, "leaf1", vec![eth2]), node(12, "rack 2", vec![])],
+            nodes: vec![
+                node(7, "probe", vec![]),
+                node(11, "leaf1", vec![eth2]),
+                node(12, "rack 2", vec![]),
+            ],
             hosts: vec![
                 host("10.0.0.1", "h1", "file"),
                 host("10.0.0.2", "db2.example.org", "dns"),

@@ -235,7 +235,12 @@ pub(crate) struct ChangeView {
 
 impl From<&HeatRow> for HeatRowView {
     fn from(row: &HeatRow) -> Self {
-        let HeatRow { key, values, worst, count } = row;
+        let HeatRow {
+            key,
+            values,
+            worst,
+            count,
+        } = row;
         let values = values.clone();
         Self {
             node: key.node,
@@ -251,7 +256,11 @@ impl From<&HeatRow> for HeatRowView {
 impl HeatView {
     /// A heat map without its rows.
     pub(crate) fn of(heat: &Heat) -> Self {
-        Self { total: heat.total, truncated: heat.truncated, ..Self::default() }
+        Self {
+            total: heat.total,
+            truncated: heat.truncated,
+            ..Self::default()
+        }
     }
 }
 

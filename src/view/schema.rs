@@ -6,10 +6,18 @@ use serde_json::Value;
 
 /// The answers of the crate `dta`, compiled again with schemas. A cargo feature with schemas would build `dta` and its dependents
 /// twice, for the program and for the tests.
-#[allow(dead_code, unreachable_pub, reason = "a module of the crate `dta`: only its schemas are used here")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a module of the crate `dta`: only its schemas are used here"
+)]
 #[path = "../../dta/src/source/answer.rs"]
 pub(crate) mod answer;
-#[allow(dead_code, unreachable_pub, reason = "a module of the crate `dta`: only its schemas are used here")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a module of the crate `dta`: only its schemas are used here"
+)]
 #[path = "../../dta/src/calculation.rs"]
 pub(crate) mod calculation;
 
@@ -40,7 +48,9 @@ pub(crate) fn bases() -> Vec<&'static str> {
 }
 
 pub(crate) fn stages() -> Vec<&'static str> {
-    vec!["network", "nic", "kernel", "fanout", "decode", "join", "state", "queue", "store", "export"]
+    vec![
+        "network", "nic", "kernel", "fanout", "decode", "join", "state", "queue", "store", "export",
+    ]
 }
 
 pub(crate) fn units() -> Vec<&'static str> {
@@ -48,7 +58,15 @@ pub(crate) fn units() -> Vec<&'static str> {
 }
 
 pub(crate) fn inputs() -> Vec<&'static str> {
-    vec!["udp", "packet", "xdp-generic", "xdp-native", "xdp-zerocopy", "kernel-generic", "kernel-native"]
+    vec![
+        "udp",
+        "packet",
+        "xdp-generic",
+        "xdp-native",
+        "xdp-zerocopy",
+        "kernel-generic",
+        "kernel-native",
+    ]
 }
 
 pub(crate) fn store_states() -> Vec<&'static str> {

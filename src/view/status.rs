@@ -79,8 +79,12 @@ pub(crate) struct PostcardsView {
 impl From<&collector::Stats> for PostcardsView {
     fn from(stats: &collector::Stats) -> Self {
         let counts = &stats.postcards;
-        let partial = Partial::ALL.iter().map(|why| (why.name(), counts.partial[*why as usize]));
-        let unjoinable = Unjoinable::ALL.iter().map(|why| (why.name(), counts.unjoinable[*why as usize]));
+        let partial = Partial::ALL
+            .iter()
+            .map(|why| (why.name(), counts.partial[*why as usize]));
+        let unjoinable = Unjoinable::ALL
+            .iter()
+            .map(|why| (why.name(), counts.unjoinable[*why as usize]));
         Self {
             received: counts.received,
             joined: counts.joined,

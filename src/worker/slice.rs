@@ -24,7 +24,9 @@ pub(crate) fn visit_flows(
 ) -> Option<u32> {
     let begun = Instant::now();
     let over = || begun.elapsed() >= SLICE;
-    visit_slots(first, collector.flow_slots(), over, |slots| collector.flows_in(slots).for_each(&mut visit))
+    visit_slots(first, collector.flow_slots(), over, |slots| {
+        collector.flows_in(slots).for_each(&mut visit)
+    })
 }
 
 /// Passes the entries of the network's tables in the slots from `first` on to `visit` until the slice is over. Returns the next
@@ -36,7 +38,9 @@ pub(crate) fn visit_network(
 ) -> Option<u32> {
     let begun = Instant::now();
     let over = || begun.elapsed() >= SLICE;
-    visit_slots(first, collector.network_slots(), over, |slots| collector.network_in(slots, &mut visit))
+    visit_slots(first, collector.network_slots(), over, |slots| {
+        collector.network_in(slots, &mut visit)
+    })
 }
 
 /// Passes ranges of slots on to `visit`, at least one, until the slice is over or the table ends. Returns the next slot.
@@ -78,14 +82,23 @@ mod tests {
         while let Some(first) = next {
             next = copy_flows(&collector, first, &mut seen);
         }
-        assert!(seen.into_iter().map(|copy| copy.flow).eq(collector.flows().map(|flow| flow.row.flow)));
+        assert!(
+            seen.into_iter()
+                .map(|copy| copy.flow)
+                .eq(collector.flows().map(|flow| flow.row.flow))
+        );
     }
 
     #[test]
     fn a_slice_visits_something_even_if_it_is_over_at_once() {
         let visited = |first, slots| {
             let mut ranges = Vec::new();
-            let next = visit_slots(first, slots, || true, |range| ranges.push((range.start, range.end)));
+            let next = visit_slots(
+                first,
+                slots,
+                || true,
+                |range| ranges.push((range.start, range.end)),
+            );
             (ranges, next)
         };
         assert_eq!(visited(0, 0), (vec![], None));

@@ -66,8 +66,18 @@ impl Publisher {
     pub(super) fn new(collector: &Collector) -> Self {
         let entries = Arc::new(Entries::of(collector));
         let (stats, tables, losses) = (collector.stats(), collector.tables(), losses(collector));
-        let first = Snapshot { stats, tables, losses, entries: Arc::clone(&entries) };
-        Self { published: Arc::new(Mutex::new(first)), entries, copied: Instant::now(), losses }
+        let first = Snapshot {
+            stats,
+            tables,
+            losses,
+            entries: Arc::clone(&entries),
+        };
+        Self {
+            published: Arc::new(Mutex::new(first)),
+            entries,
+            copied: Instant::now(),
+            losses,
+        }
     }
 
     pub(super) fn published(&self) -> Arc<Mutex<Snapshot>> {
@@ -83,7 +93,12 @@ impl Publisher {
             self.copied = Instant::now();
         }
         let (tables, losses) = (collector.tables(), self.losses);
-        let new = Snapshot { stats, tables, losses, entries: Arc::clone(&self.entries) };
+        let new = Snapshot {
+            stats,
+            tables,
+            losses,
+            entries: Arc::clone(&self.entries),
+        };
         // The value is replaced as a whole, so it is valid even after a panic of another thread.
         *lock(&self.published) = new;
     }
@@ -114,12 +129,20 @@ mod tests {
         let mut publisher = Publisher::new(&collector);
         let published = publisher.published();
         let payload = testkit::vectors::bytes("tr20_emb");
-        let datagram =
-            collector::Datagram { payload: &payload, source: [1; 16], src_port: 1, listener: 0, received: 1 };
+        let datagram = collector::Datagram {
+            payload: &payload,
+            source: [1; 16],
+            src_port: 1,
+            listener: 0,
+            received: 1,
+        };
         collector.handle(&[datagram], &mut collector::Batch::with_capacity(64));
         publisher.publish(&collector, collector.stats());
         let snapshot = lock(&published).clone();
         assert_eq!((snapshot.stats.reports, snapshot.tables.flows.used), (1, 1));
-        assert_eq!((snapshot.entries.sources.len(), snapshot.entries.streams.len()), (1, 1));
+        assert_eq!(
+            (snapshot.entries.sources.len(), snapshot.entries.streams.len()),
+            (1, 1)
+        );
     }
 }

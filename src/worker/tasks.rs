@@ -15,7 +15,11 @@ pub(super) struct Tasks<T> {
 
 impl<T> Tasks<T> {
     pub(super) fn new(queue: Receiver<T>) -> Self {
-        Self { queue, ahead: None, expecting: 0 }
+        Self {
+            queue,
+            ahead: None,
+            expecting: 0,
+        }
     }
 
     /// The next task, unless the tasks of this turn have already `spent` its time.

@@ -7,9 +7,17 @@ use std::path::Path;
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if args[2] == "day" {
-        return day(Path::new(&args[1]), args[3].parse().unwrap(), args.get(4).map(String::as_str));
+        return day(
+            Path::new(&args[1]),
+            args[3].parse().unwrap(),
+            args.get(4).map(String::as_str),
+        );
     }
-    let (dir, events, flows) = (Path::new(&args[1]), args[2].parse().unwrap(), args[3].parse().unwrap());
+    let (dir, events, flows) = (
+        Path::new(&args[1]),
+        args[2].parse().unwrap(),
+        args[3].parse().unwrap(),
+    );
     let what = args.get(4).map(String::as_str);
     if what != Some("ask") {
         let figures = store::bench::insert(dir, events, flows).unwrap();

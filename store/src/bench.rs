@@ -56,7 +56,11 @@ pub struct QueryTiming {
 /// # Errors
 /// The store cannot be opened.
 pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
-    let store = Store::open(Config { policy: Policy::Block, queue_batches: 16, ..Config::new(dir) })?;
+    let store = Store::open(Config {
+        policy: Policy::Block,
+        queue_batches: 16,
+        ..Config::new(dir)
+    })?;
     store.set_rules(vec!["slow".to_owned()]);
     let (start, before) = (Instant::now(), time_of_other_threads());
     let mut batch = Batch::with_capacity(BATCH);
@@ -72,10 +76,22 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
     let cpu = writer_time();
     let stats = store.finish();
     let wall = start.elapsed();
-    let all_cpu = before.zip(time_of_other_threads()).map(|(before, after)| after.saturating_sub(before));
-    let bytes =
-        crate::files::list(dir).map_err(|error| Error::io(dir, error))?.iter().map(|file| file.bytes).sum();
-    Ok(Inserted { events, rollups: stats.committed.saturating_sub(events), wall, cpu, all_cpu, bytes })
+    let all_cpu = before
+        .zip(time_of_other_threads())
+        .map(|(before, after)| after.saturating_sub(before));
+    let bytes = crate::files::list(dir)
+        .map_err(|error| Error::io(dir, error))?
+        .iter()
+        .map(|file| file.bytes)
+        .sum();
+    Ok(Inserted {
+        events,
+        rollups: stats.committed.saturating_sub(events),
+        wall,
+        cpu,
+        all_cpu,
+        bytes,
+    })
 }
 
 /// Runs the queries of the UI and typical SQL on a store that [`insert`] filled with `events` events.
@@ -90,7 +106,11 @@ pub fn run_queries(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryErr
     let sql = |sql: &'static str, params: Vec<Value>| {
         move |reader: &Reader| {
             let timeout = Duration::from_secs(300);
-            let options = QueryOptions { params: params.clone(), timeout, ..QueryOptions::default() };
+            let options = QueryOptions {
+                params: params.clone(),
+                timeout,
+                ..QueryOptions::default()
+            };
             reader.query(sql, &options).map(|table| table.rows.len())
         }
     };
@@ -109,26 +129,79 @@ pub fn run_queries(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryErr
     let mut ask = |name, question: &dyn Fn(&Reader) -> Result<usize, QueryError>| {
         measure(dir, name, question).map(|figures| asked.push(figures))
     };
-    ask("flow-since: one flow's events, all of the time", &sql(since, vec![text(cold), Value::Int(0)]))?;
-    ask("flow-since: a hot flow's last 15 min", &sql(since, vec![text(hot), Value::Int(ago(15))]))?;
+    ask(
+        "flow-since: one flow's events, all of the time",
+        &sql(since, vec![text(cold), Value::Int(0)]),
+    )?;
+    ask(
+        "flow-since: a hot flow's last 15 min",
+        &sql(since, vec![text(hot), Value::Int(ago(15))]),
+    )?;
     ask("events: latest 200", &latest(all))?;
-    ask("events: latest 200, kind = drop (rare)", &latest(EventFilter { kind: Some(Kind::Drop), ..all }))?;
-    ask("events: latest 200, kind = loss (none)", &latest(EventFilter { kind: Some(Kind::Loss), ..all }))?;
-    ask("events: latest 200, kind = change", &latest(EventFilter { kind: Some(Kind::Change), ..all }))?;
-    ask("events: latest 200, one node", &latest(EventFilter { node: Some(NODE), ..all }))?;
+    ask(
+        "events: latest 200, kind = drop (rare)",
+        &latest(EventFilter {
+            kind: Some(Kind::Drop),
+            ..all
+        }),
+    )?;
+    ask(
+        "events: latest 200, kind = loss (none)",
+        &latest(EventFilter {
+            kind: Some(Kind::Loss),
+            ..all
+        }),
+    )?;
+    ask(
+        "events: latest 200, kind = change",
+        &latest(EventFilter {
+            kind: Some(Kind::Change),
+            ..all
+        }),
+    )?;
+    ask(
+        "events: latest 200, one node",
+        &latest(EventFilter {
+            node: Some(NODE),
+            ..all
+        }),
+    )?;
     ask(
         "events: latest 200, one node, kind = drop",
-        &latest(EventFilter { node: Some(NODE), kind: Some(Kind::Drop), ..all }),
+        &latest(EventFilter {
+            node: Some(NODE),
+            kind: Some(Kind::Drop),
+            ..all
+        }),
     )?;
     ask(
         "events: latest 200, metric = flow_path",
-        &latest(EventFilter { metric: Some(Metric::FlowPath), ..all }),
+        &latest(EventFilter {
+            metric: Some(Metric::FlowPath),
+            ..all
+        }),
     )?;
-    ask("events: latest 200, one flow", &latest(EventFilter { flow: Some(cold), ..all }))?;
-    ask("events: latest 200, a hot flow", &latest(EventFilter { flow: Some(hot), ..all }))?;
-    ask("rollups: a node's metric, 15 min", &|reader| reader.rollups(&rollups).map(|rows| rows.len()))?;
+    ask(
+        "events: latest 200, one flow",
+        &latest(EventFilter {
+            flow: Some(cold),
+            ..all
+        }),
+    )?;
+    ask(
+        "events: latest 200, a hot flow",
+        &latest(EventFilter {
+            flow: Some(hot),
+            ..all
+        }),
+    )?;
+    ask("rollups: a node's metric, 15 min", &|reader| {
+        reader.rollups(&rollups).map(|rows| rows.len())
+    })?;
     ask("history: a hot flow, 15 min", &|reader| {
-        reader.history(&hot, from, None, 2000).map(|history| history.series.len())
+        reader
+            .history(&hot, from, None, 2000)
+            .map(|history| history.series.len())
     })?;
     ask(
         "scan: SELECT kind, count(*) … GROUP BY kind",
@@ -165,7 +238,9 @@ pub(crate) fn timed(
     for slot in &mut again {
         *slot = time()?.1;
     }
-    let cpu = before.zip(own_time()).map(|(before, after)| after.saturating_sub(before));
+    let cpu = before
+        .zip(own_time())
+        .map(|(before, after)| after.saturating_sub(before));
     again.sort();
     Ok(QueryTiming {
         name: name.to_owned(),
@@ -184,7 +259,10 @@ struct Traffic {
 
 impl Traffic {
     fn new(flows: u32) -> Self {
-        Self { flows: flows.max(HOT + 8), random: 0x9e37_79b9_7f4a_7c15 }
+        Self {
+            flows: flows.max(HOT + 8),
+            random: 0x9e37_79b9_7f4a_7c15,
+        }
     }
 
     fn next(&mut self) -> u64 {
@@ -199,7 +277,11 @@ impl Traffic {
         let ts = START + n * SPACING;
         let (x, y) = (self.next(), self.next());
         let hot = x.is_multiple_of(5);
-        let index = if hot { (y >> 32) as u32 % HOT } else { (y >> 32) as u32 % self.flows };
+        let index = if hot {
+            (y >> 32) as u32 % HOT
+        } else {
+            (y >> 32) as u32 % self.flows
+        };
         let node = Some(100 + (y & 63) as u32);
         let value = Some(x >> 44);
         let base = Event {
@@ -218,25 +300,78 @@ impl Traffic {
             reason: None,
             basis: Basis::Measured,
         };
-        let none = Event { node: None, value, previous: None, threshold: None, ..base };
+        let none = Event {
+            node: None,
+            value,
+            previous: None,
+            threshold: None,
+            ..base
+        };
         let path = [100 + index % 8, 110 + index % 5, 120 + index % 7];
         match (x >> 8) % 1000 {
             0 => batch.event(
-                &Event { kind: Kind::Drop, metric: None, node, value: None, reason: Some(71), ..none },
+                &Event {
+                    kind: Kind::Drop,
+                    metric: None,
+                    node,
+                    value: None,
+                    reason: Some(71),
+                    ..none
+                },
                 &[],
             ),
-            1 => batch.event(&Event { kind: Kind::RuleOn, metric: None, rule: Some(0), ..none }, &[]),
-            2..30 => batch.event(&Event { kind: Kind::New, metric: Some(Metric::FlowPath), ..none }, &path),
-            30..40 => {
-                batch.event(&Event { kind: Kind::Expired, metric: Some(Metric::FlowPath), ..none }, &[])
-            }
-            40..60 => {
-                batch.event(&Event { kind: Kind::Latest, metric: Some(Metric::FlowLatency), ..none }, &path)
-            }
-            60..200 => batch.event(&Event { metric: Some(Metric::FlowLatency), node: None, ..base }, &[]),
+            1 => batch.event(
+                &Event {
+                    kind: Kind::RuleOn,
+                    metric: None,
+                    rule: Some(0),
+                    ..none
+                },
+                &[],
+            ),
+            2..30 => batch.event(
+                &Event {
+                    kind: Kind::New,
+                    metric: Some(Metric::FlowPath),
+                    ..none
+                },
+                &path,
+            ),
+            30..40 => batch.event(
+                &Event {
+                    kind: Kind::Expired,
+                    metric: Some(Metric::FlowPath),
+                    ..none
+                },
+                &[],
+            ),
+            40..60 => batch.event(
+                &Event {
+                    kind: Kind::Latest,
+                    metric: Some(Metric::FlowLatency),
+                    ..none
+                },
+                &path,
+            ),
+            60..200 => batch.event(
+                &Event {
+                    metric: Some(Metric::FlowLatency),
+                    node: None,
+                    ..base
+                },
+                &[],
+            ),
             200..400 => {
                 let queue = Some((x & 7) as u8);
-                batch.event(&Event { metric: Some(Metric::QueueOccupancy), flow: None, queue, ..base }, &[]);
+                batch.event(
+                    &Event {
+                        metric: Some(Metric::QueueOccupancy),
+                        flow: None,
+                        queue,
+                        ..base
+                    },
+                    &[],
+                );
             }
             _ => batch.event(&base, &[]),
         }
@@ -282,7 +417,9 @@ fn own_time() -> Option<Duration> {
 fn time_in(path: &str) -> Option<Duration> {
     let stat = fs::read_to_string(path).ok()?;
     let fields = stat.rsplit(')').next()?.split_whitespace().skip(11).take(2);
-    let ticks = fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
+    let ticks = fields
+        .map(|field| field.parse::<u64>().ok())
+        .sum::<Option<u64>>()?;
     Some(Duration::from_millis(10 * ticks))
 }
 
@@ -319,12 +456,18 @@ mod tests {
         let inserted = insert(dir.path(), 20_000, 200).unwrap();
         assert_eq!((inserted.events, inserted.rollups), (20_000, 1000));
         let asked = run_queries(dir.path(), 20_000).unwrap();
-        let empty: Vec<&str> =
-            asked.iter().filter(|asked| asked.rows == 0).map(|asked| asked.name.as_str()).collect();
+        let empty: Vec<&str> = asked
+            .iter()
+            .filter(|asked| asked.rows == 0)
+            .map(|asked| asked.name.as_str())
+            .collect();
         // Of twenty drops, none happened at that node.
         assert_eq!(
             empty,
-            ["events: latest 200, kind = loss (none)", "events: latest 200, one node, kind = drop"]
+            [
+                "events: latest 200, kind = loss (none)",
+                "events: latest 200, one node, kind = drop"
+            ]
         );
     }
 }

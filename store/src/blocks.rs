@@ -153,8 +153,13 @@ impl Run<'_> {
     /// The values of an event.
     #[inline]
     pub(crate) fn values(&self, i: usize) -> Values {
-        let first = self.first.map(|(flow, hop)| (flow.get(i).checked_sub(1), hop.get(i).checked_sub(1)));
-        Values { value: self.values.map(|values| values.get(i)), first }
+        let first = self
+            .first
+            .map(|(flow, hop)| (flow.get(i).checked_sub(1), hop.get(i).checked_sub(1)));
+        Values {
+            value: self.values.map(|values| values.get(i)),
+            first,
+        }
     }
 }
 
@@ -169,7 +174,11 @@ pub(crate) struct Column<'a> {
 
 impl<T> Default for Numbered<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), positions: HashMap::default(), last: None }
+        Self {
+            values: Vec::new(),
+            positions: HashMap::default(),
+            last: None,
+        }
     }
 }
 
@@ -259,7 +268,10 @@ impl Blocks {
     fn store(&mut self, conn: &Connection, minute: i64, builder: Builder) -> rusqlite::Result<()> {
         let stored = match self.open.entry(minute) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(free) => free.insert(Stored { small: small_ones(conn, minute)?, is_past: false }),
+            Entry::Vacant(free) => free.insert(Stored {
+                small: small_ones(conn, minute)?,
+                is_past: false,
+            }),
         };
         // It has more: that it had passed was the word of an event of the future, or these are late.
         stored.is_past = false;
@@ -295,7 +307,9 @@ fn take_out(conn: &Connection, blocks: &[i64], builder: &mut Builder) -> rusqlit
     let mut delete = conn.prepare_cached("DELETE FROM block_data WHERE id = ?1")?;
     for id in blocks {
         let bytes = |row: &SqlRow<'_>| Ok(row.get_ref(0)?.as_blob().unwrap_or_default().to_owned());
-        let Some(bytes) = select.query_row([id], bytes).optional()? else { continue };
+        let Some(bytes) = select.query_row([id], bytes).optional()? else {
+            continue;
+        };
         if let Some(block) = Block::read(&bytes) {
             builder.add(&block);
             delete.execute([id])?;
@@ -367,11 +381,24 @@ impl Builder {
             let mut i = 0;
             for &(second, count) in &run.seconds {
                 for _ in 0..count {
-                    let place = block.places.get(run.places.get(i) as usize).copied().unwrap_or_default();
+                    let place = block
+                        .places
+                        .get(run.places.get(i) as usize)
+                        .copied()
+                        .unwrap_or_default();
                     let path = run.paths.map_or(0, |paths| paths.get(i) as u32);
                     let flow = run.flows.get(i) as u32;
                     let values = run.values(i);
-                    self.push(second, &Counted { class: run.class, place, flow, path, values });
+                    self.push(
+                        second,
+                        &Counted {
+                            class: run.class,
+                            place,
+                            flow,
+                            path,
+                            values,
+                        },
+                    );
                     i += 1;
                 }
             }
@@ -388,7 +415,10 @@ impl Builder {
         varint(&mut bytes, self.places.values.len() as u64);
         for place in &self.places.values {
             varint(&mut bytes, place.node.map_or(0, |node| u64::from(node) + 1));
-            varint(&mut bytes, place.interface.map_or(0, |interface| u64::from(interface) + 1));
+            varint(
+                &mut bytes,
+                place.interface.map_or(0, |interface| u64::from(interface) + 1),
+            );
             varint(&mut bytes, place.queue.map_or(0, |queue| u64::from(queue) + 1));
         }
         varint(&mut bytes, self.classes.values.len() as u64);
@@ -418,7 +448,11 @@ impl Builder {
             if has.first {
                 let first = |of: fn(&First) -> Option<u64>| {
                     rows.iter().map(move |row| {
-                        row.values.first.as_ref().and_then(of).map_or(0, |latency| latency.saturating_add(1))
+                        row.values
+                            .first
+                            .as_ref()
+                            .and_then(of)
+                            .map_or(0, |latency| latency.saturating_add(1))
                     })
                 };
                 pack(&mut bytes, first(|first| first.0));
@@ -428,7 +462,10 @@ impl Builder {
         bytes.extend([0; PADDING]);
         let full = std::mem::take(&mut self.full);
         let count = self.count;
-        *self = Self { full, ..Self::default() };
+        *self = Self {
+            full,
+            ..Self::default()
+        };
         self.full.push((count, bytes));
     }
 }
@@ -509,7 +546,9 @@ impl<'a> Rest<'a> {
 
     /// Of things of which a block has no more than it may have events.
     fn count(&mut self) -> Option<usize> {
-        usize::try_from(self.number()?).ok().filter(|count| *count <= MOST_ROWS)
+        usize::try_from(self.number()?)
+            .ok()
+            .filter(|count| *count <= MOST_ROWS)
     }
 
     fn optional<T: TryFrom<u64>>(&mut self) -> Option<Option<T>> {
@@ -523,7 +562,12 @@ impl<'a> Rest<'a> {
     fn run(&mut self, places: usize) -> Option<(Run<'a>, usize)> {
         let kind = self.byte()?;
         let metric = self.byte()?.checked_sub(1);
-        let class = Class { kind, metric, rule: self.number()?.try_into().ok()?, reason: self.optional()? };
+        let class = Class {
+            kind,
+            metric,
+            rule: self.number()?.try_into().ok()?,
+            reason: self.optional()?,
+        };
         let has = self.byte()?;
         let count = self.count()?;
         let mut seconds = Vec::with_capacity(self.0.first().map_or(0, |count| usize::from(*count).min(60)));
@@ -542,9 +586,21 @@ impl<'a> Rest<'a> {
             seconds,
             places: self.column(count)?,
             flows: self.column(count)?,
-            paths: if has & 1 != 0 { Some(self.column(count)?) } else { None },
-            values: if has & 2 != 0 { Some(self.column(count)?) } else { None },
-            first: if has & 4 != 0 { Some((self.column(count)?, self.column(count)?)) } else { None },
+            paths: if has & 1 != 0 {
+                Some(self.column(count)?)
+            } else {
+                None
+            },
+            values: if has & 2 != 0 {
+                Some(self.column(count)?)
+            } else {
+                None
+            },
+            first: if has & 4 != 0 {
+                Some((self.column(count)?, self.column(count)?))
+            } else {
+                None
+            },
         };
         // A column has at most one bit more than its largest number needs.
         (run.places.largest() <= 2 * places as u64).then_some((run, count))
@@ -572,8 +628,9 @@ fn varint(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 fn pack(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64> + Clone) {
-    let (least, most) =
-        numbers.clone().fold((u64::MAX, 0), |(least, most), one| (least.min(one), most.max(one)));
+    let (least, most) = numbers.clone().fold((u64::MAX, 0), |(least, most), one| {
+        (least.min(one), most.max(one))
+    });
     let width = u64::BITS - most.saturating_sub(least).leading_zeros();
     if width > WIDEST {
         bytes.push(64);

@@ -65,9 +65,16 @@ pub struct FileCheck {
 /// # Errors
 /// The directory cannot be read, or another process salvages files there.
 pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
-    let Listing { files, not_files, set_aside } = files::scan(dir).map_err(|error| Error::io(dir, error))?;
-    let mut all: Vec<(FileId, PathBuf)> =
-        files.into_iter().chain(set_aside.iter().cloned()).map(|file| (file.id, file.path)).collect();
+    let Listing {
+        files,
+        not_files,
+        set_aside,
+    } = files::scan(dir).map_err(|error| Error::io(dir, error))?;
+    let mut all: Vec<(FileId, PathBuf)> = files
+        .into_iter()
+        .chain(set_aside.iter().cloned())
+        .map(|file| (file.id, file.path))
+        .collect();
     all.extend(not_files);
     all.sort();
     let mut lock = None;
@@ -89,7 +96,10 @@ pub fn check(dir: &Path, salvage: bool) -> Result<Vec<FileCheck>, Error> {
             match salvage_file(dir, id, path, is_aside) {
                 Ok(salvaged) => checked.salvaged = Some(salvaged),
                 Err(Error::Locked(_)) => {
-                    add(&mut checked.message, "a process writes here: stop it to salvage this file");
+                    add(
+                        &mut checked.message,
+                        "a process writes here: stop it to salvage this file",
+                    );
                 }
                 Err(error) => add(&mut checked.message, &format!("it cannot be salvaged: {error}")),
             }
@@ -123,8 +133,11 @@ fn salvage_file(dir: &Path, id: FileId, path: PathBuf, is_aside: bool) -> Result
 
 fn check_file(path: &Path) -> FileCheck {
     let log = files::beside(path, "-wal");
-    let bytes =
-        [path, &log].into_iter().filter_map(|file| fs::metadata(file).ok()).map(|meta| meta.len()).sum();
+    let bytes = [path, &log]
+        .into_iter()
+        .filter_map(|file| fs::metadata(file).ok())
+        .map(|meta| meta.len())
+        .sum();
     let mut checked = FileCheck {
         file: crate::problems::name_of(path),
         state: FileState::Good,
@@ -138,7 +151,11 @@ fn check_file(path: &Path) -> FileCheck {
         Ok(()) => {}
         Err(Error::Empty(_)) => checked.state = FileState::Empty,
         Err(error) => {
-            checked.state = if error.is_damage() { FileState::Damaged } else { FileState::Unreadable };
+            checked.state = if error.is_damage() {
+                FileState::Damaged
+            } else {
+                FileState::Unreadable
+            };
             add(&mut checked.message, &error.to_string());
         }
     }
@@ -161,13 +178,20 @@ fn read(path: &Path, checked: &mut FileCheck) -> Result<(), Error> {
             losses: count("losses"),
         });
     }
-    let mut select = conn.prepare(&format!("PRAGMA f0.quick_check({MOST_FAULTS})")).map_err(fail)?;
-    let faults = select.query_map([], |row| row.get::<_, String>(0)).map_err(fail)?;
+    let mut select = conn
+        .prepare(&format!("PRAGMA f0.quick_check({MOST_FAULTS})"))
+        .map_err(fail)?;
+    let faults = select
+        .query_map([], |row| row.get::<_, String>(0))
+        .map_err(fail)?;
     for fault in faults {
         let fault = fault.map_err(fail)?;
         if fault != "ok" {
             checked.state = FileState::Damaged;
-            add(&mut checked.message, fault.trim().lines().next().unwrap_or_default());
+            add(
+                &mut checked.message,
+                fault.trim().lines().next().unwrap_or_default(),
+            );
         }
     }
     Ok(())

@@ -114,7 +114,9 @@ impl Error {
         match self {
             Self::Sqlite(_, error) => {
                 error.sqlite_error_code() == Some(ErrorCode::DiskFull)
-                    || error.sqlite_error().is_some_and(|error| error.extended_code == IOERR_SHMSIZE)
+                    || error
+                        .sqlite_error()
+                        .is_some_and(|error| error.extended_code == IOERR_SHMSIZE)
             }
             Self::Io(_, error) => error.kind() == std::io::ErrorKind::StorageFull,
             _ => false,
@@ -165,7 +167,10 @@ impl fmt::Display for Error {
                 match error.kind() {
                     std::io::ErrorKind::InvalidInput => write!(f, "{path}: {reason}; move it away"),
                     _ => {
-                        write!(f, "{path}: {reason}; check that it exists and that this user may write there")
+                        write!(
+                            f,
+                            "{path}: {reason}; check that it exists and that this user may write there"
+                        )
                     }
                 }
             }
@@ -185,7 +190,11 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::Foreign(path) => {
-                write!(f, "{} is a database, but not of hopwise; move it away", path.display())
+                write!(
+                    f,
+                    "{} is a database, but not of hopwise; move it away",
+                    path.display()
+                )
             }
             Self::Empty(path) => write!(f, "{} is empty; wait until something was stored", path.display()),
             Self::Moved(path, change) => write!(

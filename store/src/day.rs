@@ -19,7 +19,12 @@ use crate::store::Store;
 /// # Errors
 /// The store cannot be opened.
 pub fn insert(dir: &Path, minutes: u64) -> Result<u64, Error> {
-    let config = Config { policy: Policy::Block, queue_batches: 16, max_bytes: None, ..Config::new(dir) };
+    let config = Config {
+        policy: Policy::Block,
+        queue_batches: 16,
+        max_bytes: None,
+        ..Config::new(dir)
+    };
     let store = Store::open(config)?;
     let mut batch = Batch::with_capacity(BATCH);
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -48,9 +53,11 @@ pub fn insert(dir: &Path, minutes: u64) -> Result<u64, Error> {
         if second >= 60 && second % 60 < 10 {
             let minute = (ts / MINUTE - 1) * MINUTE;
             let share = second % 60;
-            (0..NODES).filter(|node| u64::from(*node) % 10 == share).for_each(|node| {
-                nodes_values(&mut batch, (minute, 60), node, next());
-            });
+            (0..NODES)
+                .filter(|node| u64::from(*node) % 10 == share)
+                .for_each(|node| {
+                    nodes_values(&mut batch, (minute, 60), node, next());
+                });
             for number in (0..FLOWS).filter(|number| u64::from(*number) % 10 == share) {
                 flows_minute(&mut batch, (minute, ts), number, next());
                 submit(&mut batch, 2);
@@ -117,10 +124,29 @@ fn event(batch: &mut Batch, ts: Nanos, random: u64) {
     };
     if kind == Kind::Drop {
         let (ingress_if, egress_if, queue) = (Some(1), Some(2), Some(0));
-        let Event { id, flow, node, reason, .. } = event;
-        batch.drop_report(&Drop { ts, id, flow, node, ingress_if, egress_if, queue, reason });
+        let Event {
+            id,
+            flow,
+            node,
+            reason,
+            ..
+        } = event;
+        batch.drop_report(&Drop {
+            ts,
+            id,
+            flow,
+            node,
+            ingress_if,
+            egress_if,
+            queue,
+            reason,
+        });
     }
-    let path = if kind == Kind::PathChange { path(number, random) } else { [0; 3] };
+    let path = if kind == Kind::PathChange {
+        path(number, random)
+    } else {
+        [0; 3]
+    };
     batch.event(&event, if kind == Kind::PathChange { &path } else { &[] });
 }
 
@@ -189,8 +215,11 @@ mod tests {
         let questions = asked.len() / 4;
         assert!(questions > 30 && asked.len() == questions * 4, "{}", asked.len());
         // Nothing is lost in this network.
-        let empty: Vec<&str> =
-            asked.iter().filter(|asked| asked.rows == 0).map(|asked| asked.name.as_str()).collect();
+        let empty: Vec<&str> = asked
+            .iter()
+            .filter(|asked| asked.rows == 0)
+            .map(|asked| asked.name.as_str())
+            .collect();
         assert_eq!(empty, [] as [&str; 0]);
     }
 }

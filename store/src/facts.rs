@@ -10,7 +10,11 @@ use crate::traffic::EventGroup;
 
 /// Of a stored event.
 pub fn of_row(row: &EventRow) -> Facts<'_> {
-    of_event(&row.event, row.rule.as_deref(), (&row.path, row.first.as_ref().map(FirstRow::values)))
+    of_event(
+        &row.event,
+        row.rule.as_deref(),
+        (&row.path, row.first.as_ref().map(FirstRow::values)),
+    )
 }
 
 /// Of an event with the name of its rule, its path, and the first values of its flow.
@@ -38,7 +42,10 @@ pub fn of_event<'a>(
 
 /// Of events that are the same in what is asked of them.
 pub fn of_group(group: &EventGroup) -> Facts<'_> {
-    let first = group.first.as_ref().map(|(flow_latency, hop_latencies)| (*flow_latency, &**hop_latencies));
+    let first = group
+        .first
+        .as_ref()
+        .map(|(flow_latency, hop_latencies)| (*flow_latency, &**hop_latencies));
     Facts {
         flow: group.flow.as_ref(),
         flow_text: None,

@@ -25,12 +25,19 @@ impl FileId {
     /// The first part of the period that holds `ts`.
     pub(crate) fn of(ts: Nanos, period: Period) -> Self {
         let length = period.nanos() / SECOND;
-        Self { start: ts / SECOND / length * length, hourly: period == Period::Hour, part: 1 }
+        Self {
+            start: ts / SECOND / length * length,
+            hourly: period == Period::Hour,
+            part: 1,
+        }
     }
 
     /// The next part of the same period.
     pub(crate) fn next_part(self) -> Self {
-        Self { part: self.part + 1, ..self }
+        Self {
+            part: self.part + 1,
+            ..self
+        }
     }
 
     /// Returns true if both cover the same period.
@@ -68,7 +75,11 @@ impl FileId {
         let (year, rest) = (day.get(..4)?, day.get(4..)?);
         let (month, day) = rest.strip_prefix('-')?.split_once('-')?;
         let days = days_from_date(year.parse().ok()?, two_digits(month)?, two_digits(day)?)?;
-        let id = Self { start: days * DAY + hour.unwrap_or(0) * HOUR, hourly: hour.is_some(), part };
+        let id = Self {
+            start: days * DAY + hour.unwrap_or(0) * HOUR,
+            hourly: hour.is_some(),
+            part,
+        };
         (id.to_string() == name).then_some(id)
     }
 
@@ -125,7 +136,9 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
         let Some(name) = name.to_str() else { continue };
         let path = entry.path();
         let aside = parse_set_aside(name);
-        let Some(id) = aside.or_else(|| FileId::parse(name)) else { continue };
+        let Some(id) = aside.or_else(|| FileId::parse(name)) else {
+            continue;
+        };
         let Ok(meta) = fs::metadata(&path) else { continue };
         if aside.is_none() && !meta.is_file() {
             found.not_files.push((id, path));
@@ -133,14 +146,28 @@ pub(crate) fn scan(dir: &Path) -> io::Result<Listing> {
         }
         let log = fs::metadata(beside(&path, "-wal"));
         let modified = meta.modified().unwrap_or(UNIX_EPOCH);
-        let modified = log.as_ref().map_or(modified, |log| log.modified().unwrap_or(modified).max(modified));
+        let modified = log
+            .as_ref()
+            .map_or(modified, |log| log.modified().unwrap_or(modified).max(modified));
         let log = log.map_or(0, |log| log.len());
-        let files = if aside.is_some() { &mut found.set_aside } else { &mut found.files };
-        files.push(StoreFile { id, path, bytes: meta.len() + log, log, modified });
+        let files = if aside.is_some() {
+            &mut found.set_aside
+        } else {
+            &mut found.files
+        };
+        files.push(StoreFile {
+            id,
+            path,
+            bytes: meta.len() + log,
+            log,
+            modified,
+        });
     }
     found.files.sort_by_key(|file| file.id);
     found.not_files.sort();
-    found.set_aside.sort_by(|a, b| (a.id, &a.path).cmp(&(b.id, &b.path)));
+    found
+        .set_aside
+        .sort_by(|a, b| (a.id, &a.path).cmp(&(b.id, &b.path)));
     Ok(found)
 }
 
@@ -151,7 +178,9 @@ pub(crate) fn list(dir: &Path) -> io::Result<Vec<StoreFile>> {
 
 /// The file that this name was, if it is that of a damaged file: `….corrupt-N`, or `….salvaged-N` after it was salvaged.
 fn parse_set_aside(name: &str) -> Option<FileId> {
-    let (name, number) = [CORRUPT, SALVAGED].iter().find_map(|mark| name.rsplit_once(mark))?;
+    let (name, number) = [CORRUPT, SALVAGED]
+        .iter()
+        .find_map(|mark| name.rsplit_once(mark))?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     FileId::parse(name).filter(|_| is_number)
 }
@@ -319,12 +348,17 @@ impl DirLock {
             TryLockError::WouldBlock => Error::Locked(dir.to_owned()),
             TryLockError::Error(error) => Error::io(&path, error),
         })?;
-        Ok(Self { file, identity: FileIdentity::of(&path) })
+        Ok(Self {
+            file,
+            identity: FileIdentity::of(&path),
+        })
     }
 
     /// Returns true if the lock's file was removed or replaced: another process could take the new one.
     pub(crate) fn is_moved(&self) -> bool {
-        self.identity.as_ref().is_none_or(|identity| identity.change().is_some())
+        self.identity
+            .as_ref()
+            .is_none_or(|identity| identity.change().is_some())
     }
 }
 
@@ -383,8 +417,14 @@ mod tests {
     fn a_file_is_named_by_its_period_in_utc() {
         let day = FileId::of(NOV_21_14H, Period::Day);
         let hour = FileId::of(NOV_21_14H, Period::Hour);
-        let names = [day, hour, day.next_part(), hour.next_part().next_part(), FileId::of(0, Period::Day)]
-            .map(|id| id.to_string());
+        let names = [
+            day,
+            hour,
+            day.next_part(),
+            hour.next_part().next_part(),
+            FileId::of(0, Period::Day),
+        ]
+        .map(|id| id.to_string());
         assert_eq!(
             names,
             [
@@ -464,13 +504,22 @@ mod tests {
             fs::write(&path, format!("db {round}")).unwrap();
             fs::write(beside(&path, "-wal"), format!("wal {round}")).unwrap();
             let aside = set_aside(&path).unwrap();
-            assert_eq!(aside, dir.path().join(format!("hopwise-2026-11-21.db.corrupt-{round}")));
+            assert_eq!(
+                aside,
+                dir.path().join(format!("hopwise-2026-11-21.db.corrupt-{round}"))
+            );
             assert_eq!(fs::read_to_string(&aside).unwrap(), format!("db {round}"));
-            assert_eq!(fs::read_to_string(beside(&aside, "-wal")).unwrap(), format!("wal {round}"));
+            assert_eq!(
+                fs::read_to_string(beside(&aside, "-wal")).unwrap(),
+                format!("wal {round}")
+            );
             let found = scan(dir.path()).unwrap();
             assert!(found.files.is_empty() && found.set_aside.len() == round);
             let listed = &found.set_aside[round - 1];
-            assert_eq!((listed.id, &listed.path), (FileId::of(NOV_21_14H, Period::Day), &aside));
+            assert_eq!(
+                (listed.id, &listed.path),
+                (FileId::of(NOV_21_14H, Period::Day), &aside)
+            );
             assert_eq!((listed.bytes, listed.log), (9, 5));
         }
         // A number is not given again after a file was salvaged.
@@ -479,7 +528,11 @@ mod tests {
         assert_eq!(scan(dir.path()).unwrap().set_aside.len(), 2);
         let path = dir.path().join("hopwise-2026-11-21.db");
         fs::write(&path, "db").unwrap();
-        assert!(set_aside(&path).unwrap().ends_with("hopwise-2026-11-21.db.corrupt-3"));
+        assert!(
+            set_aside(&path)
+                .unwrap()
+                .ends_with("hopwise-2026-11-21.db.corrupt-3")
+        );
     }
 
     #[test]

@@ -39,7 +39,10 @@ impl Place {
     }
 
     fn of(number: i64, base: i64) -> Self {
-        Self { base: base.max(0).cast_unsigned(), row: number.saturating_sub(base).max(0).cast_unsigned() }
+        Self {
+            base: base.max(0).cast_unsigned(),
+            row: number.saturating_sub(base).max(0).cast_unsigned(),
+        }
     }
 }
 
@@ -148,7 +151,11 @@ impl Run {
 impl Follower {
     /// Of the files in `dir`, which may come and go.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), known: HashMap::new(), open: Vec::new() }
+        Self {
+            dir: dir.into(),
+            known: HashMap::new(),
+            open: Vec::new(),
+        }
     }
 
     /// The records of `stream` after `from`: all before `until`; without it, at most `records` and some `bytes`, but at least one.
@@ -163,8 +170,20 @@ impl Follower {
         records: usize,
         bytes: usize,
     ) -> Result<Chunk, Error> {
-        let chunk = Chunk { records: Vec::new(), end: from, expired: 0, restarted: false, is_last: false };
-        let mut filling = Filling { chunk, size: 0, records, bytes, until: until.map(Place::number) };
+        let chunk = Chunk {
+            records: Vec::new(),
+            end: from,
+            expired: 0,
+            restarted: false,
+            is_last: false,
+        };
+        let mut filling = Filling {
+            chunk,
+            size: 0,
+            records,
+            bytes,
+            until: until.map(Place::number),
+        };
         let mut files = self.extents(stream)?;
         files.sort_by_key(|(_, [first, _])| *first);
         loop {
@@ -196,7 +215,9 @@ impl Follower {
     /// The directory, or a file in it, cannot be read.
     pub fn end(&mut self, stream: Stream) -> Result<Place, Error> {
         let last = self.extents(stream)?.into_iter().max_by_key(|(_, [_, end])| *end);
-        let Some((file, [_, end])) = last else { return Ok(Place::default()) };
+        let Some((file, [_, end])) = last else {
+            return Ok(Place::default());
+        };
         let run = self.file(&file)?.run_after(stream, end.saturating_sub(1));
         let run = run.map_err(|error| Error::sqlite(&file.path, error))?;
         Ok(run.map_or_else(Place::default, |run| Place::of(run.end(), run.base)))
@@ -228,7 +249,10 @@ impl Follower {
     ) -> Result<Option<(FileIdentity, Run)>, Error> {
         let mut best: Option<(FileIdentity, Run)> = None;
         for (file, [first, _]) in files.iter().filter(|(_, [_, end])| *end > number) {
-            if best.as_ref().is_some_and(|(_, run)| run.first <= (*first).max(number)) {
+            if best
+                .as_ref()
+                .is_some_and(|(_, run)| run.first <= (*first).max(number))
+            {
                 break;
             }
             let run = self.file(file)?.run_after(stream, number);
@@ -247,15 +271,23 @@ impl Follower {
         let mut extents = Vec::with_capacity(found.len());
         let mut present = Vec::with_capacity(found.len());
         for file in found {
-            let Some(identity) = FileIdentity::of(&file.path) else { continue };
+            let Some(identity) = FileIdentity::of(&file.path) else {
+                continue;
+            };
             present.push(identity.clone());
             let known = self.known.get(&identity).copied();
             let known = known.filter(|known| (known.bytes, known.modified) == (file.bytes, file.modified));
             let extent = match known {
                 Some(extent) => extent,
                 None => {
-                    let Some(numbers) = self.numbers(&identity)? else { continue };
-                    let extent = Extent { bytes: file.bytes, modified: file.modified, numbers };
+                    let Some(numbers) = self.numbers(&identity)? else {
+                        continue;
+                    };
+                    let extent = Extent {
+                        bytes: file.bytes,
+                        modified: file.modified,
+                        numbers,
+                    };
                     self.known.insert(identity.clone(), extent);
                     extent
                 }
@@ -279,7 +311,9 @@ impl Follower {
             Err(error) => return Err(error),
         };
         let numbers = open.numbers();
-        numbers.map(Some).map_err(|error| Error::sqlite(&identity.path, error))
+        numbers
+            .map(Some)
+            .map_err(|error| Error::sqlite(&identity.path, error))
     }
 
     fn file(&mut self, identity: &FileIdentity) -> Result<&mut OpenFile, Error> {
@@ -444,7 +478,13 @@ impl OpenFile {
     fn open(file: &FileIdentity) -> Result<Self, Error> {
         let (conn, has_runs) = attach(&file.path)?;
         let names = FileNames::read(&conn).map_err(|error| Error::sqlite(&file.path, error))?;
-        Ok(Self { file: file.clone(), conn, has_runs, names, rest: None })
+        Ok(Self {
+            file: file.clone(),
+            conn,
+            has_runs,
+            names,
+            rest: None,
+        })
     }
 
     fn numbers(&self) -> rusqlite::Result<Numbers> {
@@ -507,10 +547,17 @@ impl OpenFile {
             return self.flows(run, start, filling);
         }
         let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
-        let begun = self.rest.take().filter(|rest| (rest.stream, rest.number) == (stream, start));
+        let begun = self
+            .rest
+            .take()
+            .filter(|rest| (rest.stream, rest.number) == (stream, start));
         let mut rest = match begun {
             Some(rest) => rest,
-            None => Rest { stream, number: start, records: self.run_records(stream, run, start)? },
+            None => Rest {
+                stream,
+                number: start,
+                records: self.run_records(stream, run, start)?,
+            },
         };
         while rest.number < end {
             if filling.is_full() {
@@ -555,7 +602,9 @@ impl OpenFile {
             sorted.sort_unstable_by_key(|(seq, _)| *seq);
             records = sorted.into_iter().map(|(_, record)| record).collect();
         }
-        let skipped = usize::try_from(start.saturating_sub(run.first)).unwrap_or(0).min(records.len());
+        let skipped = usize::try_from(start.saturating_sub(run.first))
+            .unwrap_or(0)
+            .min(records.len());
         let mut records = records.into_iter();
         // `nth` counts from 0.
         if let Some(last) = skipped.checked_sub(1) {
@@ -603,7 +652,10 @@ impl FileNames {
             Stream::Flows => {
                 let (flow, basis) = (self.flow(conn, row.get(0)?)?, self.basis(row.get(2)?));
                 let state = flow_at(row, 1, flow, basis)?;
-                StoredRecord::Flow(FlowState { row: state, path: self.path(conn, row.get(6)?)? })
+                StoredRecord::Flow(FlowState {
+                    row: state,
+                    path: self.path(conn, row.get(6)?)?,
+                })
             }
             Stream::Drops => {
                 let id = row.get::<_, i64>(2)?.cast_unsigned();
@@ -631,7 +683,12 @@ impl FileNames {
             Kind::New => self.first(conn, row.get(1)?, row.get(15)?)?,
             _ => None,
         };
-        Ok(EventRow { event, rule, path, first })
+        Ok(EventRow {
+            event,
+            rule,
+            path,
+            first,
+        })
     }
 
     fn first(&self, conn: &Connection, ts: i64, seq: i64) -> rusqlite::Result<Option<FirstRow>> {
@@ -718,11 +775,18 @@ fn select(stream: Stream) -> String {
             "rollup_data",
             "flow, ts, interval, metric, node, interface, queue, count, min, max, sum, p50, p99, seq",
         ),
-        Stream::Flows => {
-            ("flow_data", "flow, flow_latency, basis, first_seen, last_seen, reports, path, number")
-        }
-        Stream::Drops => ("drop_data", "flow, ts, id, node, ingress_if, egress_if, queue, reason, seq"),
-        Stream::Losses => ("loss_data", "ts, node, source, hw_id, lost, reordered, duplicated, seq"),
+        Stream::Flows => (
+            "flow_data",
+            "flow, flow_latency, basis, first_seen, last_seen, reports, path, number",
+        ),
+        Stream::Drops => (
+            "drop_data",
+            "flow, ts, id, node, ingress_if, egress_if, queue, reason, seq",
+        ),
+        Stream::Losses => (
+            "loss_data",
+            "ts, node, source, hw_id, lost, reordered, duplicated, seq",
+        ),
     };
     let which = match stream {
         Stream::Flows => "number >= ?1 AND number < ?2 ORDER BY number",
@@ -751,7 +815,10 @@ mod tests {
         let mut recent = Recent(Vec::new());
         let far = 1 + MAX_NAMES as i64;
         recent.insert(1, 'a');
-        assert_eq!([recent.get(1), recent.get(far), recent.get(-1)], [Some(&'a'), None, None]);
+        assert_eq!(
+            [recent.get(1), recent.get(far), recent.get(-1)],
+            [Some(&'a'), None, None]
+        );
         recent.insert(far, 'b');
         assert_eq!([recent.get(1), recent.get(far)], [None, Some(&'b')]);
         recent.insert(i64::MIN, 'c');

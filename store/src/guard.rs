@@ -29,19 +29,29 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// After `timeout` from now, or when `stop` is set.
     pub(crate) fn new(timeout: Duration, stop: Option<Arc<AtomicBool>>) -> Self {
-        Self { start: Instant::now(), timeout, stop }
+        Self {
+            start: Instant::now(),
+            timeout,
+            stop,
+        }
     }
 
     pub(crate) fn is_over(&self) -> bool {
         // Relaxed: the flag orders no other memory.
         self.start.elapsed() > self.timeout
-            || self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+            || self
+                .stop
+                .as_ref()
+                .is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// For work between queries.
     pub(crate) fn check(&self) -> Result<(), QueryError> {
         match self.is_over() {
-            true => Err(QueryError::new(QueryErrorKind::Timeout, timeout_message(self.timeout))),
+            true => Err(QueryError::new(
+                QueryErrorKind::Timeout,
+                timeout_message(self.timeout),
+            )),
             false => Ok(()),
         }
     }
@@ -61,14 +71,21 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
         AuthAction::Select | AuthAction::Recursive => true,
         // A query such as `count(*)` reads no column: then SQLite passes the name used in the query, which may be that of a
         // common table expression. The files have no tables other than those of hopwise.
-        AuthAction::Read { table_name, column_name: "" } => is_known(table_name) || !is_built_in(table_name),
+        AuthAction::Read {
+            table_name,
+            column_name: "",
+        } => is_known(table_name) || !is_built_in(table_name),
         AuthAction::Read { table_name, .. } => TABLES.contains(&table_name),
-        AuthAction::Function { function_name } => {
-            FUNCTIONS.iter().any(|name| name.eq_ignore_ascii_case(function_name))
-        }
+        AuthAction::Function { function_name } => FUNCTIONS
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(function_name)),
         _ => false,
     };
-    if allowed { Authorization::Allow } else { Authorization::Deny }
+    if allowed {
+        Authorization::Allow
+    } else {
+        Authorization::Deny
+    }
 }
 
 fn is_known(table: &str) -> bool {
@@ -79,7 +96,9 @@ fn is_known(table: &str) -> bool {
 fn is_built_in(table: &str) -> bool {
     let table = table.to_ascii_lowercase();
     MODULES.contains(&table.as_str())
-        || ["pragma_", "sqlite_", "fts", "rtree"].iter().any(|p| table.starts_with(p))
+        || ["pragma_", "sqlite_", "fts", "rtree"]
+            .iter()
+            .any(|p| table.starts_with(p))
 }
 
 /// An error message with the cause and a suggestion.
@@ -89,7 +108,10 @@ pub(crate) fn explain(error: &rusqlite::Error, timeout: Duration) -> QueryError 
         rusqlite::Error::SqlInputError { msg, offset, .. } => {
             let offset = usize::try_from(*offset).unwrap_or(0);
             let message = format!("{msg}, at character {}{}", offset + 1, hint(msg));
-            QueryError { offset: Some(offset), ..new(QueryErrorKind::Syntax, message) }
+            QueryError {
+                offset: Some(offset),
+                ..new(QueryErrorKind::Syntax, message)
+            }
         }
         rusqlite::Error::MultipleStatement => new(
             QueryErrorKind::Refused,
@@ -235,10 +257,16 @@ mod tests {
     fn every_table_that_sqlite_makes_up_is_known() {
         let conn = Connection::open_in_memory().unwrap();
         let mut modules = conn.prepare("SELECT name FROM pragma_module_list").unwrap();
-        let modules: Vec<String> =
-            modules.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        let modules: Vec<String> = modules
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
         assert!(modules.contains(&"dbstat".to_owned()), "{modules:?}");
-        let unknown: Vec<_> = modules.iter().filter(|name| !is_known(name) && !is_built_in(name)).collect();
+        let unknown: Vec<_> = modules
+            .iter()
+            .filter(|name| !is_known(name) && !is_built_in(name))
+            .collect();
         assert_eq!(unknown, [] as [&String; 0]);
     }
 }

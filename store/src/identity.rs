@@ -32,12 +32,19 @@ pub enum FileChange {
 impl FileIdentity {
     /// Returns the identity of the file at `path`, or `None` if there is none.
     pub fn of(path: &Path) -> Option<Self> {
-        fs::metadata(path).ok().map(|found| Self::from_metadata(path, &found))
+        fs::metadata(path)
+            .ok()
+            .map(|found| Self::from_metadata(path, &found))
     }
 
     fn from_metadata(path: &Path, found: &fs::Metadata) -> Self {
         let (device, inode) = (found.dev(), found.ino());
-        Self { path: path.to_owned(), device, inode, created: found.created().ok() }
+        Self {
+            path: path.to_owned(),
+            device,
+            inode,
+            created: found.created().ok(),
+        }
     }
 
     /// The path.
@@ -81,6 +88,10 @@ pub(crate) fn check_access(path: &Path, write: bool) -> io::Result<()> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
-    let wanted = if write { AccessFlags::R_OK | AccessFlags::W_OK } else { AccessFlags::R_OK };
+    let wanted = if write {
+        AccessFlags::R_OK | AccessFlags::W_OK
+    } else {
+        AccessFlags::R_OK
+    };
     eaccess(path, wanted).map_err(io::Error::from)
 }

@@ -53,7 +53,12 @@ struct Files {
 
 impl Indexer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, files: Arc::default(), stop: Arc::default(), thread: None }
+        Self {
+            shared,
+            files: Arc::default(),
+            stop: Arc::default(),
+            thread: None,
+        }
     }
 
     /// Passes on a file that is complete and closed. A file that has its indexes is left alone.
@@ -67,7 +72,10 @@ impl Indexer {
             let started = started.spawn(move || run(&receiver, &shared, &files, &stop));
             self.thread = started.ok().map(|thread| (sender, thread));
         }
-        let sent = self.thread.as_ref().is_some_and(|(sender, _)| sender.send(path.clone()).is_ok());
+        let sent = self
+            .thread
+            .as_ref()
+            .is_some_and(|(sender, _)| sender.send(path.clone()).is_ok());
         if !sent {
             finish(&self.shared, &self.files, path, false);
         }
@@ -153,7 +161,8 @@ fn build(path: &Path, stop: &Arc<AtomicBool>) -> Result<bool, Error> {
     let mut conn = Connection::open_with_flags(path, flags).map_err(fail)?;
     conn.busy_timeout(schema::BUSY).map_err(fail)?;
     let stop = Arc::clone(stop);
-    conn.progress_handler(STEPS, Some(move || stop.load(Ordering::Relaxed))).map_err(fail)?;
+    conn.progress_handler(STEPS, Some(move || stop.load(Ordering::Relaxed)))
+        .map_err(fail)?;
     match schema::check(&conn, "main", path) {
         Err(Error::Newer { .. } | Error::Foreign(_) | Error::Empty(_)) => return Ok(false),
         checked => checked?,
@@ -168,7 +177,9 @@ fn build(path: &Path, stop: &Arc<AtomicBool>) -> Result<bool, Error> {
         // The transaction is given up with all that it did.
         drop(transaction);
         let transaction = conn.transaction().map_err(fail)?;
-        schema::event_indexes().try_for_each(|sql| transaction.execute_batch(sql)).map_err(fail)?;
+        schema::event_indexes()
+            .try_for_each(|sql| transaction.execute_batch(sql))
+            .map_err(fail)?;
         return transaction.commit().map(|()| true).map_err(fail);
     }
     transaction.commit().map_err(fail)?;
@@ -185,13 +196,18 @@ fn fold_log(conn: &Connection) {
 /// Creates the indexes from sorted entries. Returns false when that is not possible: there are too many events to sort in
 /// memory, or the indexes are not complete.
 fn create_sorted(conn: &Connection) -> rusqlite::Result<bool> {
-    let Some(entries) = entries(conn)? else { return Ok(false) };
+    let Some(entries) = entries(conn)? else {
+        return Ok(false);
+    };
     let flow = |entry: &Entry| Some((entry.chunk, entry.flow?));
     let node = |entry: &Entry| Some((i64::from(entry.node?), 0));
     let mut order = Vec::with_capacity(entries.len());
-    fill::<4>(conn, FLOW, sorted(&entries, flow, &mut order), |(chunk, flow), entry| {
-        [chunk, flow.into(), entry.ts, entry.seq]
-    })?;
+    fill::<4>(
+        conn,
+        FLOW,
+        sorted(&entries, flow, &mut order),
+        |(chunk, flow), entry| [chunk, flow.into(), entry.ts, entry.seq],
+    )?;
     let flows = order.len();
     fill::<3>(
         conn,
@@ -199,17 +215,27 @@ fn create_sorted(conn: &Connection) -> rusqlite::Result<bool> {
         sorted(&entries, |entry| Some((entry.kind, 0)), &mut order),
         |(kind, _), entry| [kind, entry.ts, entry.seq],
     )?;
-    fill::<3>(conn, NODE, sorted(&entries, node, &mut order), |(node, _), entry| {
-        [node, entry.ts, entry.seq]
-    })?;
+    fill::<3>(
+        conn,
+        NODE,
+        sorted(&entries, node, &mut order),
+        |(node, _), entry| [node, entry.ts, entry.seq],
+    )?;
     let nodes = order.len();
     enter(conn)?;
     let complete = |sql: &str, entries: usize| {
         conn.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? == entries as i64))
     };
-    Ok(complete("SELECT count(*) FROM event_data INDEXED BY event_flow WHERE flow IS NOT NULL", flows)?
-        && complete("SELECT count(*) FROM event_data INDEXED BY event_kind WHERE kind >= 0", entries.len())?
-        && complete("SELECT count(*) FROM event_data INDEXED BY event_node WHERE node IS NOT NULL", nodes)?)
+    Ok(complete(
+        "SELECT count(*) FROM event_data INDEXED BY event_flow WHERE flow IS NOT NULL",
+        flows,
+    )? && complete(
+        "SELECT count(*) FROM event_data INDEXED BY event_kind WHERE kind >= 0",
+        entries.len(),
+    )? && complete(
+        "SELECT count(*) FROM event_data INDEXED BY event_node WHERE node IS NOT NULL",
+        nodes,
+    )?)
 }
 
 /// What the indexes contain of an event.
@@ -300,7 +326,9 @@ fn enter(conn: &Connection) -> rusqlite::Result<()> {
 /// Whether the file at `path` is one that has no indexes on events yet. What cannot be read is none.
 pub(crate) fn is_left_out(path: &Path) -> bool {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let Ok(conn) = Connection::open_with_flags(path, flags) else { return false };
+    let Ok(conn) = Connection::open_with_flags(path, flags) else {
+        return false;
+    };
     schema::check(&conn, "main", path).is_ok() && schema::has_event_indexes(&conn).is_ok_and(|has| !has)
 }
 
@@ -361,9 +389,13 @@ mod tests {
     }
 
     fn file(dir: &Dir, events: &[Event], indexes: EventIndexes) -> PathBuf {
-        let mut segment =
-            Segment::open(dir.path(), FileId::of(START, Period::Day), indexes, Numbering::new(START, 0))
-                .unwrap();
+        let mut segment = Segment::open(
+            dir.path(),
+            FileId::of(START, Period::Day),
+            indexes,
+            Numbering::new(START, 0),
+        )
+        .unwrap();
         for chunk in events.chunks(1000) {
             let mut batch = Batch::with_capacity(1000);
             chunk.iter().for_each(|event| batch.event(event, &[]));
@@ -376,20 +408,35 @@ mod tests {
     /// The schema without the places in the file, and the entries of each index in its order.
     fn contents(path: &Path) -> Vec<Vec<Option<String>>> {
         let conn = Connection::open(path).unwrap();
-        let checked: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        let checked: String = conn
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .unwrap();
         assert_eq!(checked, "ok");
         let mut all = Vec::new();
         let queries = [
-            ("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name", 4),
-            ("SELECT chunk, flow, ts, seq FROM event_data INDEXED BY event_flow WHERE flow IS NOT NULL", 4),
-            ("SELECT kind, ts, seq FROM event_data INDEXED BY event_kind WHERE kind >= 0", 3),
-            ("SELECT node, ts, seq FROM event_data INDEXED BY event_node WHERE node IS NOT NULL", 3),
+            (
+                "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name",
+                4,
+            ),
+            (
+                "SELECT chunk, flow, ts, seq FROM event_data INDEXED BY event_flow WHERE flow IS NOT NULL",
+                4,
+            ),
+            (
+                "SELECT kind, ts, seq FROM event_data INDEXED BY event_kind WHERE kind >= 0",
+                3,
+            ),
+            (
+                "SELECT node, ts, seq FROM event_data INDEXED BY event_node WHERE node IS NOT NULL",
+                3,
+            ),
         ];
         for (sql, columns) in queries {
             let sql = format!("SELECT * FROM ({sql})");
             let mut select = conn.prepare(&sql).unwrap();
             let cell = |row: &rusqlite::Row<'_>, i| {
-                row.get::<_, rusqlite::types::Value>(i).map(|value| Some(format!("{value:?}")))
+                row.get::<_, rusqlite::types::Value>(i)
+                    .map(|value| Some(format!("{value:?}")))
             };
             let rows = select.query_map([], |row| (0..columns).map(|i| cell(row, i)).collect());
             all.extend(rows.unwrap().map(Result::unwrap));
@@ -449,7 +496,8 @@ mod tests {
     fn contents_of_events(path: &Path) -> (i64, i64) {
         let conn = Connection::open(path).unwrap();
         let sums = "SELECT count(*), sum(ts % 1000000) FROM event_data";
-        conn.query_row(sums, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+        conn.query_row(sums, [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap()
     }
 
     #[test]

@@ -86,7 +86,8 @@ impl Names {
     pub(crate) fn rule_named(conn: &Connection, name: &str) -> rusqlite::Result<i64> {
         conn.prepare_cached("INSERT INTO rule_text (rule) VALUES (?1) ON CONFLICT DO NOTHING")?
             .execute([name])?;
-        conn.prepare_cached("SELECT id FROM rule_text WHERE rule = ?1")?.query_row([name], |row| row.get(0))
+        conn.prepare_cached("SELECT id FROM rule_text WHERE rule = ?1")?
+            .query_row([name], |row| row.get(0))
     }
 
     #[cold]
@@ -94,7 +95,10 @@ impl Names {
         self.text.clear();
         // Writing to a string cannot fail.
         let _ = write!(self.text, "{flow}");
-        if let Some(id) = self.flows.look_up(conn, "SELECT id FROM flow_key WHERE flow = ?1", &self.text)? {
+        if let Some(id) = self
+            .flows
+            .look_up(conn, "SELECT id FROM flow_key WHERE flow = ?1", &self.text)?
+        {
             self.flows.learn(flow, id);
             return Ok(id);
         }
@@ -104,15 +108,16 @@ impl Names {
             None => (flow.src().to_string(), flow.dst().to_string()),
         };
         let id = self.flows.last + 1;
-        conn.prepare_cached("INSERT INTO flow_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
-            id,
-            self.text,
-            src,
-            dst,
-            flow.src_port(),
-            flow.dst_port(),
-            flow.proto()
-        ])?;
+        conn.prepare_cached("INSERT INTO flow_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![
+                id,
+                self.text,
+                src,
+                dst,
+                flow.src_port(),
+                flow.dst_port(),
+                flow.proto()
+            ])?;
         self.flows.last = id;
         self.flows.learn(flow, id);
         Ok(id)
@@ -127,12 +132,16 @@ impl Names {
     #[cold]
     fn new_path(&mut self, conn: &Connection, path: &[u32]) -> rusqlite::Result<i64> {
         path_text(path, &mut self.text);
-        if let Some(id) = self.paths.look_up(conn, "SELECT id FROM path_text WHERE path = ?1", &self.text)? {
+        if let Some(id) = self
+            .paths
+            .look_up(conn, "SELECT id FROM path_text WHERE path = ?1", &self.text)?
+        {
             self.paths.learn(path, id);
             return Ok(id);
         }
         let id = self.paths.last + 1;
-        conn.prepare_cached("INSERT INTO path_text VALUES (?1, ?2)")?.execute(params![id, self.text])?;
+        conn.prepare_cached("INSERT INTO path_text VALUES (?1, ?2)")?
+            .execute(params![id, self.text])?;
         self.paths.last = id;
         self.paths.learn(path, id);
         Ok(id)
@@ -142,7 +151,10 @@ impl Names {
 /// The highest number in a table of names; 0 if there is none.
 fn last(conn: &Connection, table: &str) -> rusqlite::Result<i64> {
     let sql = format!("SELECT ifnull(max(id), 0) FROM {table}");
-    countable(conn.query_row(&sql, [], |row| row.get(0))?, &format!("a number in {table}"))
+    countable(
+        conn.query_row(&sql, [], |row| row.get(0))?,
+        &format!("a number in {table}"),
+    )
 }
 
 /// Writes `101>102>103` into `text`; a node or latency that was not available is `?`.
@@ -166,7 +178,9 @@ pub(crate) fn write_path(path: &[u32], out: &mut impl Write) -> fmt::Result {
 
 /// The nodes of a path as [`path_text`] writes it. A word that is not a number is an unavailable node.
 pub(crate) fn parse_path(text: &str) -> Vec<u32> {
-    text.split('>').map(|node| node.parse().unwrap_or(u32::MAX)).collect()
+    text.split('>')
+        .map(|node| node.parse().unwrap_or(u32::MAX))
+        .collect()
 }
 
 /// The flow in the first five columns.
@@ -177,7 +191,9 @@ pub(crate) fn parse_flow(row: &Row<'_>) -> rusqlite::Result<Option<FlowKey>> {
         return Ok(Some(key));
     }
     let address = |text: Option<String>| text.and_then(|text| text.parse::<IpAddr>().ok());
-    let (Some(src), Some(dst)) = (address(src), address(text(row, 1)?)) else { return Ok(None) };
+    let (Some(src), Some(dst)) = (address(src), address(text(row, 1)?)) else {
+        return Ok(None);
+    };
     let ports = small::<u16>(row, 2)?.zip(small(row, 3)?);
     Ok(small(row, 4)?.map(|proto| FlowKey::new(src, dst, ports, proto)))
 }
@@ -195,14 +211,21 @@ struct InternMap<M> {
 
 impl<M: Default> InternMap<M> {
     fn new(last: i64, capacity: usize) -> Self {
-        Self { map: M::default(), capacity, last, complete: last == 0 }
+        Self {
+            map: M::default(),
+            capacity,
+            last,
+            complete: last == 0,
+        }
     }
 
     fn look_up(&self, conn: &Connection, sql: &str, text: &str) -> rusqlite::Result<Option<i64>> {
         if self.complete {
             return Ok(None);
         }
-        conn.prepare_cached(sql)?.query_row([text], |row| row.get(0)).optional()
+        conn.prepare_cached(sql)?
+            .query_row([text], |row| row.get(0))
+            .optional()
     }
 
     /// Empties a map that holds `len` names, if that is all it may hold.
@@ -253,7 +276,10 @@ impl Flows {
 
 impl Default for Flows {
     fn default() -> Self {
-        Self { seed: RandomState::new().hash_one(0), map: HashMap::default() }
+        Self {
+            seed: RandomState::new().hash_one(0),
+            map: HashMap::default(),
+        }
     }
 }
 
@@ -267,7 +293,9 @@ impl Hasher for IdentityHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0 << 8 ^ u64::from(*byte));
+        bytes
+            .iter()
+            .for_each(|byte| self.0 = self.0 << 8 ^ u64::from(*byte));
     }
 
     #[inline]

@@ -36,7 +36,8 @@ impl Joined {
         if let Some(bytes) = most_memory {
             // Files have no total bound: a limit of the system is for one file, and a query may have many. The limit of memory is one.
             conn.execute_batch("PRAGMA temp_store = MEMORY").map_err(here)?;
-            conn.query_row(&format!("PRAGMA hard_heap_limit = {bytes}"), [], |_| Ok(())).map_err(here)?;
+            conn.query_row(&format!("PRAGMA hard_heap_limit = {bytes}"), [], |_| Ok(()))
+                .map_err(here)?;
         }
         conn.execute_batch(schema::SQL).map_err(here)?;
         conn.execute_batch(schema::LOAD_STATISTICS).map_err(here)?;
@@ -52,7 +53,12 @@ impl Joined {
             conn.execute_batch(&union(view, &features)).map_err(here)?;
         }
         guard::make_read_only(&mut conn).map_err(here)?;
-        Ok(Self { conn, files, features, has_views: true })
+        Ok(Self {
+            conn,
+            files,
+            features,
+            has_views: true,
+        })
     }
 
     /// Opens one file, without views: to make these takes longer than many questions.
@@ -67,9 +73,12 @@ impl Joined {
             Ok((conn, features))
         };
         match open() {
-            Ok((conn, features)) => {
-                Ok(Self { conn, files: vec![file], features: vec![features], has_views: false })
-            }
+            Ok((conn, features)) => Ok(Self {
+                conn,
+                files: vec![file],
+                features: vec![features],
+                has_views: false,
+            }),
             Err(error) => Err((file.path, error)),
         }
     }
@@ -92,8 +101,12 @@ pub(crate) fn most_files() -> usize {
 pub(crate) fn read_meta(path: &Path) -> Result<HashMap<String, i64>, crate::Error> {
     let fail = |error| crate::Error::sqlite(path, error);
     let conn = single(path, 64)?;
-    let mut select = conn.prepare("SELECT name, value FROM f0.meta WHERE value IS NOT NULL").map_err(fail)?;
-    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(fail)?;
+    let mut select = conn
+        .prepare("SELECT name, value FROM f0.meta WHERE value IS NOT NULL")
+        .map_err(fail)?;
+    let rows = select
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .map_err(fail)?;
     rows.collect::<rusqlite::Result<_>>().map_err(fail)
 }
 
@@ -110,8 +123,11 @@ fn attach(conn: &Connection, path: &Path, number: usize, cache_kib: usize) -> ru
     let try_with = |mode: &str| {
         conn.execute(&format!("ATTACH ?1 AS f{number}"), [uri(path, mode)])?;
         // The first read opens the file.
-        let readable =
-            conn.query_row(&format!("SELECT count(*) FROM f{number}.sqlite_schema"), [], |_| Ok(()));
+        let readable = conn.query_row(
+            &format!("SELECT count(*) FROM f{number}.sqlite_schema"),
+            [],
+            |_| Ok(()),
+        );
         if readable.is_err() {
             conn.execute_batch(&format!("DETACH f{number}"))?;
         }
@@ -144,7 +160,11 @@ fn uri(path: &Path, mode: &str) -> String {
 /// `files`: what each has. Those of earlier versions lack the last columns of events, and recordings.
 fn union(view: &str, files: &[Features]) -> String {
     let member = |(i, features): (usize, &Features)| {
-        let lacking = if view == "events" && !features.first_values { ", NULL, NULL, NULL" } else { "" };
+        let lacking = if view == "events" && !features.first_values {
+            ", NULL, NULL, NULL"
+        } else {
+            ""
+        };
         match view == "recordings" && !features.recordings {
             true => String::new(),
             false => format!(" UNION ALL SELECT *{lacking} FROM f{i}.{view}"),
@@ -162,7 +182,15 @@ fn union(view: &str, files: &[Features]) -> String {
 }
 
 /// The documented names.
-const VIEWS: [&str; 7] = ["events", "rollups", "flows", "drops", "losses", "reports", "recordings"];
+const VIEWS: [&str; 7] = [
+    "events",
+    "rollups",
+    "flows",
+    "drops",
+    "losses",
+    "reports",
+    "recordings",
+];
 
 const LATEST_FLOW: &str = "flow, src, dst, sport, dport, proto, path, flow_latency, basis, first_seen, \
                            max(last_seen) AS last_seen, reports";

@@ -62,7 +62,9 @@ impl KnownKeys {
         let mut sum: usize = files.values().map(|keys| keys.len()).sum();
         while sum + keys.len() > MOST_KEYS {
             // Any other: all are read again as fast.
-            let Some(other) = files.keys().next().cloned() else { break };
+            let Some(other) = files.keys().next().cloned() else {
+                break;
+            };
             sum -= files.remove(&other).map_or(0, |keys| keys.len());
         }
         files.insert(file.clone(), Arc::clone(keys));
@@ -79,12 +81,18 @@ impl Keys {
     pub(crate) fn get(&self, conn: &Connection, number: i64) -> rusqlite::Result<Option<FlowKey>> {
         match self {
             Self::Known(keys) => {
-                let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok());
+                let place = number
+                    .checked_sub(1)
+                    .and_then(|place| usize::try_from(place).ok());
                 Ok(place.and_then(|place| keys.get(place).copied()).flatten())
             }
             Self::Each => {
                 let sql = "SELECT src, dst, sport, dport, proto FROM f0.flow_key WHERE id = ?1";
-                Ok(conn.prepare_cached(sql)?.query_row([number], parse_flow).optional()?.flatten())
+                Ok(conn
+                    .prepare_cached(sql)?
+                    .query_row([number], parse_flow)
+                    .optional()?
+                    .flatten())
             }
         }
     }

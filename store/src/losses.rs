@@ -90,7 +90,14 @@ impl Reader {
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn losses_of(&self, span: Span, count_until: Option<Nanos>) -> Result<Losses, QueryError> {
-        self.losses_within(span, count_until, Most { reports: MOST_REPORTS, passed: MOST_PASSED })
+        self.losses_within(
+            span,
+            count_until,
+            Most {
+                reports: MOST_REPORTS,
+                passed: MOST_PASSED,
+            },
+        )
     }
 
     fn losses_within(
@@ -138,7 +145,12 @@ impl Losses {
                 reason: row.get(3)?,
             };
             let is_full = self.drops.len() >= MOST_PLACES;
-            let blank = DropSum { packets: 0, flows: 0, first: Nanos::MAX, last: 0 };
+            let blank = DropSum {
+                packets: 0,
+                flows: 0,
+                first: Nanos::MAX,
+                last: 0,
+            };
             if is_full && !self.drops.contains_key(&place) {
                 self.truncated = true;
                 return Ok(());
@@ -146,7 +158,9 @@ impl Losses {
             let sum = self.drops.entry(place).or_insert(blank);
             sum.packets = sum.packets.saturating_add(unsigned(row, 5)?);
             (sum.first, sum.last) = (sum.first.min(unsigned(row, 6)?), sum.last.max(unsigned(row, 7)?));
-            let Some(number) = row.get::<_, Option<i64>>(4)? else { return Ok(()) };
+            let Some(number) = row.get::<_, Option<i64>>(4)? else {
+                return Ok(());
+            };
             if keys_of.is_none() {
                 keys_of = Some(keys.of(conn, file, 1)?);
             }
@@ -185,7 +199,10 @@ impl Losses {
             }
             let link = self.links.entry((from, to)).or_default();
             link.sent = link.sent.saturating_add(sent.forwarded);
-            link.arrived = link.arrived.saturating_add(arrived.forwarded).saturating_add(arrived.dropped);
+            link.arrived = link
+                .arrived
+                .saturating_add(arrived.forwarded)
+                .saturating_add(arrived.dropped);
             link.flows += 1;
         }
     }
@@ -261,7 +278,16 @@ impl Counts {
     fn of(span: Span, until: Nanos, most: Most) -> Self {
         let until = until.min(span.to());
         let (passed, taken, paths) = (HashMap::new(), HashMap::new(), Paths::default());
-        Self { from: span.from(), until, is_cut: false, most, passed, taken, paths, truncated: false }
+        Self {
+            from: span.from(),
+            until,
+            is_cut: false,
+            most,
+            passed,
+            taken,
+            paths,
+            truncated: false,
+        }
     }
 
     fn add_file(
@@ -286,7 +312,9 @@ impl Counts {
         let sql = format!("SELECT ts {OF_PACKETS} ORDER BY ts LIMIT 1 OFFSET ?3");
         let mut select = conn.prepare_cached(&sql)?;
         select
-            .query_row([int(self.from), int(self.until), int(self.most.reports)], |row| unsigned(row, 0))
+            .query_row([int(self.from), int(self.until), int(self.most.reports)], |row| {
+                unsigned(row, 0)
+            })
             .optional()
     }
 
@@ -314,7 +342,9 @@ impl Counts {
                 }
             };
             let Some(flow) = flow else { continue };
-            let Some(passed) = self.room_for(flow, row.get(1)?) else { continue };
+            let Some(passed) = self.room_for(flow, row.get(1)?) else {
+                continue;
+            };
             found.insert(number, flow);
             let flags = row.get_ref(2)?.as_str()?;
             let is = |wanted: &str| flags.split(',').any(|flag| flag == wanted);
@@ -360,7 +390,11 @@ impl Counts {
             for (_, path) in takings.taken(conn, *number, span)? {
                 let path = Taken::One(self.paths.place(conn, path)?);
                 let taken = self.taken.entry(*flow).or_insert(Taken::Unknown);
-                *taken = if [Taken::Unknown, path].contains(taken) { path } else { Taken::Unusable };
+                *taken = if [Taken::Unknown, path].contains(taken) {
+                    path
+                } else {
+                    Taken::Unusable
+                };
             }
         }
         Ok(())

@@ -19,7 +19,10 @@ impl Numbering {
     pub(crate) fn new(now: Nanos, after: i64) -> Self {
         let base = i64::try_from(now / 1_000_000).unwrap_or(0).min(MAX_MS) << MS_BITS;
         let base = base.max(after.saturating_add(1));
-        Self { base, next: [base; Stream::ALL.len()] }
+        Self {
+            base,
+            next: [base; Stream::ALL.len()],
+        }
     }
 
     /// Whether this count began before `time`.
@@ -35,11 +38,18 @@ impl Numbering {
             "SELECT first + count, base FROM {name}.run_data WHERE stream = ?1 ORDER BY first DESC LIMIT 1"
         ))?;
         for stream in Stream::ALL {
-            let last = select.query_row([stream as i64], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-            let Some((end, base)): Option<(i64, i64)> = last else { continue };
+            let last = select
+                .query_row([stream as i64], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            let Some((end, base)): Option<(i64, i64)> = last else {
+                continue;
+            };
             let end = countable(end, "a number in run_data")?;
             let base = countable(base, "a number in run_data")?;
-            let mut found = Self { base, next: [base; Stream::ALL.len()] };
+            let mut found = Self {
+                base,
+                next: [base; Stream::ALL.len()],
+            };
             found.next[stream as usize] = end;
             numbering = Some(numbering.map_or(found, |one| one.latest(found)));
         }
@@ -53,7 +63,9 @@ impl Numbering {
             std::cmp::Ordering::Greater => self,
             std::cmp::Ordering::Equal => {
                 let mut next = self.next;
-                next.iter_mut().zip(other.next).for_each(|(next, other)| *next = (*next).max(other));
+                next.iter_mut()
+                    .zip(other.next)
+                    .for_each(|(next, other)| *next = (*next).max(other));
                 Self { next, ..self }
             }
         }
@@ -88,7 +100,11 @@ impl Runs {
         self.counts[stream as usize] += 1;
         let open = &mut self.open[stream as usize];
         let Some(run) = open else {
-            *open = Some(Run { count: 1, seq: [seq; 2], ts: [ts; 2] });
+            *open = Some(Run {
+                count: 1,
+                seq: [seq; 2],
+                ts: [ts; 2],
+            });
             return;
         };
         run.count += 1;
@@ -118,8 +134,21 @@ impl Runs {
             conn.prepare_cached("INSERT INTO run_data VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
         for (stream, run) in self.complete.drain(..) {
             let next = &mut numbering.next[stream as usize];
-            let Run { count, seq: [first, last], ts: [from, to] } = run;
-            insert.execute(params![stream as i64, *next, count, numbering.base, first, last, from, to])?;
+            let Run {
+                count,
+                seq: [first, last],
+                ts: [from, to],
+            } = run;
+            insert.execute(params![
+                stream as i64,
+                *next,
+                count,
+                numbering.base,
+                first,
+                last,
+                from,
+                to
+            ])?;
             *next += count;
         }
         self.counts = Default::default();
@@ -136,7 +165,10 @@ pub(crate) fn countable(number: i64, what: &str) -> rusqlite::Result<i64> {
         return Ok(number);
     }
     let damaged = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    Err(rusqlite::Error::SqliteFailure(damaged, Some(format!("the file is damaged: {what} is {number}"))))
+    Err(rusqlite::Error::SqliteFailure(
+        damaged,
+        Some(format!("the file is damaged: {what} is {number}")),
+    ))
 }
 
 /// The greatest number in a file that is counted on from: as many may be added before it overflows.

@@ -149,7 +149,9 @@ impl FlowsOf {
     /// Whether a flow is one of them.
     pub fn matches(&self, flow: &FlowKey) -> bool {
         let is = |wanted: &Option<String>, address: std::net::IpAddr| {
-            wanted.as_ref().is_none_or(|wanted| *wanted == address.to_string())
+            wanted
+                .as_ref()
+                .is_none_or(|wanted| *wanted == address.to_string())
         };
         self.flow.is_none_or(|wanted| wanted == *flow)
             && (self.src.is_none() || (flow.known_id().is_none() && is(&self.src, flow.src())))
@@ -210,7 +212,13 @@ impl Reader {
         limit: usize,
     ) -> Result<PathUses, QueryError> {
         self.with_retry(|| {
-            let (mut uses, deadline) = (UseTally { room, ..UseTally::new(span) }, self.deadline());
+            let (mut uses, deadline) = (
+                UseTally {
+                    room,
+                    ..UseTally::new(span)
+                },
+                self.deadline(),
+            );
             for file in self.files_of(span.from(), span.to())? {
                 self.ask_file(&file, &deadline, |conn, features| {
                     let (numbers, more) = wanted(conn, of)?;
@@ -228,7 +236,13 @@ impl ChangeTally {
     /// None yet, of this span.
     pub fn new(span: Span) -> Self {
         let (paths, now, found, truncated) = Default::default();
-        Self { span, paths, now, found, truncated }
+        Self {
+            span,
+            paths,
+            now,
+            found,
+            truncated,
+        }
     }
 
     /// There are more than are considered: the oldest are missing.
@@ -278,7 +292,8 @@ impl ChangeTally {
     }
 
     fn keep_latest(&mut self, most: usize) {
-        self.found.sort_unstable_by_key(|change| Reverse((change.0, change.1)));
+        self.found
+            .sort_unstable_by_key(|change| Reverse((change.0, change.1)));
         self.found.truncate(most);
     }
 
@@ -287,8 +302,11 @@ impl ChangeTally {
         let truncated = self.truncated || self.found.len() > MOST_CHANGES;
         self.keep_latest(MOST_CHANGES);
         let nodes = self.paths.into_nodes();
-        let path =
-            |place: Option<usize>| place.and_then(|place| nodes.get(place).cloned()).unwrap_or_default();
+        let path = |place: Option<usize>| {
+            place
+                .and_then(|place| nodes.get(place).cloned())
+                .unwrap_or_default()
+        };
         let latest = self.found.iter().take(limit);
         let changes = latest
             .map(|(ts, flow, before, after)| PathChange {
@@ -324,7 +342,13 @@ impl ChangeTally {
         });
         let group_total = groups.len() as u64;
         groups.truncate(limit);
-        PathChanges { changes, groups, group_total, total: self.found.len() as u64, truncated }
+        PathChanges {
+            changes,
+            groups,
+            group_total,
+            total: self.found.len() as u64,
+            truncated,
+        }
     }
 }
 
@@ -332,7 +356,14 @@ impl UseTally {
     /// None yet, of this span.
     pub fn new(span: Span) -> Self {
         let (flows, paths, spread, truncated) = Default::default();
-        Self { span, flows, paths, room: MOST_PARTS, spread, truncated }
+        Self {
+            span,
+            flows,
+            paths,
+            room: MOST_PARTS,
+            spread,
+            truncated,
+        }
     }
 
     /// There are more flows or parts of time than are considered.
@@ -367,7 +398,11 @@ impl UseTally {
         self.truncated |= taken.len() >= MOST_TAKEN;
         let is_full = self.flows.len() >= MOST_USED && !self.flows.contains_key(&flow);
         // Parts of time without the paths that were taken in them would be those of another path.
-        match self.room.checked_sub(parts.len() + taken.len()).filter(|_| !is_full) {
+        match self
+            .room
+            .checked_sub(parts.len() + taken.len())
+            .filter(|_| !is_full)
+        {
             Some(room) => {
                 self.room = room;
                 let used = self.flows.entry(flow).or_default();
@@ -398,7 +433,9 @@ impl UseTally {
         let wanted: FastSet<i64> = counted.keys().copied().collect();
         let mut takings = Takings::of(conn, features, (span.from(), span.to()), (&wanted, false))?;
         for (number, flow) in numbers {
-            let Some(parts) = counted.remove(&number) else { continue };
+            let Some(parts) = counted.remove(&number) else {
+                continue;
+            };
             let mut taken = Vec::new();
             for (ts, path) in takings.taken(conn, number, (span.from(), span.to()))? {
                 taken.push((ts, self.paths.place(conn, path)?));
@@ -422,7 +459,11 @@ impl UseTally {
         let mut add = |number: i64, sum: SpanSum| match room.checked_sub(1) {
             Some(rest) => {
                 room = rest;
-                let part = PathPart { from: sum.first, to: sum.last, reports: sum.count };
+                let part = PathPart {
+                    from: sum.first,
+                    to: sum.last,
+                    reports: sum.count,
+                };
                 counted.entry(number).or_default().push(part);
             }
             None => truncated = true,
@@ -456,7 +497,9 @@ impl UseTally {
         // `None`: not stored.
         let mut uses: BTreeMap<Option<usize>, PathUse> = BTreeMap::new();
         let blank = |place: Option<usize>| PathUse {
-            path: place.and_then(|place| nodes.get(place).cloned()).unwrap_or_default(),
+            path: place
+                .and_then(|place| nodes.get(place).cloned())
+                .unwrap_or_default(),
             flows: 0,
             reports: 0,
             time: 0,
@@ -481,7 +524,12 @@ impl UseTally {
         });
         let truncated = self.truncated || uses.len() > limit;
         uses.truncate(limit);
-        PathUses { uses, flows, spread: self.spread, truncated }
+        PathUses {
+            uses,
+            flows,
+            spread: self.spread,
+            truncated,
+        }
     }
 }
 
@@ -515,9 +563,18 @@ impl Used {
                 let until = until.min(to);
                 let share = u128::from(counted.reports) * u128::from(until - at) / u128::from(length);
                 // The last one gets what rounding has left.
-                let share = if until == to { rest } else { u64::try_from(share).unwrap_or(rest).min(rest) };
+                let share = if until == to {
+                    rest
+                } else {
+                    u64::try_from(share).unwrap_or(rest).min(rest)
+                };
                 rest -= share;
-                let blank = Part { reports: 0, time: 0, first: at, last: until };
+                let blank = Part {
+                    reports: 0,
+                    time: 0,
+                    first: at,
+                    last: until,
+                };
                 let part = parts.entry(path).or_insert(blank);
                 part.reports = part.reports.saturating_add(share);
                 part.time += until - at;
@@ -530,8 +587,16 @@ impl Used {
 
     /// The path at a time, and when the next one is taken.
     fn path_at(&self, ts: Nanos) -> (Option<usize>, Nanos) {
-        let path = self.taken.range(..=(ts, usize::MAX)).next_back().map(|(_, path)| *path);
-        let next = self.taken.range((ts + 1, 0)..).next().map_or(Nanos::MAX, |(ts, _)| *ts);
+        let path = self
+            .taken
+            .range(..=(ts, usize::MAX))
+            .next_back()
+            .map(|(_, path)| *path);
+        let next = self
+            .taken
+            .range((ts + 1, 0)..)
+            .next()
+            .map_or(Nanos::MAX, |(ts, _)| *ts);
         (path, next)
     }
 }
@@ -571,7 +636,9 @@ pub fn use_pieces(span: Span, flows: u64) -> Vec<Piece> {
 /// First report of a flow and its latest, as a file has them.
 fn life(conn: &Connection, number: i64) -> rusqlite::Result<Option<(Nanos, Nanos)>> {
     let mut select = conn.prepare_cached("SELECT first_seen, last_seen FROM f0.flow_data WHERE flow = ?1")?;
-    select.query_row([number], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?))).optional()
+    select
+        .query_row([number], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)))
+        .optional()
 }
 
 /// Parts of time end where the flow began or was seen last. After the last minute that has ended, a flow that was seen since then went on.
@@ -590,7 +657,11 @@ fn limit_to_life(parts: &mut Vec<PathPart>, life: Option<(Nanos, Nanos)>, span: 
     }
     let from = end.unwrap_or(first).max(first);
     if last > from && last - from <= LATEST_UNCOUNTED && last > span.from() && from < span.to() {
-        parts.push(PathPart { from, to: last, reports: 0 });
+        parts.push(PathPart {
+            from,
+            to: last,
+            reports: 0,
+        });
     }
 }
 

@@ -94,9 +94,19 @@ impl Problems {
     /// Adds a problem that was found at `now`. One that lasts is listed once, and only counted when there are too many; one of the past
     /// takes the place of the oldest one of the past then.
     pub(crate) fn add(&mut self, new: NewProblem, now: Nanos) {
-        let NewProblem { file, kind, message, records } = new;
+        let NewProblem {
+            file,
+            kind,
+            message,
+            records,
+        } = new;
         let is_state = kind.is_state();
-        if is_state && self.list.iter().any(|known| known.file == file && known.kind == kind) {
+        if is_state
+            && self
+                .list
+                .iter()
+                .any(|known| known.file == file && known.kind == kind)
+        {
             return;
         }
         let is_alike = |known: &FileProblem| known.kind.is_state() == is_state;
@@ -110,13 +120,22 @@ impl Problems {
             }
         }
         self.last += 1;
-        self.list.push(FileProblem { number: self.last, file, kind, message, found: now, records });
+        self.list.push(FileProblem {
+            number: self.last,
+            file,
+            kind,
+            message,
+            found: now,
+            records,
+        });
     }
 
     /// Sets the problems that last to `states`: others are over.
     pub(crate) fn set_states(&mut self, states: Vec<NewProblem>, now: Nanos) {
         let lasts = |known: &FileProblem| {
-            states.iter().any(|state| state.file == known.file && state.kind == known.kind)
+            states
+                .iter()
+                .any(|state| state.file == known.file && state.kind == known.kind)
         };
         self.list.retain(|known| !known.kind.is_state() || lasts(known));
         self.unlisted.clear();
@@ -126,7 +145,10 @@ impl Problems {
 
 /// The last part of a path, as text.
 pub(crate) fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Problems that are listed of those that last, and of those of the past.

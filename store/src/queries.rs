@@ -27,7 +27,13 @@ impl Reader {
 
     fn events_until(&self, filter: &EventFilter, deadline: &Deadline) -> Result<Vec<EventRow>, QueryError> {
         let clause = Self::clause_of(filter);
-        self.latest_until((EVENT_COLUMNS, "events"), &clause, filter.limit, deadline, event_row)
+        self.latest_until(
+            (EVENT_COLUMNS, "events"),
+            &clause,
+            filter.limit,
+            deadline,
+            event_row,
+        )
     }
 
     fn clause_of(filter: &EventFilter) -> Clause {
@@ -56,7 +62,14 @@ impl Reader {
         let (mut found, mut seen) = (Vec::new(), 0);
         let (mut before, deadline) = (filter.before, self.deadline());
         while seen < MOST_SEEN {
-            let mut rows = self.events_until(&EventFilter { before, limit: PAGE, ..*filter }, &deadline)?;
+            let mut rows = self.events_until(
+                &EventFilter {
+                    before,
+                    limit: PAGE,
+                    ..*filter
+                },
+                &deadline,
+            )?;
             let is_last = rows.len() < PAGE;
             let last = rows.last().map_or(0, |row| row.event.ts);
             if !is_last && rows.first().is_some_and(|row| row.event.ts == last) {
@@ -68,7 +81,11 @@ impl Reader {
                 before = Some(last.saturating_add(1));
                 rows.retain(|row| is_last || row.event.ts != last);
                 seen += rows.len();
-                found.extend(rows.into_iter().filter(&mut is_wanted).take(filter.limit - found.len()));
+                found.extend(
+                    rows.into_iter()
+                        .filter(&mut is_wanted)
+                        .take(filter.limit - found.len()),
+                );
             }
             if is_last || found.len() >= filter.limit {
                 return Ok((found, None));
@@ -85,20 +102,32 @@ impl Reader {
         (deadline, found): (&Deadline, &mut Vec<EventRow>),
         mut is_wanted: impl FnMut(&EventRow) -> bool,
     ) -> Result<usize, QueryError> {
-        let filter = EventFilter { from: Some(ts), before: Some(ts.saturating_add(1)), ..*filter };
+        let filter = EventFilter {
+            from: Some(ts),
+            before: Some(ts.saturating_add(1)),
+            ..*filter
+        };
         // In any order: to sort them, all would have to be in memory.
-        let clause = Clause { order: None, ..Self::clause_of(&filter) };
+        let clause = Clause {
+            order: None,
+            ..Self::clause_of(&filter)
+        };
         let before = found.len();
         self.with_retry(|| {
             found.truncate(before);
             let mut seen = 0;
-            self.select((EVENT_COLUMNS, "events"), (&clause, usize::MAX), (usize::MAX, deadline), |row| {
-                seen += 1;
-                if found.len() < filter.limit {
-                    found.extend(Some(event_row(row)?).filter(&mut is_wanted));
-                }
-                Ok(())
-            })?;
+            self.select(
+                (EVENT_COLUMNS, "events"),
+                (&clause, usize::MAX),
+                (usize::MAX, deadline),
+                |row| {
+                    seen += 1;
+                    if found.len() < filter.limit {
+                        found.extend(Some(event_row(row)?).filter(&mut is_wanted));
+                    }
+                    Ok(())
+                },
+            )?;
             Ok(seen)
         })
     }
@@ -151,7 +180,10 @@ impl Reader {
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn flows(&self, flow: Option<&FlowKey>, limit: usize) -> Result<Vec<FlowState>, QueryError> {
-        let mut clause = Clause { order: Some("last_seen"), ..Clause::default() };
+        let mut clause = Clause {
+            order: Some("last_seen"),
+            ..Clause::default()
+        };
         clause.equal("flow", flow.map(text));
         self.latest(FLOW_COLUMNS, "flows", &clause, limit, flow_state)
     }
@@ -254,7 +286,13 @@ impl Reader {
             params: clause.params.clone(),
             ..QueryOptions::default()
         };
-        self.rows_until(most, &clause.sql(columns, view, limit), (&options, deadline), take).map(drop)
+        self.rows_until(
+            most,
+            &clause.sql(columns, view, limit),
+            (&options, deadline),
+            take,
+        )
+        .map(drop)
     }
 
     /// The searches for the newest rows, cheapest first, as `(files, from)`: the first that returns enough rows ends it. Rows that
@@ -289,7 +327,10 @@ impl FlowHistory {
 
     /// A flow over time, from its events in ascending order of time: the latest `limit` points. `is_cut`: there are older events.
     pub fn of(events: Vec<EventRow>, is_cut: bool, limit: usize) -> Self {
-        let mut history = Self { truncated: is_cut, ..Self::default() };
+        let mut history = Self {
+            truncated: is_cut,
+            ..Self::default()
+        };
         for row in events {
             history.add(row);
         }
@@ -354,7 +395,10 @@ impl FlowHistory {
                 point.hops.retain(|(node, _)| path.contains(node));
             }
             point.hops.sort_by_key(|(node, _)| {
-                (path.iter().position(|hop| hop == node).unwrap_or(usize::MAX), *node)
+                (
+                    path.iter().position(|hop| hop == node).unwrap_or(usize::MAX),
+                    *node,
+                )
             });
         }
     }
@@ -434,7 +478,9 @@ impl Clause {
             false => format!(" WHERE {}", self.terms.join(" AND ")),
         };
         let limit = limit.min(i64::MAX as usize);
-        let order = self.order.map_or_else(String::new, |order| format!(" ORDER BY {order} DESC"));
+        let order = self
+            .order
+            .map_or_else(String::new, |order| format!(" ORDER BY {order} DESC"));
         format!("SELECT {columns} FROM {view}{filter}{order} LIMIT {limit}")
     }
 }
@@ -456,7 +502,12 @@ fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
         basis: basis(row, 15)?,
     };
     let event = event_at(row, FLOW, names)?;
-    Ok(EventRow { event, rule: text_at(row, 16)?, path: path(row, 18)?, first: first(row)? })
+    Ok(EventRow {
+        event,
+        rule: text_at(row, 16)?,
+        path: path(row, 18)?,
+        first: first(row)?,
+    })
 }
 
 fn rollup(row: &Row<'_>) -> rusqlite::Result<Rollup> {
@@ -469,18 +520,29 @@ fn drop_row(row: &Row<'_>) -> rusqlite::Result<Drop> {
 
 fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
     let state = flow_at(row, FLOW, parse_flow(row)?, basis(row, 6)?)?;
-    Ok(FlowState { row: state, path: path(row, 10)? })
+    Ok(FlowState {
+        row: state,
+        path: path(row, 10)?,
+    })
 }
 
 /// An id of 64 bits.
 fn hex(row: &Row<'_>, i: usize) -> rusqlite::Result<u64> {
-    Ok(text_at(row, i)?.and_then(|id| u64::from_str_radix(&id, 16).ok()).unwrap_or(0))
+    Ok(text_at(row, i)?
+        .and_then(|id| u64::from_str_radix(&id, 16).ok())
+        .unwrap_or(0))
 }
 
 fn first(row: &Row<'_>) -> rusqlite::Result<Option<FirstRow>> {
-    let Some(basis) = text_at(row, 20)? else { return Ok(None) };
+    let Some(basis) = text_at(row, 20)? else {
+        return Ok(None);
+    };
     let (flow_latency, hop_latencies) = (optional(row, 19)?, path(row, 21)?);
-    Ok(Some(FirstRow { flow_latency, basis: basis_of(&basis), hop_latencies }))
+    Ok(Some(FirstRow {
+        flow_latency,
+        basis: basis_of(&basis),
+        hop_latencies,
+    }))
 }
 
 fn metric(row: &Row<'_>, i: usize) -> rusqlite::Result<Option<Metric>> {

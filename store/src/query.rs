@@ -97,7 +97,11 @@ pub struct QueryError {
 
 impl QueryError {
     pub(crate) fn new(kind: QueryErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), offset: None }
+        Self {
+            kind,
+            message: message.into(),
+            offset: None,
+        }
     }
 }
 

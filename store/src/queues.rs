@@ -147,10 +147,18 @@ impl Reader {
             for file in self.files_of(filter.from, filter.to)? {
                 self.ask_file(&file, &deadline, |conn, features| {
                     let is_added_up = filter.interval >= 60 && features.spans;
-                    let interval = if is_added_up { filter.interval } else { filter.interval.min(60) };
+                    let interval = if is_added_up {
+                        filter.interval
+                    } else {
+                        filter.interval.min(60)
+                    };
                     cells.read(conn, (interval, is_added_up), filter.from)?;
                     // The minute that has not ended has no rollup yet.
-                    if interval > 1 { cells.read(conn, (1, false), filter.latest()) } else { Ok(()) }
+                    if interval > 1 {
+                        cells.read(conn, (1, false), filter.latest())
+                    } else {
+                        Ok(())
+                    }
                 })?;
             }
             Ok(cells.finish())
@@ -204,8 +212,11 @@ impl Reader {
             "SELECT DISTINCT since, until, every FROM recordings WHERE until >= ?1 AND since < ?2 AND ts >= ?3 \
              ORDER BY since LIMIT {MOST_WINDOWS}"
         );
-        let options =
-            unlimited(first, to.saturating_add(LONGEST), vec![nanos(from), nanos(to), nanos(first)]);
+        let options = unlimited(
+            first,
+            to.saturating_add(LONGEST),
+            vec![nanos(from), nanos(to), nanos(first)],
+        );
         self.with_retry(|| {
             let mut windows = Vec::new();
             self.rows(usize::MAX, &sql, &options, |row| {
@@ -222,7 +233,11 @@ impl Reader {
     /// # Errors
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn passages(&self, filter: &QueueFilter) -> Result<(Vec<PassageRow>, bool), QueryError> {
-        let mut params = vec![nanos(filter.from), nanos(filter.to), Value::Int(filter.node.into())];
+        let mut params = vec![
+            nanos(filter.from),
+            nanos(filter.to),
+            Value::Int(filter.node.into()),
+        ];
         let queue = filter.queue.map_or("", |queue| {
             params.push(Value::Int(queue.into()));
             " AND (queue IS NULL OR queue = ?4)"
@@ -275,7 +290,13 @@ impl<'a> HeatCells<'a> {
     pub fn new(filter: &'a HeatFilter) -> Self {
         let columns = filter.columns();
         let most = (MOST_CELLS / columns.max(1)).min(MOST_QUEUES);
-        Self { filter, columns, most, found: HashMap::new(), truncated: false }
+        Self {
+            filter,
+            columns,
+            most,
+            found: HashMap::new(),
+            truncated: false,
+        }
     }
 
     /// Reads rollups of this length from `from` on, from where they were inserted or from where they were added up.
@@ -310,14 +331,24 @@ impl<'a> HeatCells<'a> {
 
     fn add_row(&mut self, row: &Row<'_>, counts: bool) -> rusqlite::Result<()> {
         let part = |i| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(i)?.filter(|part| *part >= 0));
-        let Some(node) = part(0)?.and_then(|node| u32::try_from(node).ok()) else { return Ok(()) };
+        let Some(node) = part(0)?.and_then(|node| u32::try_from(node).ok()) else {
+            return Ok(());
+        };
         if self.filter.node.is_some_and(|only| only != node) {
             return Ok(());
         }
         let interface = part(1)?.and_then(|part| u32::try_from(part).ok());
         let queue = part(2)?.and_then(|part| u8::try_from(part).ok());
-        let key = HeatKey { node: Some(node), interface, queue };
-        self.add(key, time(row, 3)?, (time(row, 4)?, if counts { time(row, 5)? } else { 0 }));
+        let key = HeatKey {
+            node: Some(node),
+            interface,
+            queue,
+        };
+        self.add(
+            key,
+            time(row, 3)?,
+            (time(row, 4)?, if counts { time(row, 5)? } else { 0 }),
+        );
         Ok(())
     }
 
@@ -328,7 +359,12 @@ impl<'a> HeatCells<'a> {
             return;
         }
         let columns = self.columns;
-        let blank = || HeatRow { key, values: vec![None; columns], worst: 0, count: 0 };
+        let blank = || HeatRow {
+            key,
+            values: vec![None; columns],
+            worst: 0,
+            count: 0,
+        };
         let one = self.found.entry(key).or_insert_with(blank);
         let column = ts.saturating_sub(self.filter.from) / self.filter.column.max(1);
         if let Some(place) = usize::try_from(column).ok().and_then(|at| one.values.get_mut(at)) {
@@ -340,18 +376,34 @@ impl<'a> HeatCells<'a> {
 
     /// The map.
     pub fn finish(self) -> Heat {
-        let Self { filter, found, truncated, .. } = self;
+        let Self {
+            filter,
+            found,
+            truncated,
+            ..
+        } = self;
         let total = found.len();
         let mut rows: Vec<HeatRow> = found.into_values().collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.worst), row.key));
         rows.truncate(filter.limit);
-        Heat { rows, total, truncated }
+        Heat {
+            rows,
+            total,
+            truncated,
+        }
     }
 }
 
 fn unlimited(from: Nanos, to: Nanos, params: Vec<Value>) -> QueryOptions {
     let (max_rows, max_bytes) = (usize::MAX, usize::MAX);
-    QueryOptions { from: Some(from), to: Some(to), max_rows, max_bytes, params, ..QueryOptions::default() }
+    QueryOptions {
+        from: Some(from),
+        to: Some(to),
+        max_rows,
+        max_bytes,
+        params,
+        ..QueryOptions::default()
+    }
 }
 
 fn recording(row: &Row<'_>) -> rusqlite::Result<RecordingRow> {
@@ -378,10 +430,26 @@ fn recording(row: &Row<'_>) -> rusqlite::Result<RecordingRow> {
 fn passage(row: &Row<'_>) -> rusqlite::Result<PassageRow> {
     let (ts, egress) = (time(row, 5)?, optional(row, 6)?);
     let (occupancy, latency) = (optional(row, 8)?, optional(row, 9)?);
-    let passage = Passage { ts: egress.unwrap_or(ts), flow: parse_flow(row)?, occupancy, latency, weight: 1 };
+    let passage = Passage {
+        ts: egress.unwrap_or(ts),
+        flow: parse_flow(row)?,
+        occupancy,
+        latency,
+        weight: 1,
+    };
     let (queue, interface, source) = (row.get(7)?, row.get(10)?, row.get(11)?);
-    let path = row.get::<_, Option<String>>(12)?.map_or_else(Vec::new, |text| parse_path(&text));
-    Ok(PassageRow { ts, passage, queue, interface, source, by_device: egress.is_some(), path })
+    let path = row
+        .get::<_, Option<String>>(12)?
+        .map_or_else(Vec::new, |text| parse_path(&text));
+    Ok(PassageRow {
+        ts,
+        passage,
+        queue,
+        interface,
+        source,
+        by_device: egress.is_some(),
+        path,
+    })
 }
 
 /// A number that is never negative.

@@ -62,26 +62,44 @@ impl Reader {
                 self.ask_file(&file, &deadline, |conn, features| {
                     let mut at = |ts: Nanos, add: &dyn Fn(&mut RatePoint)| {
                         let ts = ts - (ts - span.from().min(ts)) % column;
-                        add(points.entry(ts).or_insert(RatePoint { ts, ..RatePoint::default() }));
+                        add(points.entry(ts).or_insert(RatePoint {
+                            ts,
+                            ..RatePoint::default()
+                        }));
                     };
                     match features.spans {
                         true => read_minutes(conn, (span, column, known_to), &mut kinds, &mut at)?,
                         false => count_records(conn, (span, column, known_to), &mut kinds, &mut at)?,
                     }
                     if features.spans && column < MINUTE {
-                        each(conn, "SELECT ts FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
-                            at(unsigned(row, 0)?, &|point| point.events += 1);
-                            Ok(())
-                        })?;
+                        each(
+                            conn,
+                            "SELECT ts FROM f0.event_data WHERE ts >= ?1 AND ts < ?2",
+                            span,
+                            |row| {
+                                at(unsigned(row, 0)?, &|point| point.events += 1);
+                                Ok(())
+                            },
+                        )?;
                     }
-                    each(conn, "SELECT ts, lost FROM f0.loss_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
-                        let lost = unsigned(row, 1)?;
-                        at(unsigned(row, 0)?, &|point| point.lost = point.lost.saturating_add(lost));
-                        Ok(())
-                    })
+                    each(
+                        conn,
+                        "SELECT ts, lost FROM f0.loss_data WHERE ts >= ?1 AND ts < ?2",
+                        span,
+                        |row| {
+                            let lost = unsigned(row, 1)?;
+                            at(unsigned(row, 0)?, &|point| {
+                                point.lost = point.lost.saturating_add(lost)
+                            });
+                            Ok(())
+                        },
+                    )
                 })?;
             }
-            Ok(RateSpan { points: points.into_values().collect(), kinds })
+            Ok(RateSpan {
+                points: points.into_values().collect(),
+                kinds,
+            })
         })
     }
 }
@@ -136,13 +154,18 @@ fn count_records(
     at: &mut AddAt<'_>,
 ) -> rusqlite::Result<()> {
     let names = rows::kinds(conn)?;
-    each(conn, "SELECT ts, kind FROM f0.event_data WHERE ts >= ?1 AND ts < ?2", span, |row| {
-        if let Some(kind) = names.get(&row.get(1)?) {
-            *kinds.entry(*kind).or_default() += 1;
-        }
-        at(unsigned(row, 0)?, &|point| point.events += 1);
-        Ok(())
-    })?;
+    each(
+        conn,
+        "SELECT ts, kind FROM f0.event_data WHERE ts >= ?1 AND ts < ?2",
+        span,
+        |row| {
+            if let Some(kind) = names.get(&row.get(1)?) {
+                *kinds.entry(*kind).or_default() += 1;
+            }
+            at(unsigned(row, 0)?, &|point| point.events += 1);
+            Ok(())
+        },
+    )?;
     let mut select = conn.prepare_cached(
         "SELECT count FROM f0.rollup_data WHERE ts = ?1 AND interval = 60 AND metric = ?2 AND flow IS NOT NULL",
     )?;

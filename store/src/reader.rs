@@ -69,7 +69,10 @@ pub(crate) struct FileFacts {
 impl FileFacts {
     /// A number of records.
     pub(crate) fn count(&self, name: &str) -> u64 {
-        self.meta.get(name).and_then(|value| u64::try_from(*value).ok()).unwrap_or(0)
+        self.meta
+            .get(name)
+            .and_then(|value| u64::try_from(*value).ok())
+            .unwrap_or(0)
     }
 
     pub(crate) fn time(&self, name: &str) -> Option<Nanos> {
@@ -105,14 +108,29 @@ impl Reader {
     fn new(dir: PathBuf, most_memory: Option<u64>) -> Result<Self, Error> {
         files::list(&dir).map_err(|error| Error::io(&dir, error))?;
         let (idle, known, keys) = Default::default();
-        let shared = Shared { dir, most_files: join::most_files(), most_memory, idle, known, keys };
-        Ok(Self { shared: Arc::new(shared), stop: None, notes: Arc::default() })
+        let shared = Shared {
+            dir,
+            most_files: join::most_files(),
+            most_memory,
+            idle,
+            known,
+            keys,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            stop: None,
+            notes: Arc::default(),
+        })
     }
 
     /// The same reader, whose queries end with [`QueryErrorKind::Timeout`] soon after `stop` is set, with notes of its own.
     #[must_use]
     pub fn until(&self, stop: Arc<AtomicBool>) -> Self {
-        Self { shared: Arc::clone(&self.shared), stop: Some(stop), notes: Arc::default() }
+        Self {
+            shared: Arc::clone(&self.shared),
+            stop: Some(stop),
+            notes: Arc::default(),
+        }
     }
 
     /// Sentences that the user must see about the answers of this reader so far, such as about files left out; at most 8.
@@ -142,7 +160,10 @@ impl Reader {
     pub fn query(&self, sql: &str, options: &QueryOptions) -> Result<Table, QueryError> {
         self.with_retry(|| {
             let choice = self.choose(options.from, options.to, usize::MAX)?;
-            let mut table = Table { notes: choice.notes, ..Table::default() };
+            let mut table = Table {
+                notes: choice.notes,
+                ..Table::default()
+            };
             let deadline = self.deadline_in(options.timeout);
             self.with_rows(choice.files, sql, (options, &deadline), |columns, row| {
                 if table.columns.is_empty() {
@@ -188,7 +209,9 @@ impl Reader {
     ) -> Result<bool, QueryError> {
         deadline.check()?;
         let choice = self.choose(options.from, options.to, most)?;
-        self.with_rows(choice.files, sql, (options, deadline), |_, row| row.map_or(Ok(()), &mut take))
+        self.with_rows(choice.files, sql, (options, deadline), |_, row| {
+            row.map_or(Ok(()), &mut take)
+        })
     }
 
     /// Repeats a query once with empty caches when a file could not be read: it may have been deleted, set aside or replaced
@@ -216,7 +239,10 @@ impl Reader {
     /// All readable files: their sizes, and the cached facts.
     pub(crate) fn all_known(&self) -> Result<Vec<(u64, FileFacts)>, QueryError> {
         let found = self.list()?;
-        Ok(found.iter().filter_map(|file| Some((file.bytes, self.file_facts(file, true).ok()??.1))).collect())
+        Ok(found
+            .iter()
+            .filter_map(|file| Some((file.bytes, self.file_facts(file, true).ok()??.1)))
+            .collect())
     }
 
     fn list(&self) -> Result<Vec<StoreFile>, QueryError> {
@@ -225,7 +251,10 @@ impl Reader {
 
     fn scan(&self) -> Result<Listing, QueryError> {
         files::scan(&self.shared.dir).map_err(|error| {
-            let message = format!("{}: {error}; check the store's directory", self.shared.dir.display());
+            let message = format!(
+                "{}: {error}; check the store's directory",
+                self.shared.dir.display()
+            );
             QueryError::new(QueryErrorKind::Storage, message)
         })
     }
@@ -271,21 +300,27 @@ impl Reader {
         ask: impl Fn(usize, &Connection, Features) -> rusqlite::Result<T> + Sync,
         mut take: impl FnMut(usize, T) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
-        let cores = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+        let cores = thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(MOST_THREADS);
         let one = |at: usize| self.ask_file(&files[at], deadline, |conn, features| ask(at, conn, features));
         for first in (0..files.len()).step_by(cores) {
             let last = (first + cores).min(files.len());
             let answers: Vec<Result<T, QueryError>> = thread::scope(|scope| {
                 let spawn = |at| {
-                    thread::Builder::new().name("store-read".to_owned()).spawn_scoped(scope, move || one(at))
+                    thread::Builder::new()
+                        .name("store-read".to_owned())
+                        .spawn_scoped(scope, move || one(at))
                 };
                 let others: Vec<_> = (first + 1..last).map(|at| (at, spawn(at).ok())).collect();
                 let here = one(first);
-                let there = others.into_iter().map(|(at, thread)| match thread.map(|thread| thread.join()) {
-                    Some(answer) => answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                    // There are too many threads.
-                    None => one(at),
-                });
+                let there = others
+                    .into_iter()
+                    .map(|(at, thread)| match thread.map(|thread| thread.join()) {
+                        Some(answer) => answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                        // There are too many threads.
+                        None => one(at),
+                    });
                 std::iter::once(here).chain(there).collect()
             });
             for (at, answer) in (first..).zip(answers) {
@@ -311,7 +346,10 @@ impl Reader {
 
     fn keep(&self, joined: Joined) {
         let mut idle = lock(&self.shared.idle);
-        let (has_views, most) = (joined.has_views, if joined.has_views { MAX_IDLE } else { MAX_ALONE });
+        let (has_views, most) = (
+            joined.has_views,
+            if joined.has_views { MAX_IDLE } else { MAX_ALONE },
+        );
         let alike = |other: &Joined| other.has_views == has_views;
         if idle.iter().filter(|other| alike(other)).count() >= most
             && let Some(oldest) = idle.iter().position(alike)
@@ -344,7 +382,9 @@ impl Reader {
         let ranged = from.is_some() || to.is_some();
         let found = self.scan()?;
         for (_, path) in &found.not_files {
-            choice.notes.push(format!("left out: {} is not a regular file", path.display()));
+            choice
+                .notes
+                .push(format!("left out: {} is not a regular file", path.display()));
         }
         for file in found.set_aside.iter().filter(|file| file.id.overlaps(from, to)) {
             choice.notes.push(lacking(&file.path));
@@ -369,7 +409,9 @@ impl Reader {
 
     /// The facts about a file: `None` if it was deleted or is empty. `fresh`: the cached ones must be of its current state.
     fn file_facts(&self, file: &StoreFile, fresh: bool) -> Result<Option<(FileIdentity, FileFacts)>, Error> {
-        let Some(identity) = FileIdentity::of(&file.path) else { return Ok(None) };
+        let Some(identity) = FileIdentity::of(&file.path) else {
+            return Ok(None);
+        };
         let known = lock(&self.shared.known).get(&identity).cloned();
         if let Some(known) = known
             && (!fresh || (known.bytes, known.modified) == (file.bytes, file.modified))
@@ -382,7 +424,11 @@ impl Reader {
             Err(Error::Empty(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let known = FileFacts { bytes: file.bytes, modified: file.modified, meta };
+        let known = FileFacts {
+            bytes: file.bytes,
+            modified: file.modified,
+            meta,
+        };
         lock(&self.shared.known).insert(identity.clone(), known.clone());
         Ok(Some((identity, known)))
     }
@@ -451,7 +497,10 @@ fn run(
     let mut statement = prepared.map_err(|error| fail(joined.conn.prepare(sql).err().unwrap_or(error)))?;
     let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     if columns.is_empty() || !statement.readonly() {
-        return Err(QueryError::new(QueryErrorKind::Refused, "this is no query; write a SELECT"));
+        return Err(QueryError::new(
+            QueryErrorKind::Refused,
+            "this is no query; write a SELECT",
+        ));
     }
     bind(&mut statement, &options.params).map_err(fail)?;
     take(&columns, None).map_err(fail)?;
@@ -470,9 +519,15 @@ fn run(
 
 fn bind(statement: &mut Statement<'_>, params: &[Value]) -> rusqlite::Result<()> {
     if statement.parameter_count() != params.len() {
-        return Err(rusqlite::Error::InvalidParameterCount(params.len(), statement.parameter_count()));
+        return Err(rusqlite::Error::InvalidParameterCount(
+            params.len(),
+            statement.parameter_count(),
+        ));
     }
-    params.iter().enumerate().try_for_each(|(i, value)| statement.raw_bind_parameter(i + 1, value))
+    params
+        .iter()
+        .enumerate()
+        .try_for_each(|(i, value)| statement.raw_bind_parameter(i + 1, value))
 }
 
 /// Size of a row in memory: a fixed part per value, and its text or bytes.
@@ -481,7 +536,9 @@ fn size(row: &Row<'_>, columns: usize) -> usize {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
         _ => 0,
     };
-    (0..columns).map(|i| size_of::<Value>() + row.get_ref(i).map_or(0, weigh)).sum()
+    (0..columns)
+        .map(|i| size_of::<Value>() + row.get_ref(i).map_or(0, weigh))
+        .sum()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

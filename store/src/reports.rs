@@ -55,7 +55,11 @@ impl ReportRow {
     /// The node of each hop; `u32::MAX` where it is not available. Empty when no hop has a node id, or they are not a path.
     pub(crate) fn path(&self) -> Vec<u32> {
         let known = self.is_path && self.hops.iter().any(|hop| hop.node_id.is_some());
-        self.hops.iter().filter(|_| known).map(|hop| hop.node_id.unwrap_or(u32::MAX)).collect()
+        self.hops
+            .iter()
+            .filter(|_| known)
+            .map(|hop| hop.node_id.unwrap_or(u32::MAX))
+            .collect()
     }
 
     /// The flags' names, with commas between them.

@@ -11,7 +11,11 @@ use wire::FlowKey;
 
 /// The greatest of some latencies; those that are not known are the maximum.
 pub(crate) fn greatest(latencies: &[u32]) -> Option<u64> {
-    latencies.iter().filter(|latency| **latency != u32::MAX).max().map(|latency| u64::from(*latency))
+    latencies
+        .iter()
+        .filter(|latency| **latency != u32::MAX)
+        .max()
+        .map(|latency| u64::from(*latency))
 }
 
 /// Which events. Absent filters match everything.
@@ -36,7 +40,15 @@ pub struct EventFilter {
 impl Default for EventFilter {
     /// The latest 200.
     fn default() -> Self {
-        Self { from: None, before: None, kind: None, node: None, metric: None, flow: None, limit: 200 }
+        Self {
+            from: None,
+            before: None,
+            kind: None,
+            node: None,
+            metric: None,
+            flow: None,
+            limit: 200,
+        }
     }
 }
 
@@ -67,8 +79,16 @@ pub struct FirstRow {
 impl FirstRow {
     /// The values.
     pub fn values(&self) -> FirstValues<'_> {
-        let Self { flow_latency, basis, hop_latencies } = self;
-        FirstValues { flow_latency: *flow_latency, basis: *basis, hop_latencies }
+        let Self {
+            flow_latency,
+            basis,
+            hop_latencies,
+        } = self;
+        FirstValues {
+            flow_latency: *flow_latency,
+            basis: *basis,
+            hop_latencies,
+        }
     }
 }
 
@@ -130,7 +150,13 @@ pub struct RecordFilter {
 impl Default for RecordFilter {
     /// The latest 200.
     fn default() -> Self {
-        Self { from: None, before: None, node: None, flow: None, limit: 200 }
+        Self {
+            from: None,
+            before: None,
+            node: None,
+            flow: None,
+            limit: 200,
+        }
     }
 }
 
@@ -196,7 +222,10 @@ pub struct Totals {
 /// The basis of a stored name. Files of version 0.1.0 have `stamps` for `timestamps`.
 pub(crate) fn basis_of(name: &str) -> Basis {
     let name = if name == "stamps" { "timestamps" } else { name };
-    Basis::ALL.into_iter().find(|basis| basis.name() == name).unwrap_or_default()
+    Basis::ALL
+        .into_iter()
+        .find(|basis| basis.name() == name)
+        .unwrap_or_default()
 }
 
 /// What a reader makes of the columns of an event that name something.
@@ -210,7 +239,13 @@ pub(crate) struct EventNames {
 
 /// An event, whose columns from `at` on are its time, kind, metric, and so on to the reason.
 pub(crate) fn event_at(row: &Row<'_>, at: usize, names: EventNames) -> rusqlite::Result<Event> {
-    let EventNames { id, kind, metric, flow, basis } = names;
+    let EventNames {
+        id,
+        kind,
+        metric,
+        flow,
+        basis,
+    } = names;
     Ok(Event {
         ts: unsigned(row, at)?,
         id,
@@ -300,7 +335,10 @@ pub(crate) fn loss(row: &Row<'_>) -> rusqlite::Result<Loss> {
 
 /// The kind with this name. An unknown one of a newer version is read as the most general one, as is one without a name.
 pub(crate) fn kind_of(name: &str) -> Kind {
-    Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Latest)
+    Kind::ALL
+        .into_iter()
+        .find(|kind| kind.name() == name)
+        .unwrap_or(Kind::Latest)
 }
 
 /// The kinds of events by their numbers in the file that is attached as `f0`.

@@ -54,13 +54,24 @@ pub(crate) fn salvage(dir: &Path, id: FileId, aside: &Path) -> Result<Salvaged, 
     remove(&repaired)?;
     let published = fill(&new, aside, &repaired).and_then(|records| {
         let is_something = records != Records::default();
-        Ok((records, if is_something { Some(publish(dir, id, &new)?) } else { None }))
+        Ok((
+            records,
+            if is_something {
+                Some(publish(dir, id, &new)?)
+            } else {
+                None
+            },
+        ))
     });
     remove(&repaired)?;
     remove(&new)?;
     let (records, file) = published?;
     let renamed = files::mark_salvaged(aside).map_err(|error| Error::io(aside, error))?;
-    Ok(Salvaged { file, renamed: name_of(&renamed), records })
+    Ok(Salvaged {
+        file,
+        renamed: name_of(&renamed),
+        records,
+    })
 }
 
 /// Makes the new file, with the owner and mode of the damaged one, and closes it when it is whole on disk.
@@ -79,14 +90,18 @@ fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
         opened => Some(opened?),
     };
     let mut out = schema::open(new, EventIndexes::Kept)?;
-    let Some(source) = source else { return Ok(Records::default()) };
+    let Some(source) = source else {
+        return Ok(Records::default());
+    };
     let transaction = out.transaction().map_err(fail)?;
     for (table, key) in TABLES {
         copy_table(&source, &transaction, table, key).map_err(fail)?;
     }
     let count = |table: &str| -> rusqlite::Result<u64> {
         transaction
-            .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))
+            .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
+                row.get::<_, i64>(0)
+            })
             .map(i64::unsigned_abs)
     };
     let counted = || -> rusqlite::Result<Records> {
@@ -100,15 +115,21 @@ fn fill(new: &Path, aside: &Path, repaired: &Path) -> Result<Records, Error> {
     };
     let records = counted().map_err(fail)?;
     transaction.execute_batch(META).map_err(fail)?;
-    transaction.pragma_update(None, "user_version", schema::WITHOUT_SUMS).map_err(fail)?;
+    transaction
+        .pragma_update(None, "user_version", schema::WITHOUT_SUMS)
+        .map_err(fail)?;
     transaction.commit().map_err(fail)?;
     // Closing it would do that, too, but not say if it fails: the log, which is not published, would have the rows.
-    let is_busy =
-        out.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0)).map_err(fail)?;
+    let is_busy = out
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
+        .map_err(fail)?;
     out.close().map_err(|(_, error)| fail(error))?;
     if is_busy {
         let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-        return Err(fail(rusqlite::Error::SqliteFailure(busy, Some("another program holds it".to_owned()))));
+        return Err(fail(rusqlite::Error::SqliteFailure(
+            busy,
+            Some("another program holds it".to_owned()),
+        )));
     }
     Ok(records)
 }
@@ -137,7 +158,9 @@ fn publish(dir: &Path, id: FileId, new: &Path) -> Result<String, Error> {
             Ok(()) => {
                 // The name, too, must be on disk before the damaged file gets its other one.
                 let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
-                return synced.map(|()| part.to_string()).map_err(|error| Error::io(dir, error));
+                return synced
+                    .map(|()| part.to_string())
+                    .map_err(|error| Error::io(dir, error));
             }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => part = part.next_part(),
             Err(error) => return Err(Error::io(&path, error)),
@@ -147,7 +170,9 @@ fn publish(dir: &Path, id: FileId, new: &Path) -> Result<String, Error> {
 
 /// Copies the rows of a table that can be read.
 fn copy_table(source: &Connection, out: &Connection, table: &str, key: &str) -> rusqlite::Result<()> {
-    let Some(mut copy) = Copy::new(source, out, table, key)? else { return Ok(()) };
+    let Some(mut copy) = Copy::new(source, out, table, key)? else {
+        return Ok(());
+    };
     let mut from = 0;
     let mut failures = 0;
     loop {
@@ -205,8 +230,14 @@ impl<'c> Copy<'c> {
     ) -> rusqlite::Result<Option<Self>> {
         let wanted = columns(out, "main", table)?;
         let there = columns(source, "f0", table).unwrap_or_default();
-        let both: Vec<&str> = wanted.iter().filter(|name| there.contains(name)).map(String::as_str).collect();
-        let Some(place) = both.iter().position(|name| *name == key) else { return Ok(None) };
+        let both: Vec<&str> = wanted
+            .iter()
+            .filter(|name| there.contains(name))
+            .map(String::as_str)
+            .collect();
+        let Some(place) = both.iter().position(|name| *name == key) else {
+            return Ok(None);
+        };
         let list = both.join(", ");
         let select = |order: &str| {
             format!("SELECT {list} FROM f0.{table} WHERE {key} >= ?1 AND {key} <= ?2 ORDER BY {key} {order}")
@@ -215,7 +246,9 @@ impl<'c> Copy<'c> {
         Ok(Some(Self {
             up: source.prepare(&select("ASC"))?,
             down: source.prepare(&select("DESC"))?,
-            insert: out.prepare(&format!("INSERT OR IGNORE INTO {table} ({list}) VALUES ({places})"))?,
+            insert: out.prepare(&format!(
+                "INSERT OR IGNORE INTO {table} ({list}) VALUES ({places})"
+            ))?,
             columns: both.len(),
             key: place,
         }))
@@ -223,7 +256,13 @@ impl<'c> Copy<'c> {
 
     /// Copies the rows between two keys, until one cannot be read.
     fn rows(&mut self, direction: Direction, keys: [i64; 2]) -> rusqlite::Result<Ended> {
-        let Self { up, down, insert, columns, key } = self;
+        let Self {
+            up,
+            down,
+            insert,
+            columns,
+            key,
+        } = self;
         let select = if direction == Direction::Up { up } else { down };
         let mut last = None;
         let mut rows = match select.query(keys) {
@@ -241,14 +280,19 @@ impl<'c> Copy<'c> {
                 last = Some(*key);
             }
             if values.len() == *columns {
-                insert.execute(params_from_iter(values)).map(drop).or_else(without_constraint)?;
+                insert
+                    .execute(params_from_iter(values))
+                    .map(drop)
+                    .or_else(without_constraint)?;
             }
         }
     }
 
     /// Returns true if the first row from a key on can be read, or there is none.
     fn can_read(&mut self, from: i64) -> rusqlite::Result<bool> {
-        let Ok(mut rows) = self.up.query([from, i64::MAX]) else { return Ok(false) };
+        let Ok(mut rows) = self.up.query([from, i64::MAX]) else {
+            return Ok(false);
+        };
         Ok(rows.next().is_ok())
     }
 }

@@ -87,14 +87,22 @@ pub(crate) fn check(conn: &Connection, name: &str, path: &Path) -> Result<(), Er
     let number =
         |what: &str| conn.query_row(&format!("PRAGMA {name}.{what}"), [], |row| row.get::<_, i64>(0));
     let objects = format!("SELECT count(*) FROM {name}.sqlite_schema");
-    if conn.query_row(&objects, [], |row| row.get::<_, i64>(0)).map_err(fail)? == 0 {
+    if conn
+        .query_row(&objects, [], |row| row.get::<_, i64>(0))
+        .map_err(fail)?
+        == 0
+    {
         return Err(Error::Empty(path.to_owned()));
     }
     if number("application_id").map_err(fail)? != i64::from(APPLICATION_ID) {
         return Err(Error::Foreign(path.to_owned()));
     }
     match number("user_version").map_err(fail)? as u32 {
-        found if found > VERSION => Err(Error::Newer { path: path.to_owned(), found, known: VERSION }),
+        found if found > VERSION => Err(Error::Newer {
+            path: path.to_owned(),
+            found,
+            known: VERSION,
+        }),
         _ => Ok(()),
     }
 }
@@ -191,11 +199,19 @@ fn create(conn: &mut Connection, indexes: EventIndexes) -> rusqlite::Result<()> 
     }
     let names = |table: &str, names: &[(i64, &str)]| -> rusqlite::Result<()> {
         let mut insert = transaction.prepare(&format!("INSERT INTO {table} VALUES (?1, ?2)"))?;
-        names.iter().try_for_each(|name| insert.execute(*name).map(|_| ()))
+        names
+            .iter()
+            .try_for_each(|name| insert.execute(*name).map(|_| ()))
     };
     names("kind_name", &Kind::ALL.map(|kind| (kind_code(kind), kind.name())))?;
-    names("metric_name", &detect::Metric::ALL.map(|metric| (metric as i64, metric.name())))?;
-    names("basis_name", &collector::event::Basis::ALL.map(|basis| (basis as i64, basis.name())))?;
+    names(
+        "metric_name",
+        &detect::Metric::ALL.map(|metric| (metric as i64, metric.name())),
+    )?;
+    names(
+        "basis_name",
+        &collector::event::Basis::ALL.map(|basis| (basis as i64, basis.name())),
+    )?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;

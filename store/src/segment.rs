@@ -82,7 +82,20 @@ impl Segment {
         // They are there once the file was read.
         let beside = ["-wal", "-shm"].map(|suffix| FileIdentity::of(&files::beside(&path, suffix)));
         let (open, in_log) = (0, 0);
-        Ok(Self { conn, path, id, identity, beside, names, tally, summary, indexed, open, in_log, numbering })
+        Ok(Self {
+            conn,
+            path,
+            id,
+            identity,
+            beside,
+            names,
+            tally,
+            summary,
+            indexed,
+            open,
+            in_log,
+            numbering,
+        })
     }
 
     /// The file as it was opened; `None`: it was gone at once.
@@ -92,7 +105,9 @@ impl Segment {
 
     /// Returns what happened to the file since it was opened, if it is not at its path any more.
     pub(crate) fn change(&self) -> Option<FileChange> {
-        self.identity.as_ref().map_or(Some(FileChange::Removed), FileIdentity::change)
+        self.identity
+            .as_ref()
+            .map_or(Some(FileChange::Removed), FileIdentity::change)
     }
 
     /// The log, or its index, if it is not at its path any more. What is in the log is not lost as long as the file is open; but other
@@ -177,7 +192,9 @@ impl Segment {
             self.conn.execute_batch("BEGIN IMMEDIATE")?;
         }
         self.open += reports.len() as u64;
-        let Self { conn, names, tally, .. } = self;
+        let Self {
+            conn, names, tally, ..
+        } = self;
         let mut insert = conn.prepare_cached(&format!(
             "INSERT INTO report_data VALUES ({})",
             vec!["?"; REPORT_COLUMNS].join(", ")
@@ -204,12 +221,19 @@ impl Segment {
             self.conn.execute_batch("BEGIN IMMEDIATE")?;
         }
         self.open += recordings.len() as u64;
-        let Self { conn, names, tally, .. } = self;
+        let Self {
+            conn, names, tally, ..
+        } = self;
         let mut insert = Insert::<16>::new(conn, "recording_data")?;
         for one in recordings {
             let event = &one.trigger.event;
             let flow = flow_number(names, conn, event.flow.as_ref())?;
-            let rule = one.trigger.rule.as_ref().map(|rule| Names::rule_named(conn, rule)).transpose()?;
+            let rule = one
+                .trigger
+                .rule
+                .as_ref()
+                .map(|rule| Names::rule_named(conn, rule))
+                .transpose()?;
             let seq = tally.next_seq(event.ts);
             insert.row([
                 Some(int(event.ts)),
@@ -260,7 +284,10 @@ impl Segment {
             // Unknown: assume that the whole log is still to be copied.
             Err(_) => (self.log_bytes() / schema::PAGE_SIZE, 0),
         };
-        Log { reach: reach * schema::PAGE_SIZE, waiting: reach.saturating_sub(done) * schema::PAGE_SIZE }
+        Log {
+            reach: reach * schema::PAGE_SIZE,
+            waiting: reach.saturating_sub(done) * schema::PAGE_SIZE,
+        }
     }
 
     fn log_bytes(&self) -> u64 {
@@ -278,7 +305,9 @@ impl Segment {
         let how = if wait { "RESTART" } else { "PASSIVE" };
         self.conn.busy_timeout(schema::BUSY / 10)?;
         let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-        let copied = self.conn.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], pages);
+        let copied = self
+            .conn
+            .query_row(&format!("PRAGMA wal_checkpoint({how})"), [], pages);
         self.conn.busy_timeout(schema::BUSY)?;
         let (reach, done) = copied?;
         // Negative: another process copies it just now.
@@ -292,11 +321,20 @@ impl Segment {
     /// Limits the file to its present size.
     #[cfg(test)]
     pub(crate) fn forbid_growth(&self) {
-        self.conn.query_row("PRAGMA max_page_count = 1", [], |_| Ok(())).unwrap();
+        self.conn
+            .query_row("PRAGMA max_page_count = 1", [], |_| Ok(()))
+            .unwrap();
     }
 
     fn events(&mut self, batch: &Batch, rules: &[String]) -> rusqlite::Result<()> {
-        let Self { conn, names, tally, summary, indexed, .. } = self;
+        let Self {
+            conn,
+            names,
+            tally,
+            summary,
+            indexed,
+            ..
+        } = self;
         // An index that is built from sorted entries needs no chunks, and a query then searches one instead of all.
         let chunk_of = |seq: i64| if *indexed { seq >> CHUNK_BITS } else { 0 };
         let mut insert = Insert::<17>::new(conn, "event_data")?;
@@ -328,7 +366,13 @@ impl Segment {
         if rollups.is_empty() {
             return Ok(());
         }
-        let Self { conn, names, tally, summary, .. } = self;
+        let Self {
+            conn,
+            names,
+            tally,
+            summary,
+            ..
+        } = self;
         let mut insert = Insert::<15>::new(conn, "rollup_data")?;
         for rollup in rollups {
             let flow = flow_number(names, conn, rollup.flow.as_ref())?;
@@ -360,7 +404,14 @@ impl Segment {
         if batch.flows().len() == 0 {
             return Ok(());
         }
-        let Self { conn, names, tally, summary, numbering, .. } = self;
+        let Self {
+            conn,
+            names,
+            tally,
+            summary,
+            numbering,
+            ..
+        } = self;
         let mut upsert = conn.prepare_cached(UPSERT_FLOW)?;
         for (row, path) in batch.flows() {
             let flow = names.flow(conn, &row.flow)?;
@@ -388,7 +439,9 @@ impl Segment {
         if drops.is_empty() {
             return Ok(());
         }
-        let Self { conn, names, tally, .. } = self;
+        let Self {
+            conn, names, tally, ..
+        } = self;
         let mut insert = Insert::<10>::new(conn, "drop_data")?;
         for drop in drops {
             let flow = flow_number(names, conn, drop.flow.as_ref())?;
@@ -491,7 +544,9 @@ impl FileMeta {
             ("drops", Some(self.drops)),
             ("losses", Some(self.losses)),
         ];
-        values.iter().try_for_each(|value| replace.execute(*value).map(|_| ()))
+        values
+            .iter()
+            .try_for_each(|value| replace.execute(*value).map(|_| ()))
     }
 }
 
@@ -510,7 +565,10 @@ pub(crate) struct Insert<'c, const N: usize> {
 impl<'c, const N: usize> Insert<'c, N> {
     pub(crate) fn new(conn: &'c Connection, table: &str) -> rusqlite::Result<Self> {
         let row = format!("({})", vec!["?"; N].join(", "));
-        let many = format!("INSERT OR FAIL INTO {table} VALUES {}", vec![row.as_str(); ROWS].join(", "));
+        let many = format!(
+            "INSERT OR FAIL INTO {table} VALUES {}",
+            vec![row.as_str(); ROWS].join(", ")
+        );
         Ok(Self {
             many: conn.prepare_cached(&many)?,
             one: conn.prepare_cached(&format!("INSERT INTO {table} VALUES {row}"))?,
@@ -587,7 +645,10 @@ fn bind_hop(insert: &mut CachedStatement<'_>, i: usize, hop: Option<&Hop>) -> ru
         hop.buffer_occupancy.map(i64::from),
     ];
     let first = REPORT_COLUMNS - values.len() + 1;
-    values.iter().enumerate().try_for_each(|(i, value)| insert.raw_bind_parameter(first + i, *value))
+    values
+        .iter()
+        .enumerate()
+        .try_for_each(|(i, value)| insert.raw_bind_parameter(first + i, *value))
 }
 
 #[inline]
@@ -680,8 +741,10 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn listed_locks(path: &Path) -> Vec<String> {
         use std::os::unix::fs::MetadataExt as _;
-        let (owner, inode) =
-            (std::process::id().to_string(), format!(":{}", fs::metadata(path).unwrap().ino()));
+        let (owner, inode) = (
+            std::process::id().to_string(),
+            format!(":{}", fs::metadata(path).unwrap().ino()),
+        );
         let listed = fs::read_to_string("/proc/locks").unwrap();
         let ours = |line: &str| {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -716,6 +779,12 @@ mod tests {
         assert!(log.reach > 0 && log.waiting == log.reach, "{log:?}");
         assert_eq!(locks(&index), held);
         segment.checkpoint(false).unwrap();
-        assert_eq!(segment.log(), Log { reach: log.reach, waiting: 0 });
+        assert_eq!(
+            segment.log(),
+            Log {
+                reach: log.reach,
+                waiting: 0
+            }
+        );
     }
 }

@@ -138,8 +138,14 @@ impl Span {
     /// The whole minutes that `from` up to before `to` touches. One that ends before it begins is empty.
     pub fn of(from: Nanos, to: Nanos) -> Self {
         let to = to.min(LATEST).max(from);
-        let (from, to) = (from / MINUTE * MINUTE, to.div_ceil(MINUTE).saturating_mul(MINUTE).min(LATEST));
-        Self { from: from.min(to), to }
+        let (from, to) = (
+            from / MINUTE * MINUTE,
+            to.div_ceil(MINUTE).saturating_mul(MINUTE).min(LATEST),
+        );
+        Self {
+            from: from.min(to),
+            to,
+        }
     }
 
     /// Its beginning.
@@ -172,8 +178,16 @@ impl Span {
             if inner_from >= inner_to {
                 break;
             }
-            ends.push(Piece { interval, from, to: inner_from });
-            ends.push(Piece { interval, from: inner_to, to });
+            ends.push(Piece {
+                interval,
+                from,
+                to: inner_from,
+            });
+            ends.push(Piece {
+                interval,
+                from: inner_to,
+                to,
+            });
             (from, to, interval) = (inner_from, inner_to, longer);
         }
         ends.push(Piece { interval, from, to });
@@ -183,14 +197,22 @@ impl Span {
 
     /// The same, as far as a file has such rollups of flows: one without them is read minute by minute.
     pub(crate) fn pieces_in(self, features: Features) -> Vec<Piece> {
-        if features.spans { self.pieces() } else { vec![Piece::minutes(self)] }
+        if features.spans {
+            self.pieces()
+        } else {
+            vec![Piece::minutes(self)]
+        }
     }
 }
 
 impl Piece {
     /// Minute by minute.
     pub fn minutes(span: Span) -> Self {
-        Self { interval: 60, from: span.from, to: span.to }
+        Self {
+            interval: 60,
+            from: span.from,
+            to: span.to,
+        }
     }
 
     /// The length of its rollups, ns.
@@ -222,7 +244,14 @@ impl SpanSum {
         let first = unsigned(row, at)?;
         let last = first.saturating_add(u64::from(interval) * SECOND);
         let value = |i| unsigned(row, at + i);
-        Ok(Self { count: value(1)?, min: value(2)?, max: value(3)?, sum: value(4)?, first, last })
+        Ok(Self {
+            count: value(1)?,
+            min: value(2)?,
+            max: value(3)?,
+            sum: value(4)?,
+            first,
+            last,
+        })
     }
 }
 
@@ -241,7 +270,12 @@ impl Found {
     fn span(&self, flow: FlowKey, paths: &[Vec<u32>]) -> FlowSpan {
         let last = self.paths.last().and_then(|(_, path)| paths.get(*path));
         let path = last.cloned().unwrap_or_default();
-        FlowSpan { flow, sum: self.sum, path, basis: self.basis }
+        FlowSpan {
+            flow,
+            sum: self.sum,
+            path,
+            basis: self.basis,
+        }
     }
 }
 
@@ -260,7 +294,12 @@ pub fn paths_of<'a>(
     nodes: Vec<Vec<u32>>,
     flows: impl Iterator<Item = (SpanSum, &'a [(Nanos, usize)])>,
 ) -> Vec<PathSpan> {
-    let blank = |path| PathSpan { path, flows: 0, reports: 0, last: 0 };
+    let blank = |path| PathSpan {
+        path,
+        flows: 0,
+        reports: 0,
+        last: 0,
+    };
     let mut paths: Vec<PathSpan> = nodes.into_iter().map(blank).collect();
     // The flow that took a path last, counted from 1.
     let mut takers = vec![0_usize; paths.len()];
@@ -327,11 +366,16 @@ impl Reader {
                 true => self.add_paths(&mut flows, (filter.span, true), &deadline)?,
                 false => Vec::new(),
             };
-            flows.found.retain(|flow, found| is_wanted(&found.span(*flow, &paths)));
+            flows
+                .found
+                .retain(|flow, found| is_wanted(&found.span(*flow, &paths)));
             deadline.check()?;
             let total = flows.found.len() as u64;
-            let mut ranks: Vec<(FlowRank, FlowKey)> =
-                flows.found.iter().map(|(flow, found)| (filter.rank(flow, &found.sum), *flow)).collect();
+            let mut ranks: Vec<(FlowRank, FlowKey)> = flows
+                .found
+                .iter()
+                .map(|(flow, found)| (filter.rank(flow, &found.sum), *flow))
+                .collect();
             ranks.retain(|(rank, _)| filter.after.is_none_or(|after| *rank < after));
             ranks.sort_unstable_by(|one, other| other.cmp(one));
             let more = ranks.len() > filter.limit;
@@ -344,7 +388,12 @@ impl Reader {
             let row =
                 |(rank, flow): (FlowRank, FlowKey)| Some((rank, flows.found.get(&flow)?.span(flow, &paths)));
             let rows = ranks.into_iter().filter_map(row).collect();
-            Ok(FlowSpans { flows: rows, more, total, truncated: flows.truncated })
+            Ok(FlowSpans {
+                flows: rows,
+                more,
+                total,
+                truncated: flows.truncated,
+            })
         })
     }
 
@@ -355,7 +404,11 @@ impl Reader {
     pub fn flow_sums(&self, span: Span) -> Result<(HashMap<FlowKey, SpanSum>, bool), QueryError> {
         self.with_retry(|| {
             let flows = self.flows_of(span, None, &self.deadline())?;
-            let sums = flows.found.into_iter().map(|(flow, found)| (flow, found.sum)).collect();
+            let sums = flows
+                .found
+                .into_iter()
+                .map(|(flow, found)| (flow, found.sum))
+                .collect();
             Ok((sums, flows.truncated))
         })
     }
@@ -370,7 +423,11 @@ impl Reader {
             let mut flows = self.flows_of(span, None, &deadline)?;
             let nodes = self.add_paths(&mut flows, (span, false), &deadline)?;
             deadline.check()?;
-            let paths = paths_of(span, nodes, flows.found.values().map(|found| (found.sum, &*found.paths)));
+            let paths = paths_of(
+                span,
+                nodes,
+                flows.found.values().map(|found| (found.sum, &*found.paths)),
+            );
             Ok((paths, flows.truncated))
         })
     }
@@ -385,7 +442,10 @@ impl Reader {
             for file in self.files_of(span.from, span.to)? {
                 self.ask_file(&file, &deadline, |conn, features| {
                     match features.spans {
-                        true => span.pieces().iter().try_for_each(|piece| spans.read(conn, *piece))?,
+                        true => span
+                            .pieces()
+                            .iter()
+                            .try_for_each(|piece| spans.read(conn, *piece))?,
                         false => spans.read_rollups(conn, span)?,
                     }
                     spans.read_drops(conn, span)
@@ -403,12 +463,20 @@ impl Reader {
         deadline: &Deadline,
     ) -> Result<Flows, QueryError> {
         let files = self.files_of(span.from, span.to)?;
-        let mut flows = Flows { files, found: HashMap::default(), truncated: false };
-        let mut known = text.and_then(|text| text.parse::<FlowKey>().ok()).filter(|flow| flow.id() == id);
+        let mut flows = Flows {
+            files,
+            found: HashMap::default(),
+            truncated: false,
+        };
+        let mut known = text
+            .and_then(|text| text.parse::<FlowKey>().ok())
+            .filter(|flow| flow.id() == id);
         for at in 0..flows.files.len() {
             let file = flows.files[at].clone();
             self.ask_file(&file, deadline, |conn, features| {
-                let Some((number, flow)) = number_of(conn, id, known)? else { return Ok(()) };
+                let Some((number, flow)) = number_of(conn, id, known)? else {
+                    return Ok(());
+                };
                 known = Some(flow);
                 let mut all: Option<SpanSum> = None;
                 for piece in span.pieces_in(features) {
@@ -427,12 +495,18 @@ impl Reader {
     /// The flows of a span.
     fn flows_of(&self, span: Span, text: Option<&str>, deadline: &Deadline) -> Result<Flows, QueryError> {
         let files = self.files_of(span.from, span.to)?;
-        let mut flows = Flows { files: Vec::new(), found: HashMap::default(), truncated: false };
+        let mut flows = Flows {
+            files: Vec::new(),
+            found: HashMap::default(),
+            truncated: false,
+        };
         let read = |at: usize, conn: &Connection, features: Features| {
             let mut sums: FastMap<i64, SpanSum> = FastMap::default();
             let mut add = |number: i64, sum: SpanSum| match sums.len() < MOST_FLOWS {
                 true => {
-                    sums.entry(number).and_modify(|known| known.add(sum)).or_insert(sum);
+                    sums.entry(number)
+                        .and_modify(|known| known.add(sum))
+                        .or_insert(sum);
                     true
                 }
                 false => sums.get_mut(&number).map(|known| known.add(sum)).is_some(),
@@ -442,10 +516,12 @@ impl Reader {
                 whole &= read_flows(conn, piece, &mut add)?;
             }
             let keys = self.keys().of(conn, &files[at], sums.len())?;
-            let of_file = sums.into_iter().filter_map(|(number, sum)| match keys.get(conn, number) {
-                Ok(flow) => Some(Ok((number, flow.filter(|flow| is_wanted(flow, text))?, sum))),
-                Err(error) => Some(Err(error)),
-            });
+            let of_file = sums
+                .into_iter()
+                .filter_map(|(number, sum)| match keys.get(conn, number) {
+                    Ok(flow) => Some(Ok((number, flow.filter(|flow| is_wanted(flow, text))?, sum))),
+                    Err(error) => Some(Err(error)),
+                });
             Ok((whole, of_file.collect::<rusqlite::Result<Vec<_>>>()?))
         };
         self.ask_files(&files, deadline, read, |at, (whole, sums)| {
@@ -467,16 +543,25 @@ impl Reader {
         let mut paths = Paths::default();
         let mut wanted: Vec<Vec<(FlowKey, i64)>> = vec![Vec::new(); flows.files.len()];
         for (flow, found) in &flows.found {
-            found.places.iter().for_each(|(file, number)| wanted[*file].push((*flow, *number)));
+            found
+                .places
+                .iter()
+                .for_each(|(file, number)| wanted[*file].push((*flow, *number)));
         }
         // In an order of their own: that of a map differs from one question to the next.
-        wanted.iter_mut().for_each(|flows| flows.sort_unstable_by_key(|(_, number)| *number));
+        wanted
+            .iter_mut()
+            .for_each(|flows| flows.sort_unstable_by_key(|(_, number)| *number));
         let read = |at: usize, conn: &Connection, features: Features| {
             let numbers: FastSet<i64> = wanted[at].iter().map(|(_, number)| *number).collect();
             let mut takings = Takings::of(conn, features, (span.from, span.to), (&numbers, with_bases))?;
             let (mut paths, mut of_file) = (Paths::default(), Vec::with_capacity(numbers.len()));
             for (flow, number) in &wanted[at] {
-                let basis = if with_bases { takings.basis(conn, *number)? } else { None };
+                let basis = if with_bases {
+                    takings.basis(conn, *number)?
+                } else {
+                    None
+                };
                 let mut taken = takings.taken(conn, *number, (span.from, span.to))?;
                 for (_, path) in &mut taken {
                     *path = paths.place(conn, *path)? as i64;
@@ -491,7 +576,9 @@ impl Reader {
                 if let Some(found) = flows.found.get_mut(&flow) {
                     found.basis = basis.unwrap_or(found.basis);
                     let place = |path: i64| places.get(path as usize).copied().unwrap_or(0);
-                    found.paths.extend(taken.into_iter().map(|(ts, path)| (ts, place(path))));
+                    found
+                        .paths
+                        .extend(taken.into_iter().map(|(ts, path)| (ts, place(path))));
                 }
             }
             Ok(())
@@ -521,7 +608,12 @@ impl Flows {
                 Entry::Vacant(_) if is_full => self.truncated = true,
                 Entry::Vacant(free) => {
                     let (places, paths) = (vec![(file, number)], Vec::new());
-                    free.insert(Found { sum, places, paths, basis: Basis::default() });
+                    free.insert(Found {
+                        sum,
+                        places,
+                        paths,
+                        basis: Basis::default(),
+                    });
                 }
             }
         }
@@ -535,8 +627,12 @@ impl NodeSpans {
              WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1",
         )?;
         for metric in OF_NODES {
-            let mut rows =
-                select.query(params![piece.interval, metric as i64, int(piece.from), int(piece.to)])?;
+            let mut rows = select.query(params![
+                piece.interval,
+                metric as i64,
+                int(piece.from),
+                int(piece.to)
+            ])?;
             while let Some(row) = rows.next()? {
                 self.add(row, metric as i64, SpanSum::read(row, 3, piece.interval)?)?;
             }
@@ -563,14 +659,20 @@ impl NodeSpans {
         let part = |i: usize| -> rusqlite::Result<Option<i64>> {
             Ok(Some(row.get::<_, i64>(i)?).filter(|value| *value != NOTHING))
         };
-        let (Some(node), Ok(metric)) =
-            (part(0)?.and_then(|node| u32::try_from(node).ok()), u8::try_from(metric))
-        else {
+        let (Some(node), Ok(metric)) = (
+            part(0)?.and_then(|node| u32::try_from(node).ok()),
+            u8::try_from(metric),
+        ) else {
             return Ok(());
         };
         let interface = part(1)?.and_then(|part| u32::try_from(part).ok());
         let queue = part(2)?.and_then(|part| u8::try_from(part).ok());
-        let key = SeriesKey { metric, node, interface, queue };
+        let key = SeriesKey {
+            metric,
+            node,
+            interface,
+            queue,
+        };
         let is_full = self.series.len() >= MOST_SERIES;
         match self.series.get_mut(&key) {
             Some(known) => known.add(sum),
@@ -634,7 +736,9 @@ pub(crate) fn number_of(
 ) -> rusqlite::Result<Option<(i64, FlowKey)>> {
     if let Some(flow) = flow {
         let mut select = conn.prepare_cached("SELECT id FROM f0.flow_key WHERE flow = ?1")?;
-        let number = select.query_row([flow.to_string()], |row| row.get(0)).optional()?;
+        let number = select
+            .query_row([flow.to_string()], |row| row.get(0))
+            .optional()?;
         return Ok(number.map(|number| (number, flow)));
     }
     let mut select = conn.prepare_cached("SELECT src, dst, sport, dport, proto, id FROM f0.flow_key")?;
@@ -676,7 +780,9 @@ pub(crate) fn read_flow(
     let mut from = int(piece.from);
     loop {
         let place = params![piece.interval, metric, from, int(piece.to)];
-        let Some(ts) = next.query_row(place, |row| row.get::<_, Option<i64>>(0))? else { return Ok(()) };
+        let Some(ts) = next.query_row(place, |row| row.get::<_, Option<i64>>(0))? else {
+            return Ok(());
+        };
         let mut rows = select.query(params![piece.interval, metric, ts, flow])?;
         while let Some(row) = rows.next()? {
             add(SpanSum::read(row, 0, piece.interval)?);
@@ -694,7 +800,9 @@ pub(crate) fn each_minute(
     let mut next = conn.prepare_cached("SELECT min(ts) FROM f0.rollup_data WHERE ts >= ?1 AND ts < ?2")?;
     while from < to {
         let ts: Option<i64> = next.query_row([int(from), int(to)], |row| row.get(0))?;
-        let Some(ts) = ts.and_then(|ts| u64::try_from(ts).ok()) else { break };
+        let Some(ts) = ts.and_then(|ts| u64::try_from(ts).ok()) else {
+            break;
+        };
         from = ts.div_ceil(MINUTE).saturating_mul(MINUTE);
         if from == ts {
             read(ts)?;
@@ -719,8 +827,12 @@ pub(crate) fn each(
 }
 
 /// Metrics of nodes, queues and links.
-const OF_NODES: [Metric; 4] =
-    [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
+const OF_NODES: [Metric; 4] = [
+    Metric::HopLatency,
+    Metric::QueueOccupancy,
+    Metric::QueueCongestion,
+    Metric::LinkUtilization,
+];
 /// Flows of a span that are considered: some 40 MB, and as much for each of the files that are read at the same time, four at most.
 const MOST_FLOWS: usize = 200_000;
 /// Nodes, queues and links of a span that are considered.
@@ -750,7 +862,13 @@ mod tests {
         assert_eq!(pieces(minutes(3, 9)), [(3, 9, 60)]);
         assert_eq!(pieces(minutes(3, 12)), [(3, 12, 60)]);
         assert_eq!(pieces(minutes(3, 22)), [(3, 10, 60), (10, 20, 600), (20, 22, 60)]);
-        let long = [(47, 50, 60), (50, 60, 600), (60, 180, 3600), (180, 190, 600), (190, 191, 60)];
+        let long = [
+            (47, 50, 60),
+            (50, 60, 600),
+            (60, 180, 3600),
+            (180, 190, 600),
+            (190, 191, 60),
+        ];
         assert_eq!(pieces(minutes(47, 191)), long);
         assert_eq!(pieces(minutes(60, 120)), [(60, 120, 3600)]);
         let tens: Vec<_> = minutes(47, 191)

@@ -107,13 +107,35 @@ impl FlowParts {
     fn of_dimension(dimension: Dimension) -> Self {
         let none = Self::default();
         match dimension {
-            Dimension::Src => Self { src: Needed::All, ..none },
-            Dimension::Dst => Self { dst: Needed::All, ..none },
-            Dimension::SrcPrefix => Self { src: Needed::Prefix, ..none },
-            Dimension::DstPrefix => Self { dst: Needed::Prefix, ..none },
-            Dimension::SrcPort => Self { src_port: true, ..none },
-            Dimension::DstPort => Self { dst_port: true, ..none },
-            Dimension::Port => Self { src_port: true, dst_port: true, ..none },
+            Dimension::Src => Self {
+                src: Needed::All,
+                ..none
+            },
+            Dimension::Dst => Self {
+                dst: Needed::All,
+                ..none
+            },
+            Dimension::SrcPrefix => Self {
+                src: Needed::Prefix,
+                ..none
+            },
+            Dimension::DstPrefix => Self {
+                dst: Needed::Prefix,
+                ..none
+            },
+            Dimension::SrcPort => Self {
+                src_port: true,
+                ..none
+            },
+            Dimension::DstPort => Self {
+                dst_port: true,
+                ..none
+            },
+            Dimension::Port => Self {
+                src_port: true,
+                dst_port: true,
+                ..none
+            },
             Dimension::Proto => Self { proto: true, ..none },
             Dimension::Flow => Self { all: true, ..none },
             _ => none,
@@ -123,12 +145,32 @@ impl FlowParts {
     fn of_field(field: Field) -> Self {
         let none = Self::default();
         match field {
-            Field::Src => Self { src: Needed::All, ..none },
-            Field::Dst => Self { dst: Needed::All, ..none },
-            Field::Host => Self { src: Needed::All, dst: Needed::All, ..none },
-            Field::SrcPort => Self { src_port: true, ..none },
-            Field::DstPort => Self { dst_port: true, ..none },
-            Field::Port => Self { src_port: true, dst_port: true, ..none },
+            Field::Src => Self {
+                src: Needed::All,
+                ..none
+            },
+            Field::Dst => Self {
+                dst: Needed::All,
+                ..none
+            },
+            Field::Host => Self {
+                src: Needed::All,
+                dst: Needed::All,
+                ..none
+            },
+            Field::SrcPort => Self {
+                src_port: true,
+                ..none
+            },
+            Field::DstPort => Self {
+                dst_port: true,
+                ..none
+            },
+            Field::Port => Self {
+                src_port: true,
+                dst_port: true,
+                ..none
+            },
             Field::Proto => Self { proto: true, ..none },
             // What a flow sent is known by the flow.
             Field::Flow | Field::Reports | Field::Value(_) => Self { all: true, ..none },
@@ -230,7 +272,9 @@ impl Reader {
     /// The files cannot be read, or it takes longer than 10 s.
     pub fn traffic(&self, question: &Arc<TrafficQuestion>) -> Result<Traffic, QueryError> {
         let columns = match question.measure.source() {
-            Source::Flows => self.flow_columns(question.span, question.columns)?.until(question.known_to()),
+            Source::Flows => self
+                .flow_columns(question.span, question.columns)?
+                .until(question.known_to()),
             Source::Events | Source::Series => Columns::of(question.span, question.column()),
         };
         let (sums, has_more) = match question.by_sum() {
@@ -277,8 +321,15 @@ impl TrafficQuestion {
 
     /// Dimensions and fields that what is added up does not have: all of it is in the group of what is unknown, or nothing matches.
     pub fn lacks(&self) -> Vec<&'static str> {
-        let dimensions = self.by.iter().filter(|one| !self.measure.has(**one)).map(|one| one.name());
-        let fields = self.fields().into_iter().filter(|field| !self.measure.answers(*field));
+        let dimensions = self
+            .by
+            .iter()
+            .filter(|one| !self.measure.has(**one))
+            .map(|one| one.name());
+        let fields = self
+            .fields()
+            .into_iter()
+            .filter(|field| !self.measure.answers(*field));
         let mut lacks: Vec<&str> = dimensions.chain(fields.map(Field::name)).collect();
         lacks.dedup();
         lacks
@@ -296,7 +347,10 @@ impl TrafficQuestion {
     /// Whether the paths of flows are needed.
     pub fn by_path(&self) -> bool {
         let dimension = |one: &Dimension| {
-            matches!(one, Dimension::Path | Dimension::Node | Dimension::Link | Dimension::Label)
+            matches!(
+                one,
+                Dimension::Path | Dimension::Node | Dimension::Link | Dimension::Label
+            )
         };
         self.by.iter().any(dimension) || self.condition.as_deref().is_some_and(Filter::asks_nodes)
     }
@@ -318,14 +372,21 @@ impl TrafficQuestion {
     /// What is needed of flows.
     pub fn flow_parts(&self) -> FlowParts {
         let mut parts = FlowParts::default();
-        self.by.iter().for_each(|one| parts.add(FlowParts::of_dimension(*one)));
-        self.fields().into_iter().for_each(|field| parts.add(FlowParts::of_field(field)));
+        self.by
+            .iter()
+            .for_each(|one| parts.add(FlowParts::of_dimension(*one)));
+        self.fields()
+            .into_iter()
+            .for_each(|field| parts.add(FlowParts::of_field(field)));
         parts
     }
 
     /// The same without a condition: for what was chosen before.
     pub fn unconditional(&self) -> Self {
-        Self { condition: None, ..self.clone() }
+        Self {
+            condition: None,
+            ..self.clone()
+        }
     }
 
     /// What is needed of events.
@@ -336,8 +397,12 @@ impl TrafficQuestion {
         EventParts {
             flow: self.by.iter().any(|one| one.is_of_flow()) || self.filters_flows(),
             path: by(&[Dimension::Path]) || asks(&[Field::Path, Field::Hops]),
-            place: by(&[Dimension::Node, Dimension::Label, Dimension::Queue, Dimension::Interface])
-                || asks(&[Field::Node, Field::Queue, Field::Interface]),
+            place: by(&[
+                Dimension::Node,
+                Dimension::Label,
+                Dimension::Queue,
+                Dimension::Interface,
+            ]) || asks(&[Field::Node, Field::Queue, Field::Interface]),
             metric: by(&[Dimension::Metric]) || asks(&[Field::Metric]),
             cause: by(&[Dimension::Rule, Dimension::Reason]) || asks(&[Field::Rule, Field::Reason]),
             values: fields.iter().any(|field| matches!(field, Field::Value(_))),
@@ -353,7 +418,10 @@ impl TrafficQuestion {
         let is_long = self.measure.source() == Source::Series && length > 30 * MINUTE;
         let least = if is_long { least.max(MINUTE) } else { least };
         let short = COLUMNS.into_iter().map(|seconds| seconds * SECOND);
-        short.into_iter().find(|column| *column >= least).unwrap_or_else(|| least.div_ceil(DAY) * DAY)
+        short
+            .into_iter()
+            .find(|column| *column >= least)
+            .unwrap_or_else(|| least.div_ceil(DAY) * DAY)
     }
 
     /// Until when everything has been stored. Reports of flows are stored by the minute, after its end.
@@ -375,8 +443,9 @@ const DAY: u64 = 86_400 * SECOND;
 /// once a second.
 const LATE: u64 = 35 * SECOND;
 /// Lengths of columns, seconds.
-const COLUMNS: [u64; 18] =
-    [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
+const COLUMNS: [u64; 18] = [
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
+];
 
 #[cfg(test)]
 mod tests;

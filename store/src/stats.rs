@@ -80,7 +80,10 @@ pub struct Stats {
 impl Stats {
     /// `(in, out + drops + waiting)`; equal, always.
     pub fn balance(&self) -> (u64, u64) {
-        (self.submitted, self.committed + self.shed + self.failed + self.queued)
+        (
+            self.submitted,
+            self.committed + self.shed + self.failed + self.queued,
+        )
     }
 
     /// Records of this process that are in the store, retention apart.

@@ -65,13 +65,17 @@ impl Store {
             (config.policy, config.reports_table, config.queue_batches.max(1));
         shared.stats().queue_capacity = capacity;
         let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_nanos();
         let now = u64::try_from(now).unwrap_or(u64::MAX);
         let (numbering, unreadable) = follower::numbering(dir, now)?;
         let path = dir.clone();
         let mut writer = Writer::new(config, Arc::clone(&shared), numbering, Some(lock));
-        for (id, error) in
-            unreadable.iter().filter(|(id, _)| Some(*id) != newest.as_ref().map(|file| file.id))
+        for (id, error) in unreadable
+            .iter()
+            .filter(|(id, _)| Some(*id) != newest.as_ref().map(|file| file.id))
         {
             writer.set_unusable(*id, error);
         }
@@ -87,9 +91,17 @@ impl Store {
         writer.index_left_over();
         writer.housekeeping(Instant::now());
         let (queue, receiver) = sync_channel(capacity);
-        let thread = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&receiver));
+        let thread = thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || writer.run(&receiver));
         let thread = thread.map_err(|error| Error::io(&path, error))?;
-        Ok(Self { queue: Some(queue), shared, thread: Some(thread), policy, reports_table })
+        Ok(Self {
+            queue: Some(queue),
+            shared,
+            thread: Some(thread),
+            policy,
+            reports_table,
+        })
     }
 
     /// Checks that this process could open a store in `dir`. Creates the directory if it is missing and a file in it, and
@@ -126,7 +138,11 @@ impl Store {
         };
         self.shared.stats().refused += batch.refused();
         match self.enqueue(queue, Message::Batch(batch), records) {
-            None => Ok(self.shared.spare().pop().unwrap_or_else(|| Batch::with_capacity(capacity))),
+            None => Ok(self
+                .shared
+                .spare()
+                .pop()
+                .unwrap_or_else(|| Batch::with_capacity(capacity))),
             Some(Message::Batch(batch)) => Err(batch),
             Some(_) => Ok(Batch::with_capacity(capacity)),
         }
@@ -135,7 +151,11 @@ impl Store {
     /// Gives decoded reports to the writer, where [`Config::reports_table`] is on; otherwise does nothing. Each report is a
     /// record in the accounts. Returns whether they were accepted: otherwise they are counted as shed.
     pub fn submit_reports(&self, reports: Vec<ReportRow>) -> bool {
-        let Some(queue) = self.queue.as_ref().filter(|_| self.reports_table && !reports.is_empty()) else {
+        let Some(queue) = self
+            .queue
+            .as_ref()
+            .filter(|_| self.reports_table && !reports.is_empty())
+        else {
             return true;
         };
         let records = reports.len() as u64;
@@ -144,9 +164,12 @@ impl Store {
 
     /// Gives recordings of the flight recorder to the writer, after their reports. Returns whether they were accepted.
     pub fn submit_recordings(&self, recordings: Vec<Recording>) -> bool {
-        let Some(queue) = self.queue.as_ref().filter(|_| !recordings.is_empty()) else { return true };
+        let Some(queue) = self.queue.as_ref().filter(|_| !recordings.is_empty()) else {
+            return true;
+        };
         let records = recordings.len() as u64;
-        self.enqueue(queue, Message::Recordings(recordings), records).is_none()
+        self.enqueue(queue, Message::Recordings(recordings), records)
+            .is_none()
     }
 
     /// From the next batch on, a rule's index means a place in `names`. Call it at start and after each reload.
@@ -249,7 +272,11 @@ fn emptied(mut batch: Batch) -> Batch {
 /// Checks that the files that a store in `dir` writes first can be written.
 fn probe_files(dir: &Path) -> Result<(), Error> {
     let newest = files::list(dir).map_err(|error| Error::io(dir, error))?.pop();
-    for path in newest.map(|newest| newest.path).into_iter().chain([dir.join(LOCK)]) {
+    for path in newest
+        .map(|newest| newest.path)
+        .into_iter()
+        .chain([dir.join(LOCK)])
+    {
         match check_access(&path, true) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(&path, error)),
             _ => {}

@@ -58,12 +58,29 @@ impl Summary {
             rule,
             reason: event.reason,
         };
-        let place = Place { node: event.node, interface: event.interface, queue: event.queue };
+        let place = Place {
+            node: event.node,
+            interface: event.interface,
+            queue: event.queue,
+        };
         let second = ((ts - minute) / SECOND) as u8;
         let value = |value: u64| value.min(i64::MAX.cast_unsigned());
         let first = first.map(|first| (first.flow_latency.map(value), greatest(first.hop_latencies)));
-        let values = Values { value: event.value.map(value), first };
-        self.blocks.event(conn, (minute, second), &Counted { class, place, flow, path, values })
+        let values = Values {
+            value: event.value.map(value),
+            first,
+        };
+        self.blocks.event(
+            conn,
+            (minute, second),
+            &Counted {
+                class,
+                place,
+                flow,
+                path,
+                values,
+            },
+        )
     }
 
     #[cold]
@@ -88,7 +105,10 @@ impl Summary {
         }
         let ts = int(rollup.ts);
         if flow.is_some() && rollup.metric == Metric::FlowLatency {
-            *self.others.entry((ts - ts.rem_euclid(MINUTE), REPORTS)).or_default() += int(rollup.count);
+            *self
+                .others
+                .entry((ts - ts.rem_euclid(MINUTE), REPORTS))
+                .or_default() += int(rollup.count);
         }
         let as_it_is = flow.is_none().then_some(60);
         let mut add = conn.prepare_cached(ADD)?;

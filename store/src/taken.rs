@@ -240,7 +240,9 @@ fn taken(
 fn path_without_events(conn: &Connection, flow: i64) -> rusqlite::Result<Vec<(Nanos, i64)>> {
     let sql = "SELECT first_seen, path FROM f0.flow_data WHERE flow = ?1 AND path IS NOT NULL";
     let mut select = conn.prepare_cached(sql)?;
-    let path = select.query_row([flow], |row| Ok((unsigned(row, 0)?, row.get(1)?))).optional()?;
+    let path = select
+        .query_row([flow], |row| Ok((unsigned(row, 0)?, row.get(1)?)))
+        .optional()?;
     match path {
         Some(path) if taken(conn, &from_events(), flow, (0, u64::MAX))?.is_empty() => Ok(vec![path]),
         _ => Ok(Vec::new()),
@@ -317,6 +319,9 @@ mod tests {
         let mut all = Paths::default();
         assert_eq!(all.join(of(0..40)), (0..40).collect::<Vec<_>>());
         assert_eq!(all.join(of(30..60)), (30..60).collect::<Vec<_>>());
-        assert_eq!(all.into_nodes(), (0..60).map(|node| vec![node]).collect::<Vec<_>>());
+        assert_eq!(
+            all.into_nodes(),
+            (0..60).map(|node| vec![node]).collect::<Vec<_>>()
+        );
     }
 }

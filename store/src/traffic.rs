@@ -137,7 +137,13 @@ impl Columns {
         let from = from.max(to.saturating_sub(column.saturating_mul(MOST_COLUMNS)));
         let fits = |interval: &u32| column.is_multiple_of(u64::from(*interval) * SECOND);
         let interval = [3600, 600, 60].into_iter().find(fits).unwrap_or(1);
-        Self { from, to, column, interval, known_to: Nanos::MAX }
+        Self {
+            from,
+            to,
+            column,
+            interval,
+            known_to: Nanos::MAX,
+        }
     }
 
     /// The same, with flows' reports of minutes before this time alone: a minute is stored bit by bit, after its end.
@@ -175,10 +181,16 @@ impl Columns {
             flows.max(1).saturating_mul(length / interval).min(rollups)
         };
         let is_fast = |column: &Nanos| *column >= 3600 * SECOND || rows(*column) <= FAST_ROWS;
-        let offered =
-            FLOW_COLUMNS.into_iter().map(|minutes| minutes * MINUTE).filter(|column| *column >= least);
+        let offered = FLOW_COLUMNS
+            .into_iter()
+            .map(|minutes| minutes * MINUTE)
+            .filter(|column| *column >= least);
         let days = least.div_ceil(1440 * MINUTE) * 1440 * MINUTE;
-        let column = offered.clone().find(is_fast).or_else(|| offered.max()).unwrap_or(days);
+        let column = offered
+            .clone()
+            .find(is_fast)
+            .or_else(|| offered.max())
+            .unwrap_or(days);
         Self::of(span, column)
     }
 
@@ -186,9 +198,16 @@ impl Columns {
     pub fn pieces(&self) -> Vec<Piece> {
         let interval = self.interval.max(60);
         let to = self.known_to.clamp(self.from, self.to);
-        let whole =
-            if interval == 60 { to } else { self.from + (to - self.from) / self.column * self.column };
-        let mut pieces = vec![Piece { interval, from: self.from, to: whole }];
+        let whole = if interval == 60 {
+            to
+        } else {
+            self.from + (to - self.from) / self.column * self.column
+        };
+        let mut pieces = vec![Piece {
+            interval,
+            from: self.from,
+            to: whole,
+        }];
         pieces.extend(Span::of(whole, to).pieces());
         pieces.retain(|piece| piece.from < piece.to);
         pieces.sort_unstable_by_key(|piece| piece.from);
@@ -219,7 +238,10 @@ struct Budget {
 impl EventParts {
     /// Whether their kinds are all that is asked.
     fn is_kind(self) -> bool {
-        Self { any_kind: false, ..self } == Self::default()
+        Self {
+            any_kind: false,
+            ..self
+        } == Self::default()
     }
 }
 
@@ -236,7 +258,10 @@ impl Budget {
     }
 
     fn counted(&self, columns: &Columns, truncated: bool) -> Counted {
-        Counted { from: (self.floor > columns.from).then_some(self.floor), truncated }
+        Counted {
+            from: (self.floor > columns.from).then_some(self.floor),
+            truncated,
+        }
     }
 }
 
@@ -321,7 +346,15 @@ impl Reader {
         parts: EventParts,
         tally: &mut dyn Tally,
     ) -> Result<Counted, QueryError> {
-        self.events_within(columns, parts, Limits { rows: MOST_EVENTS, places: MOST_PLACES }, tally)
+        self.events_within(
+            columns,
+            parts,
+            Limits {
+                rows: MOST_EVENTS,
+                places: MOST_PLACES,
+            },
+            tally,
+        )
     }
 
     fn events_within(
@@ -340,7 +373,11 @@ impl Reader {
                 budget.rows = budget.rows.max(LEAST_ROWS * events::COST);
                 Ok(Box::new(EventReader::new(names, features, parts)?))
             };
-            let bounds = if parts.values { tally.bounds() } else { Some(Default::default()) };
+            let bounds = if parts.values {
+                tally.bounds()
+            } else {
+                Some(Default::default())
+            };
             let mut reader: Box<dyn ColumnReader> = match bounds.filter(|_| features.blocks) {
                 Some(bounds) => Box::new(CountReader::new(names, parts, bounds, limits.places)),
                 None => one_by_one(names, budget)?,
@@ -374,9 +411,17 @@ impl Reader {
     ) -> Result<Counted, QueryError> {
         self.each_file(columns, tally, MOST_ROWS, |names, features, (budget, tally)| {
             let conn = names.conn;
-            let mut series =
-                SeriesReader { metric, columns, numbers: HashMap::new(), minutes: HashMap::new() };
-            let interval = if features.spans { columns.interval } else { columns.interval.min(60) };
+            let mut series = SeriesReader {
+                metric,
+                columns,
+                numbers: HashMap::new(),
+                minutes: HashMap::new(),
+            };
+            let interval = if features.spans {
+                columns.interval
+            } else {
+                columns.interval.min(60)
+            };
             let (is_added_up, floor) = (features.spans && interval >= 60, budget.floor);
             for (_, from, to) in columns.backwards(floor) {
                 if !series.read(conn, (interval, is_added_up), (from, to), (budget, tally))? {
@@ -402,13 +447,23 @@ impl Reader {
         self.with_retry(|| {
             tally.reset();
             let deadline: Deadline = self.deadline();
-            let (mut budget, mut truncated) = (Budget { rows, floor: columns.from }, false);
+            let (mut budget, mut truncated) = (
+                Budget {
+                    rows,
+                    floor: columns.from,
+                },
+                false,
+            );
             let files: Vec<FileIdentity> = self.files_of(columns.from, columns.to)?;
             for file in files.iter().rev() {
                 // What is in several files is read of all of them, so that a column is whole.
                 budget.rows = budget.rows.max(LEAST_ROWS);
                 truncated |= self.ask_file(file, &deadline, |conn, features| {
-                    read(Names::new(conn, self.keys(), file)?, features, (&mut budget, &mut *tally))
+                    read(
+                        Names::new(conn, self.keys(), file)?,
+                        features,
+                        (&mut budget, &mut *tally),
+                    )
                 })?;
             }
             Ok(budget.counted(columns, truncated))
@@ -436,13 +491,17 @@ impl SeriesReader<'_> {
         let mut select = conn.prepare_cached(if is_added_up { ADDED_UP } else { AS_INSERTED })?;
         let mut rows = select.query(params![interval, self.metric as i64, int(from), int(to)])?;
         while let Some(row) = rows.next()? {
-            let Some(key) = series_key(row, self.metric)? else { continue };
+            let Some(key) = series_key(row, self.metric)? else {
+                continue;
+            };
             let sum = SpanSum::read(row, 3, interval)?;
             if self.minutes.get(&key).is_some_and(|end| sum.first < *end) {
                 continue;
             }
             let column = sum.first.saturating_sub(self.columns.from) / self.columns.column;
-            let Ok(column) = usize::try_from(column) else { continue };
+            let Ok(column) = usize::try_from(column) else {
+                continue;
+            };
             let number = *self.numbers.entry(key).or_insert_with(|| tally.series(&key));
             tally.seen(column);
             tally.add(number, column, &sum);
@@ -470,7 +529,10 @@ impl SeriesReader<'_> {
             None => {
                 let mut select = conn.prepare_cached("SELECT max(ts) FROM f0.rollup_data WHERE ts < ?1")?;
                 let newest: Option<i64> = select.query_row([int(to)], |row| row.get(0))?;
-                newest.and_then(|ts| u64::try_from(ts).ok()).unwrap_or(0).saturating_sub(TAIL)
+                newest
+                    .and_then(|ts| u64::try_from(ts).ok())
+                    .unwrap_or(0)
+                    .saturating_sub(TAIL)
             }
         };
         let last = last.max(self.columns.from);
@@ -482,16 +544,24 @@ impl SeriesReader<'_> {
             }
         }
         drop(rows);
-        self.read(conn, (1, false), (last, to.min(last + TAIL)), (budget, tally)).map(drop)
+        self.read(conn, (1, false), (last, to.min(last + TAIL)), (budget, tally))
+            .map(drop)
     }
 }
 
 fn series_key(row: &Row<'_>, metric: Metric) -> rusqlite::Result<Option<SeriesKey>> {
     let part = |i| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(i)?.filter(|part| *part != NOTHING));
-    let Some(node) = part(0)?.and_then(|node| u32::try_from(node).ok()) else { return Ok(None) };
+    let Some(node) = part(0)?.and_then(|node| u32::try_from(node).ok()) else {
+        return Ok(None);
+    };
     let interface = part(1)?.and_then(|part| u32::try_from(part).ok());
     let queue = part(2)?.and_then(|part| u8::try_from(part).ok());
-    Ok(Some(SeriesKey { metric: metric as u8, node, interface, queue }))
+    Ok(Some(SeriesKey {
+        metric: metric as u8,
+        node,
+        interface,
+        queue,
+    }))
 }
 
 /// Events by kind alone, from the counts of minutes.
@@ -508,9 +578,19 @@ fn counted_minutes(conn: &Connection, columns: &Columns, tally: &mut dyn Tally) 
             debug_assert!(kind == REPORTS, "a kind that there is not");
             continue;
         };
-        let group = EventGroup { kind: Some(*known), ..EventGroup::default() };
+        let group = EventGroup {
+            kind: Some(*known),
+            ..EventGroup::default()
+        };
         let number = *numbers.entry(kind).or_insert_with(|| tally.event(&group));
-        tally.add(number, column, &SpanSum { count: unsigned(row, 2)?, ..NO_VALUES });
+        tally.add(
+            number,
+            column,
+            &SpanSum {
+                count: unsigned(row, 2)?,
+                ..NO_VALUES
+            },
+        );
     }
     Ok(())
 }
@@ -519,7 +599,14 @@ const ADDED_UP: &str = "SELECT node, interface, queue, ts, count, min, max, sum 
                         WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow = -1";
 const AS_INSERTED: &str = "SELECT node, interface, queue, ts, count, min, max, sum FROM f0.rollup_data
                            WHERE interval = ?1 AND metric = ?2 AND ts >= ?3 AND ts < ?4 AND flow IS NULL";
-const NO_VALUES: SpanSum = SpanSum { count: 0, min: u64::MAX, max: 0, sum: 0, first: 0, last: 0 };
+const NO_VALUES: SpanSum = SpanSum {
+    count: 0,
+    min: u64::MAX,
+    max: 0,
+    sum: 0,
+    first: 0,
+    last: 0,
+};
 /// Lengths of columns of flows, minutes.
 const FLOW_COLUMNS: [u64; 12] = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440];
 /// Rows that are read fast: in some 200 ms.
@@ -548,14 +635,23 @@ mod tests {
     #[test]
     fn columns_are_whole_multiples_and_cover_the_span() {
         let columns = Columns::of((61 * SECOND, 181 * SECOND), 7 * SECOND);
-        assert_eq!((columns.from() / SECOND, columns.to() / SECOND, columns.count()), (56, 182, 18));
+        assert_eq!(
+            (columns.from() / SECOND, columns.to() / SECOND, columns.count()),
+            (56, 182, 18)
+        );
         let minutes = Columns::of((61 * SECOND, 181 * SECOND), 90 * SECOND);
         assert_eq!(
-            (minutes.column() / SECOND, minutes.from() / SECOND, minutes.to() / SECOND),
+            (
+                minutes.column() / SECOND,
+                minutes.from() / SECOND,
+                minutes.to() / SECOND
+            ),
             (60, 60, 240)
         );
-        let backwards: Vec<_> =
-            minutes.backwards(120 * SECOND).map(|(i, from, _)| (i, from / SECOND)).collect();
+        let backwards: Vec<_> = minutes
+            .backwards(120 * SECOND)
+            .map(|(i, from, _)| (i, from / SECOND))
+            .collect();
         assert_eq!(backwards, [(2, 180), (1, 120)]);
         let intervals =
             [1, 30, 60, 120, 600, 1800, 3600, 7200].map(|s| Columns::of((0, 1), s * SECOND).interval);
@@ -601,12 +697,27 @@ mod tests {
         let store = crate::Store::open(crate::Config::new(dir.path())).unwrap();
         let mut batch = Batch::with_capacity(64 << 10);
         for node in 0..nodes {
-            let change = Event { kind: Kind::Change, node: Some(node), ..bare(START) };
+            let change = Event {
+                kind: Kind::Change,
+                node: Some(node),
+                ..bare(START)
+            };
             batch.event(&change, &[]);
-            batch.event(&Event { kind: Kind::Drop, node: Some(nodes + node), ..change }, &[]);
+            batch.event(
+                &Event {
+                    kind: Kind::Drop,
+                    node: Some(nodes + node),
+                    ..change
+                },
+                &[],
+            );
         }
         for minute in 1..3 {
-            let change = Event { kind: Kind::Change, node: Some(1), ..bare(START + minute * MINUTE) };
+            let change = Event {
+                kind: Kind::Change,
+                node: Some(1),
+                ..bare(START + minute * MINUTE)
+            };
             batch.event(&change, &[]);
         }
         store.submit(batch).unwrap();
@@ -620,12 +731,30 @@ mod tests {
         let dir = Dir::new("traffic-places");
         let reader = at_nodes(&dir, 1_000);
         let columns = Columns::of((START, START + 3 * MINUTE), MINUTE);
-        let by_place = EventParts { place: true, ..EventParts::default() };
-        let by_flow_too = EventParts { flow: true, ..by_place };
-        for parts in [by_place, by_flow_too, EventParts { values: true, ..by_place }] {
+        let by_place = EventParts {
+            place: true,
+            ..EventParts::default()
+        };
+        let by_flow_too = EventParts {
+            flow: true,
+            ..by_place
+        };
+        for parts in [
+            by_place,
+            by_flow_too,
+            EventParts {
+                values: true,
+                ..by_place
+            },
+        ] {
             let ask = |rows, places| {
                 let mut total = Total::default();
-                (reader.events_within(&columns, parts, Limits { rows, places }, &mut total).unwrap(), total.0)
+                (
+                    reader
+                        .events_within(&columns, parts, Limits { rows, places }, &mut total)
+                        .unwrap(),
+                    total.0,
+                )
             };
             // Those of the drops, which nobody wants, take no room.
             assert_eq!(ask(MOST_EVENTS, 1_000), (Counted::default(), 1_002), "{parts:?}");
@@ -641,12 +770,24 @@ mod tests {
         let dir = Dir::new("traffic-least");
         let reader = at_nodes(&dir, 5_000);
         let columns = Columns::of((START, START + 3 * MINUTE), MINUTE);
-        let parts = EventParts { place: true, any_kind: true, ..EventParts::default() };
+        let parts = EventParts {
+            place: true,
+            any_kind: true,
+            ..EventParts::default()
+        };
         let ask = |reader: &Reader| {
             let mut total = Total::default();
             (
                 reader
-                    .events_within(&columns, parts, Limits { rows: 0, places: 20_000 }, &mut total)
+                    .events_within(
+                        &columns,
+                        parts,
+                        Limits {
+                            rows: 0,
+                            places: 20_000,
+                        },
+                        &mut total,
+                    )
                     .unwrap(),
                 total.0,
             )
@@ -654,7 +795,8 @@ mod tests {
         assert_eq!(ask(&reader).1, 10_002);
         for name in dir.names().iter().filter(|name| name.ends_with(".db")) {
             let conn = Connection::open(dir.path().join(name)).unwrap();
-            conn.execute_batch("DROP TABLE block_data; PRAGMA user_version = 5").unwrap();
+            conn.execute_batch("DROP TABLE block_data; PRAGMA user_version = 5")
+                .unwrap();
         }
         let reader = Reader::open(dir.path()).unwrap();
         assert_eq!(ask(&reader), (Counted::default(), 10_002));

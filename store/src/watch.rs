@@ -35,9 +35,22 @@ impl Watch {
         if known.is_some() {
             return None;
         }
-        let before = self.files.insert(id, Known { identity: identity.clone(), records: 0 })?;
-        let Known { identity: FileIdentity { path, .. }, records } = before;
-        Some(MissingFile { path, change: FileChange::Replaced, records })
+        let before = self.files.insert(
+            id,
+            Known {
+                identity: identity.clone(),
+                records: 0,
+            },
+        )?;
+        let Known {
+            identity: FileIdentity { path, .. },
+            records,
+        } = before;
+        Some(MissingFile {
+            path,
+            change: FileChange::Replaced,
+            records,
+        })
     }
 
     /// Records were committed into a file that is open.
@@ -63,8 +76,14 @@ impl Watch {
     pub(crate) fn rescan(&mut self, found: &[StoreFile]) -> Vec<MissingFile> {
         let mut missing = Vec::new();
         self.files.retain(|_, known| {
-            let Some(change) = known.identity.change() else { return true };
-            missing.push(MissingFile { path: known.identity.path.clone(), change, records: known.records });
+            let Some(change) = known.identity.change() else {
+                return true;
+            };
+            missing.push(MissingFile {
+                path: known.identity.path.clone(),
+                change,
+                records: known.records,
+            });
             false
         });
         for file in found {

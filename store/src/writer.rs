@@ -119,7 +119,12 @@ struct Bulk {
     calm: Duration,
 }
 
-const BULK: Bulk = Bulk { rate: 50_000, least: 1_000_000, most: 2_000_000, calm: Duration::from_secs(10) };
+const BULK: Bulk = Bulk {
+    rate: 50_000,
+    least: 1_000_000,
+    most: 2_000_000,
+    calm: Duration::from_secs(10),
+};
 
 impl Writer {
     pub(crate) fn new(
@@ -164,7 +169,9 @@ impl Writer {
                 self.commit();
                 self.roll_if_due();
             }
-            let next = self.commit_at.map_or(self.housekeeping_at, |at| at.min(self.housekeeping_at));
+            let next = self
+                .commit_at
+                .map_or(self.housekeeping_at, |at| at.min(self.housekeeping_at));
             match queue.recv_timeout(next.saturating_duration_since(now)) {
                 Ok(Message::Batch(batch)) => {
                     self.process(&Work::Batch(&batch));
@@ -290,7 +297,11 @@ impl Writer {
     pub(crate) fn index_left_over(&mut self) {
         let open = self.segment.as_ref().map(Segment::id);
         let found = files::list(&self.config.dir).unwrap_or_default();
-        let newest = found.into_iter().rev().filter(|file| Some(file.id) != open).take(LEFT_OVER);
+        let newest = found
+            .into_iter()
+            .rev()
+            .filter(|file| Some(file.id) != open)
+            .take(LEFT_OVER);
         newest
             .filter(|file| indexer::is_left_out(&file.path))
             .for_each(|file| self.indexer.submit(file.path));
@@ -299,7 +310,12 @@ impl Writer {
     /// The newest part of the period of `first`, for the case that there are several.
     fn last_part(&self, first: FileId) -> Result<FileId, Error> {
         let found = files::list(&self.config.dir).map_err(|error| Error::io(&self.config.dir, error))?;
-        Ok(found.iter().rev().map(|file| file.id).find(|id| id.same_period(first)).unwrap_or(first))
+        Ok(found
+            .iter()
+            .rev()
+            .map(|file| file.id)
+            .find(|id| id.same_period(first))
+            .unwrap_or(first))
     }
 
     /// Opens `id`, or the next part of it that is of this version and whose indexes are not being built, setting aside what is damaged.
@@ -309,7 +325,11 @@ impl Writer {
         }
         let dir = &self.config.dir;
         let later = self.is_busy() && self.indexer.has_room();
-        let indexes = if later { EventIndexes::Later } else { EventIndexes::Kept };
+        let indexes = if later {
+            EventIndexes::Later
+        } else {
+            EventIndexes::Kept
+        };
         let opened = match Segment::open(dir, id, indexes, self.numbering) {
             Err(error @ Error::Sqlite(..)) if error.is_damage() => {
                 self.set_aside(id, &error)?;
@@ -318,7 +338,9 @@ impl Writer {
             other => other,
         };
         let segment = self.segment.insert(opened?);
-        let before = segment.identity().and_then(|identity| self.watch.open(id, identity));
+        let before = segment
+            .identity()
+            .and_then(|identity| self.watch.open(id, identity));
         if let Some(path) = self.left_out.take().filter(|path| path != segment.path()) {
             self.indexer.submit(path);
         }
@@ -406,7 +428,10 @@ impl Writer {
         stats.queued -= lost;
         stats.state = if full { State::Full } else { State::Failing };
         stats.message = Some(if full {
-            format!("{}: the disk is full; make space, storing goes on by itself", self.config.dir.display())
+            format!(
+                "{}: the disk is full; make space, storing goes on by itself",
+                self.config.dir.display()
+            )
         } else {
             error.to_string()
         });
@@ -419,13 +444,18 @@ impl Writer {
 
     /// A transaction must not fill a file far beyond its share.
     fn most_in_transaction(&self) -> u64 {
-        self.share().map_or(MAX_TRANSACTION, |share| MAX_TRANSACTION.min(share / RECORD))
+        self.share()
+            .map_or(MAX_TRANSACTION, |share| MAX_TRANSACTION.min(share / RECORD))
     }
 
     /// Notes a high rate: `records` were committed. A second counts at least, so that a few large batches are no high rate.
     fn look_at_rate(&mut self, records: u64) {
         let now = Instant::now();
-        let span = self.begun.take().map_or(Duration::ZERO, |begun| now - begun).max(Duration::from_secs(1));
+        let span = self
+            .begun
+            .take()
+            .map_or(Duration::ZERO, |begun| now - begun)
+            .max(Duration::from_secs(1));
         if records as f64 >= self.bulk.rate as f64 * span.as_secs_f64() {
             self.busy_at = Some(now);
         }
@@ -449,7 +479,9 @@ impl Writer {
     /// Begins a new part when it is due. At every commit: under a flood a file would otherwise grow to a large part of
     /// `max_bytes` before the next housekeeping, and go as a whole when it is the oldest.
     fn roll_if_due(&mut self) {
-        let Some(segment) = self.segment.as_ref().filter(|segment| self.is_due(segment)) else { return };
+        let Some(segment) = self.segment.as_ref().filter(|segment| self.is_due(segment)) else {
+            return;
+        };
         let next = segment.id().next_part();
         self.commit();
         self.close();
@@ -479,18 +511,29 @@ impl Writer {
         let mut stats = self.shared.stats();
         stats.deleted += expired.len() as u64;
         stats.files = found.files.len() as u64;
-        stats.bytes = found.files.iter().chain(&found.set_aside).map(|file| file.bytes).sum();
+        stats.bytes = found
+            .files
+            .iter()
+            .chain(&found.set_aside)
+            .map(|file| file.bytes)
+            .sum();
     }
 
     /// Deletes files by age and total size, also those that were set aside. Returns their paths.
     fn expire(&mut self, found: &Listing) -> Vec<PathBuf> {
         let newest = found.files.last().map(|file| file.path.clone());
-        let current = self.segment.as_ref().map(|segment| segment.path().to_owned()).or(newest);
+        let current = self
+            .segment
+            .as_ref()
+            .map(|segment| segment.path().to_owned())
+            .or(newest);
         let mut all: Vec<StoreFile> = found.files.iter().chain(&found.set_aside).cloned().collect();
         all.sort_by_key(|file| file.id);
         let (max_age, max_bytes) = (self.config.max_age, self.config.max_bytes);
         let expired = files::expired(&all, current.as_deref(), (self.wall)(), max_age, max_bytes);
-        let deleted = expired.into_iter().filter(|file| files::remove(&file.path).is_ok());
+        let deleted = expired
+            .into_iter()
+            .filter(|file| files::remove(&file.path).is_ok());
         let deleted: Vec<StoreFile> = deleted.cloned().collect();
         for file in &deleted {
             // A file that was set aside is not known under the ID that it had.

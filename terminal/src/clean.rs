@@ -5,7 +5,10 @@ use std::borrow::Cow;
 /// A text of one line with `·` for each control character, and for each that changes the direction of writing.
 pub fn printable(text: &str) -> Cow<'_, str> {
     match text.contains(is_control) {
-        true => text.chars().map(|char| if is_control(char) { REPLACED } else { char }).collect(),
+        true => text
+            .chars()
+            .map(|char| if is_control(char) { REPLACED } else { char })
+            .collect(),
         false => text.into(),
     }
 }
@@ -36,13 +39,19 @@ pub(crate) fn cleaned(text: &str, colour: bool) -> Cow<'_, str> {
 
 /// The length of the escape sequence that sets a colour or weight at the beginning of a text; 0: it begins with another one.
 fn colour_len(text: &str) -> usize {
-    let Some(codes) =
-        text.strip_prefix("\x1b[").and_then(|rest| rest.split_once('m')).map(|(codes, _)| codes)
+    let Some(codes) = text
+        .strip_prefix("\x1b[")
+        .and_then(|rest| rest.split_once('m'))
+        .map(|(codes, _)| codes)
     else {
         return 0;
     };
-    let is_colour =
-        |code: &str| matches!(code, "0" | "1" | "2" | "3" | "4" | "31" | "32" | "33" | "34" | "35" | "36");
+    let is_colour = |code: &str| {
+        matches!(
+            code,
+            "0" | "1" | "2" | "3" | "4" | "31" | "32" | "33" | "34" | "35" | "36"
+        )
+    };
     if is_colour(codes) { codes.len() + 3 } else { 0 }
 }
 

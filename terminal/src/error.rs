@@ -13,12 +13,18 @@ impl CliError {
     /// An error with this message, for example
     /// `cannot read a.pcap: no such file; check the path`.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), source: None }
+        Self {
+            message: message.into(),
+            source: None,
+        }
     }
 
     /// `what` failed with an I/O error: `cannot read a.pcap: no such file or directory; check the path`.
     pub fn io(what: impl fmt::Display, error: io::Error, remedy: &str) -> Self {
-        Self { message: format!("{what}: {}; {remedy}", reason(&error)), source: Some(error) }
+        Self {
+            message: format!("{what}: {}; {remedy}", reason(&error)),
+            source: Some(error),
+        }
     }
 
     /// Writing to standard output failed. If the pipe was closed (`| head`), the program exits without a message.
@@ -28,7 +34,9 @@ impl CliError {
 
     /// Whether the output pipe was closed.
     pub fn is_closed_output(&self) -> bool {
-        self.source.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        self.source
+            .as_ref()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
@@ -63,7 +71,10 @@ mod tests {
     fn an_io_error_reads_as_one_sentence_with_a_remedy() {
         let error = io::Error::from_raw_os_error(2);
         let shown = CliError::io("cannot read a.pcap", error, "check the path").to_string();
-        assert_eq!(shown, "cannot read a.pcap: no such file or directory; check the path");
+        assert_eq!(
+            shown,
+            "cannot read a.pcap: no such file or directory; check the path"
+        );
     }
 
     #[test]

@@ -197,7 +197,10 @@ impl<T: std::fmt::Display> Value for Text<T> {
         out.push('"');
         let start = out.len();
         let _ = write!(out, "{}", self.0);
-        if out[start..].bytes().any(|b| !matches!(b, b' '..=b'~') || matches!(b, b'"' | b'\\')) {
+        if out[start..]
+            .bytes()
+            .any(|b| !matches!(b, b' '..=b'~') || matches!(b, b'"' | b'\\'))
+        {
             let text = out.split_off(start);
             out.pop();
             text.write(out);
@@ -215,8 +218,11 @@ mod tests {
     fn an_object_keeps_the_order_of_its_fields() {
         let mut out = String::new();
         object(&mut out, |o| {
-            o.field("b", 1_u64).field("a", Some("x")).present("none", None::<u8>);
-            o.field("null", None::<u8>).field("list", &[Some(1_u32), None][..]);
+            o.field("b", 1_u64)
+                .field("a", Some("x"))
+                .present("none", None::<u8>);
+            o.field("null", None::<u8>)
+                .field("list", &[Some(1_u32), None][..]);
             o.object("o", |o| {
                 o.field("f", 0.5).field("inf", f64::INFINITY).field("t", true);
             });
@@ -248,7 +254,10 @@ mod tests {
         Text(HOSTILE).write(&mut out);
         object(&mut out, |o| _ = o.field(HOSTILE, 1_u8));
         assert_eq!(out, format!("{ESCAPED}{ESCAPED}{{{ESCAPED}:1}}"));
-        assert_eq!(escaped(&format!("[\n\t\"{HOSTILE}\"]\r\n")), format!("[\n\t{ESCAPED}]\r\n"));
+        assert_eq!(
+            escaped(&format!("[\n\t\"{HOSTILE}\"]\r\n")),
+            format!("[\n\t{ESCAPED}]\r\n")
+        );
         assert!(matches!(escaped("{\"a\": \"é\"}\n"), Cow::Borrowed(_)));
     }
 }

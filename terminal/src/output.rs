@@ -18,19 +18,30 @@ pub struct Output<W> {
 pub fn stdout() -> Output<io::Stdout> {
     let inner = io::stdout();
     let colour = screen::has_colour(&inner);
-    Output { inner, colour, json: false }
+    Output {
+        inner,
+        colour,
+        json: false,
+    }
 }
 
 /// Standard error.
 pub fn stderr() -> Output<io::Stderr> {
     let inner = io::stderr();
     let colour = screen::has_colour(&inner);
-    Output { inner, colour, json: false }
+    Output {
+        inner,
+        colour,
+        json: false,
+    }
 }
 
 /// Standard error for JSON: control characters are escaped instead of replaced.
 pub fn stderr_json() -> Output<io::Stderr> {
-    Output { json: true, ..stderr() }
+    Output {
+        json: true,
+        ..stderr()
+    }
 }
 
 /// Writes a text to standard output.
@@ -39,7 +50,9 @@ pub fn stderr_json() -> Output<io::Stderr> {
 /// It cannot be written.
 pub fn print(text: &str) -> Result<(), CliError> {
     let mut out = stdout();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::output)
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(CliError::output)
 }
 
 /// Writes data for programs to standard output: as they are, or like text if a terminal shows them.
@@ -51,7 +64,9 @@ pub fn print_data(data: &str) -> Result<(), CliError> {
     if out.is_terminal() {
         return print(data);
     }
-    out.write_all(data.as_bytes()).and_then(|()| out.flush()).map_err(CliError::output)
+    out.write_all(data.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(CliError::output)
 }
 
 /// Writes a line of `hopwise: ` and a text to standard error. Errors are ignored.
@@ -65,7 +80,11 @@ impl<W: Write> Write for Output<W> {
             return self.inner.write(bytes);
         }
         let text = String::from_utf8_lossy(bytes);
-        let shown = if self.json { json::escaped(&text) } else { cleaned(&text, self.colour) };
+        let shown = if self.json {
+            json::escaped(&text)
+        } else {
+            cleaned(&text, self.colour)
+        };
         self.inner.write_all(shown.as_bytes())?;
         Ok(bytes.len())
     }
@@ -87,7 +106,11 @@ mod tests {
             ("plain\n", "plain\n", "plain\n"),
         ] {
             for (json, expected) in [(false, as_text), (true, as_json)] {
-                let mut out = Output { inner: Vec::new(), colour: false, json };
+                let mut out = Output {
+                    inner: Vec::new(),
+                    colour: false,
+                    json,
+                };
                 out.write_all(written.as_bytes()).unwrap_or_default();
                 assert_eq!(String::from_utf8_lossy(&out.inner), expected);
             }

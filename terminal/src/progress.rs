@@ -184,9 +184,17 @@ fn line(progress: &Progress, elapsed: Duration, done: u64, items: u64) -> String
         return format!("{label}  {} read  {counted}", units::bytes(done));
     };
     let share = (done as f64 / total as f64).min(1.0);
-    let left = Duration::from_secs_f64(if share > 0.0 { seconds * (1.0 - share) / share } else { 0.0 });
+    let left = Duration::from_secs_f64(if share > 0.0 {
+        seconds * (1.0 - share) / share
+    } else {
+        0.0
+    });
     let filled = plot::bar(share, 1.0, 20);
-    format!("{label}  {filled:<20} {:>3.0} %  {counted}  {} left", share * 100.0, units::clock(left))
+    format!(
+        "{label}  {filled:<20} {:>3.0} %  {counted}  {} left",
+        share * 100.0,
+        units::clock(left)
+    )
 }
 
 #[cfg(test)]
@@ -198,7 +206,10 @@ mod tests {
         let shown = |part| waiting_line("fastpath", part, Duration::from_secs(75));
         assert_eq!(shown(None), "fastpath  1:15");
         assert_eq!(shown(Some((0, 1))), "fastpath  1:15");
-        assert_eq!(shown(Some((5, 20))), "fastpath  █████                6 of 20  1:15");
+        assert_eq!(
+            shown(Some((5, 20))),
+            "fastpath  █████                6 of 20  1:15"
+        );
         assert_eq!(cut("abcdef", 4), "abc");
     }
 

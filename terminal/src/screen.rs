@@ -48,12 +48,22 @@ impl Terminal {
 
     /// A file or a pipe: no colour, nothing overwritten.
     pub fn plain() -> Self {
-        Self { interactive: false, colour: false, width: 100, height: 40 }
+        Self {
+            interactive: false,
+            colour: false,
+            width: 100,
+            height: 40,
+        }
     }
 
     fn of(is_terminal: bool) -> Self {
         let (width, height) = if is_terminal { size() } else { (100, 40) };
-        Self { interactive: is_terminal && !is_dumb(), colour: is_terminal && wants_colour(), width, height }
+        Self {
+            interactive: is_terminal && !is_dumb(),
+            colour: is_terminal && wants_colour(),
+            width,
+            height,
+        }
     }
 
     /// A text with `·` for each control character that is none of its own colours or line ends.
@@ -97,9 +107,18 @@ fn size() -> (usize, usize) {
     if let (Some(width), Some(height)) = (number("COLUMNS"), number("LINES")) {
         return (width, height);
     }
-    let output = Command::new("stty").arg("size").stdin(Stdio::inherit()).stderr(Stdio::null()).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let mut numbers = text.split_whitespace().filter_map(|word| word.parse().ok()).filter(|n| *n > 0);
+    let output = Command::new("stty")
+        .arg("size")
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::null())
+        .output();
+    let text = output
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
+    let mut numbers = text
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .filter(|n| *n > 0);
     match (numbers.next(), numbers.next()) {
         (Some(height), Some(width)) => (width, height),
         _ => (100, 40),
@@ -112,7 +131,10 @@ mod tests {
 
     #[test]
     fn paint_without_colour_changes_nothing() {
-        let colour = Terminal { colour: true, ..Terminal::plain() };
+        let colour = Terminal {
+            colour: true,
+            ..Terminal::plain()
+        };
         assert_eq!(Terminal::plain().paint(Tone::Bad, "x"), "x");
         assert_eq!(colour.paint(Tone::Bad, "x"), "\x1b[31mx\x1b[0m");
     }

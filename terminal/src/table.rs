@@ -32,8 +32,15 @@ pub struct Table {
 impl Table {
     /// A table with these columns and no rows.
     pub fn new<T: Into<String>>(columns: impl IntoIterator<Item = (T, Align)>) -> Self {
-        let heads = columns.into_iter().map(|(name, align)| (name.into(), align)).collect();
-        Self { heads, rows: Vec::new(), indent: 0 }
+        let heads = columns
+            .into_iter()
+            .map(|(name, align)| (name.into(), align))
+            .collect();
+        Self {
+            heads,
+            rows: Vec::new(),
+            indent: 0,
+        }
     }
 
     /// Indents the table.
@@ -44,7 +51,12 @@ impl Table {
 
     /// Adds a row; missing cells stay empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| printable(&cell).into_owned()).collect());
+        self.rows.push(
+            cells
+                .into_iter()
+                .map(|cell| printable(&cell).into_owned())
+                .collect(),
+        );
     }
 
     /// Whether there are no rows.
@@ -127,11 +139,18 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_lines_end_at_their_last_cell() {
-        let mut table =
-            Table::new([("node", Align::Right), ("state", Align::Left), ("note", Align::Left)]).indented(2);
+        let mut table = Table::new([
+            ("node", Align::Right),
+            ("state", Align::Left),
+            ("note", Align::Left),
+        ])
+        .indented(2);
         table.row(["7".into(), "ok".into()]);
         table.row(["1024".into(), "late".into(), "é".into()]);
-        assert_eq!(table.render(), "  node  state  note\n     7  ok\n  1024  late   é\n");
+        assert_eq!(
+            table.render(),
+            "  node  state  note\n     7  ok\n  1024  late   é\n"
+        );
     }
 
     #[test]

@@ -39,7 +39,11 @@ pub fn short(number: f64) -> String {
 /// Bytes: `1.50 GB` (powers of ten, as disks and links count).
 pub fn bytes(number: u64) -> String {
     let text = short(number as f64);
-    if number < 1_000 { format!("{number} B") } else { format!("{text}B") }
+    if number < 1_000 {
+        format!("{number} B")
+    } else {
+        format!("{text}B")
+    }
 }
 
 /// `1 report`, `2 reports`, `1,000 reports`.
@@ -51,14 +55,24 @@ pub fn counted(number: u64, noun: &str) -> String {
 pub fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
 }
 
 /// Time of day of a timestamp in ns since the epoch, UTC, with milliseconds: `14:03:59.250`.
 pub fn time_of_day(ts: u64) -> String {
     let ms = ts / 1_000_000;
     let seconds = ms / 1000 % 86_400;
-    format!("{:02}:{:02}:{:02}.{:03}", seconds / 3600, seconds / 60 % 60, seconds % 60, ms % 1000)
+    format!(
+        "{:02}:{:02}:{:02}.{:03}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        ms % 1000
+    )
 }
 
 /// Date and time, UTC: `2026-03-01 14:03:59.250Z`.
@@ -77,7 +91,11 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_index = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_index + 2) / 5 + 1;
-    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
+    let month = if month_index < 10 {
+        month_index + 3
+    } else {
+        month_index - 9
+    };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
@@ -99,12 +117,20 @@ mod tests {
         let spans = [0, 999, 1_000, 1_500, 12_345, 999_999, 5_000_000, 4_000_000_000];
         assert_eq!(
             spans.map(nanos),
-            ["0 ns", "999 ns", "1.00 us", "1.50 us", "12.3 us", "1000 us", "5.00 ms", "4.00 s"]
+            [
+                "0 ns", "999 ns", "1.00 us", "1.50 us", "12.3 us", "1000 us", "5.00 ms", "4.00 s"
+            ]
         );
-        assert_eq!([0, 999, 1_000, 12_345_678].map(count), ["0", "999", "1,000", "12,345,678"]);
+        assert_eq!(
+            [0, 999, 1_000, 12_345_678].map(count),
+            ["0", "999", "1,000", "12,345,678"]
+        );
         assert_eq!([12.0, 830e3, 1.25e6].map(short), ["12.0", "830 k", "1.25 M"]);
         assert_eq!([512, 1_500_000_000].map(bytes), ["512 B", "1.50 GB"]);
-        assert_eq!([counted(1, "gap"), counted(2_000, "gap")], ["1 gap", "2,000 gaps"]);
+        assert_eq!(
+            [counted(1, "gap"), counted(2_000, "gap")],
+            ["1 gap", "2,000 gaps"]
+        );
     }
 
     #[test]

@@ -27,5 +27,9 @@ fn main() -> ExitCode {
             );
         }
     }
-    if is_sound { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    if is_sound {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    }
 }

@@ -25,7 +25,11 @@ pub fn bytes_of<R>(work: impl FnOnce() -> R) -> (R, i64, i64) {
     let before = BYTES.with(Cell::get);
     PEAK.with(|peak| peak.set(before));
     let result = work();
-    (result, BYTES.with(Cell::get) - before, PEAK.with(Cell::get) - before)
+    (
+        result,
+        BYTES.with(Cell::get) - before,
+        PEAK.with(Cell::get) - before,
+    )
 }
 
 fn count() {

@@ -26,7 +26,10 @@ pub fn profile(rng: &mut Rng) -> Profile {
         profile.tcp_shim = TcpShim::AfterOptions;
     }
     if rarely(rng, 2) {
-        profile.domains[rng.below(2)] = Some(Domain { id: DOMAIN, source_only_words: rng.below(4) as u8 });
+        profile.domains[rng.below(2)] = Some(Domain {
+            id: DOMAIN,
+            source_only_words: rng.below(4) as u8,
+        });
     }
     if rarely(rng, 8) {
         (profile.dscp, profile.dscp_mask) = (0, 0);
@@ -88,7 +91,20 @@ fn other_protocol(rng: &mut Rng) -> Vec<u8> {
             let mut sflow = vec![0, 0, 0, 5, 0, 0, 0, address];
             // Agent, subagent, number and uptime; then the number of samples, and type and length of the first.
             sflow.resize(if address == 2 { 36 } else { 24 }, 7);
-            sflow.extend([0, 0, 0, count as u8, 0, 0, 0, 1, 0, 0, 0, pick(rng, &[0, 16, 64, 200])]);
+            sflow.extend([
+                0,
+                0,
+                0,
+                count as u8,
+                0,
+                0,
+                0,
+                1,
+                0,
+                0,
+                0,
+                pick(rng, &[0, 16, 64, 200]),
+            ]);
             (sflow, 112)
         }
         1 => (vec![0, 5, 0, count as u8], 24 + 48 * count),
@@ -126,7 +142,9 @@ fn other_protocol(rng: &mut Rng) -> Vec<u8> {
 
 /// A report 2.0 of the p4-int family, whose lengths are 0.
 fn length_zero(rng: &mut Rng) -> Vec<u8> {
-    let mut out = (pick(rng, &[1, 2, 2]) << 28 | rng.roll() as u32 & 0x07ff_ffff).to_be_bytes().to_vec();
+    let mut out = (pick(rng, &[1, 2, 2]) << 28 | rng.roll() as u32 & 0x07ff_ffff)
+        .to_be_bytes()
+        .to_vec();
     out.extend(node(rng).to_be_bytes());
     out.extend([pick(rng, &[0x13, 0x14]), 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0, 0]);
     out.extend(ethernet(rng, 0));
@@ -152,7 +170,11 @@ fn report_05(rng: &mut Rng) -> Vec<u8> {
 
 fn report_10(rng: &mut Rng) -> Vec<u8> {
     let metadata: u32 = if rarely(rng, 2) { 0 } else { rng.below(64) as u32 };
-    let len = if rarely(rng, 8) { rng.below(16) as u32 } else { 4 + metadata.count_ones() };
+    let len = if rarely(rng, 8) {
+        rng.below(16) as u32
+    } else {
+        4 + metadata.count_ones()
+    };
     let next = pick(rng, &[0, 0, 0, 1, 1, 1, 2, 2, 2, 5]);
     let word = 1 << 28 | (len & 15) << 24 | next << 21 | metadata << 15 | rng.roll() as u32 & 0x71ff;
     let mut out = word.to_be_bytes().to_vec();
@@ -203,7 +225,11 @@ fn report_20(rng: &mut Rng) -> Vec<u8> {
             body.extend(half.to_be_bytes());
         }
         put_words(rng, &mut body, baseline as usize + domain);
-        md = if rarely(rng, 12) { md } else { baseline as u8 + domain as u8 };
+        md = if rarely(rng, 12) {
+            md
+        } else {
+            baseline as u8 + domain as u8
+        };
     }
     match inner_type {
         0 => {}
@@ -218,7 +244,11 @@ fn report_20(rng: &mut Rng) -> Vec<u8> {
         }
     }
     body.resize(body.len().next_multiple_of(4), 0);
-    let words = if rarely(rng, 30) { rng.roll() as usize } else { body.len() / 4 };
+    let words = if rarely(rng, 30) {
+        rng.roll() as usize
+    } else {
+        body.len() / 4
+    };
     let mut out = vec![report_type << 4 | inner_type, words.min(255) as u8, md, flags];
     out.extend(body);
     out
@@ -236,7 +266,11 @@ fn tlvs(rng: &mut Rng, out: &mut Vec<u8>) {
             kind => value = packet(rng, kind - 1),
         }
         value.resize(value.len().next_multiple_of(4), 0);
-        let words = if rarely(rng, 10) { rng.roll() as u8 } else { (value.len() / 4).min(255) as u8 };
+        let words = if rarely(rng, 10) {
+            rng.roll() as u8
+        } else {
+            (value.len() / 4).min(255) as u8
+        };
         out.extend([(kind as u8) << 4, words, 0, 7]);
         out.extend(value);
     }
@@ -306,13 +340,29 @@ fn about(rng: &mut Rng, len: usize) -> u16 {
 fn ipv4(rng: &mut Rng, depth: usize) -> Vec<u8> {
     let options = if rarely(rng, 6) { rng.below(11) } else { 0 };
     let (proto, body) = transport(rng, depth);
-    let first = if rarely(rng, 30) { rng.roll() as u8 } else { 0x45 + options as u8 };
+    let first = if rarely(rng, 30) {
+        rng.roll() as u8
+    } else {
+        0x45 + options as u8
+    };
     let total = about(rng, 20 + options * 4 + body.len()).to_be_bytes();
     let fragment = if rarely(rng, 20) { 0x2001 } else { 0x4000_u16 }.to_be_bytes();
     // An identification may look like the first byte of IPv4.
     let ident = pick(rng, &[0, 0, 0x45]);
-    let mut out =
-        vec![first, tos(rng), total[0], total[1], ident, 1, fragment[0], fragment[1], 64, proto, 0, 0];
+    let mut out = vec![
+        first,
+        tos(rng),
+        total[0],
+        total[1],
+        ident,
+        1,
+        fragment[0],
+        fragment[1],
+        64,
+        proto,
+        0,
+        0,
+    ];
     out.extend([10, 0, 0, 1, 10, 0, 0, rng.below(4) as u8]);
     if rarely(rng, 2) {
         let sum = wire::checksum::of(&out).to_be_bytes();
@@ -339,7 +389,11 @@ fn ipv6(rng: &mut Rng, depth: usize) -> Vec<u8> {
         }
         let unit = if proto == 51 { 4 } else { 8 };
         header.resize(header.len().max(8).next_multiple_of(unit), 0);
-        header[1] = if proto == 44 { rng.roll() as u8 } else { ((header.len() - 8) / unit) as u8 };
+        header[1] = if proto == 44 {
+            rng.roll() as u8
+        } else {
+            ((header.len() - 8) / unit) as u8
+        };
         body = [header, body].concat();
     }
     let class = u32::from(tos(rng)) << 20 | 6 << 28;
@@ -347,7 +401,24 @@ fn ipv6(rng: &mut Rng, depth: usize) -> Vec<u8> {
     out.extend(about(rng, body.len()).to_be_bytes());
     out.extend([proto, 64]);
     out.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-    out.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, rng.below(4) as u8]);
+    out.extend([
+        0x20,
+        1,
+        0x0d,
+        0xb8,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        rng.below(4) as u8,
+    ]);
     out.extend(body);
     out
 }
@@ -374,7 +445,11 @@ fn int_option(rng: &mut Rng, out: &mut Vec<u8>) {
         data[0] = rng.roll() as u8;
     }
     data.truncate(pick(rng, &[252, 252, 252, 252, 60, 8, 2]));
-    let len = if rarely(rng, 20) { rng.roll() as u8 } else { data.len() as u8 };
+    let len = if rarely(rng, 20) {
+        rng.roll() as u8
+    } else {
+        data.len() as u8
+    };
     out.extend([0x3e, len]);
     out.extend(data);
 }
@@ -462,7 +537,10 @@ fn udp(rng: &mut Rng, depth: usize) -> Vec<u8> {
 
 /// The start of a report, or something similar.
 fn nested(rng: &mut Rng) -> Vec<u8> {
-    let mut out = vec![pick(rng, &[0, 1, 4, 0x14, 0x11, 0x20, 0x30]), rng.below(4) as u8 * 0x40];
+    let mut out = vec![
+        pick(rng, &[0, 1, 4, 0x14, 0x11, 0x20, 0x30]),
+        rng.below(4) as u8 * 0x40,
+    ];
     let count = rng.below(9);
     out.extend([0, 1]);
     put_words(rng, &mut out, count);
@@ -471,7 +549,28 @@ fn nested(rng: &mut Rng) -> Vec<u8> {
 
 fn tcp(rng: &mut Rng) -> Vec<u8> {
     let words = pick(rng, &[5, 5, 5, 6, 8, 2]);
-    let mut out = vec![0x40, 1, 0, 80, 0, 0, 0, 1, 0, 0, 0, 1, words << 4, 0x10, 0, 0, 0, 0, 0, 0];
+    let mut out = vec![
+        0x40,
+        1,
+        0,
+        80,
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        1,
+        words << 4,
+        0x10,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
     if rarely(rng, 2) {
         out.resize((usize::from(words) * 4).max(20), 1);
     }
@@ -545,7 +644,11 @@ fn geneve(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
             5 => int_05(rng, &mut data, 3),
             _ => data.extend(vec![0; rng.below(3) * 4]),
         }
-        let words = if rarely(rng, 20) { 31 } else { (data.len() / 4).min(31) as u8 };
+        let words = if rarely(rng, 20) {
+            31
+        } else {
+            (data.len() / 4).min(31) as u8
+        };
         data.truncate(124);
         options.extend(class.to_be_bytes());
         options.extend([kind, words]);
@@ -553,7 +656,11 @@ fn geneve(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
     }
     options.truncate(252);
     let (protocol, body) = announced(rng, depth);
-    let first = if rarely(rng, 20) { rng.roll() as u8 } else { (options.len() / 4) as u8 };
+    let first = if rarely(rng, 20) {
+        rng.roll() as u8
+    } else {
+        (options.len() / 4) as u8
+    };
     let [high, low] = protocol.to_be_bytes();
     out.extend([first, 0, high, low, 0, 0, 1, 0]);
     out.extend(options);
@@ -575,9 +682,16 @@ fn shim(rng: &mut Rng, out: &mut Vec<u8>, dst_port: u16) -> u16 {
             dst_port
         }
         _ => {
-            let port = if rarely(rng, 2) { pick(rng, &TUNNEL_PORTS) } else { 9000 };
-            let npt =
-                if dst_port == 33122 { pick(rng, &[1, 1, 1, 2, 0, 3]) } else { pick(rng, &[0, 0, 0, 0, 1]) };
+            let port = if rarely(rng, 2) {
+                pick(rng, &TUNNEL_PORTS)
+            } else {
+                9000
+            };
+            let npt = if dst_port == 33122 {
+                pick(rng, &[1, 1, 1, 2, 0, 3])
+            } else {
+                pick(rng, &[0, 0, 0, 0, 1])
+            };
             let [high, low] = match npt {
                 1 => port.to_be_bytes(),
                 2 => [0, pick(rng, &[6, 17, 132])],
@@ -600,7 +714,11 @@ fn shim_1(rng: &mut Rng, out: &mut Vec<u8>, (kind, last): (u8, u8), version: u8,
     }
     let behind = [6, pick(rng, &[0, 0x23]), pick(rng, &[0, 0x28, 0xb5]), 0].repeat(tail);
     let words = (int.len() + behind.len()) / 4 + 1;
-    let words = if rarely(rng, 30) { rng.below(words + 3) } else { words };
+    let words = if rarely(rng, 30) {
+        rng.below(words + 3)
+    } else {
+        words
+    };
     // INT for the destination: only its length is read.
     let words = if kind == 2 && rarely(rng, 3) { 0 } else { words };
     out.extend([kind, 0, words.min(255) as u8, last]);
@@ -622,7 +740,11 @@ fn shim_2(rng: &mut Rng, out: &mut Vec<u8>, rest: impl Fn(u8) -> [u8; 3]) {
         int_2(rng, &mut int, hops);
     }
     let [low, second, third] = rest(kind);
-    let words = if rarely(rng, 30) { rng.below(60) } else { int.len() / 4 };
+    let words = if rarely(rng, 30) {
+        rng.below(60)
+    } else {
+        int.len() / 4
+    };
     out.extend([kind << 4 | low, words.min(255) as u8, second, third]);
     out.extend(int);
 }
@@ -659,10 +781,23 @@ fn int_2(rng: &mut Rng, out: &mut Vec<u8>, hops: usize) {
     let base = bitmap.count_ones() + (bitmap & 0x0e00).count_ones();
     let domain = rarely(rng, 4);
     let extra = if domain { rng.below(3) as u32 } else { 0 };
-    let hop_ml = if rarely(rng, 20) { rng.below(32) as u32 } else { (base + extra).min(31) };
-    out.extend([0x20 | rng.below(16) as u8 & 0x0e, rng.roll() as u8, hop_ml as u8, 7]);
+    let hop_ml = if rarely(rng, 20) {
+        rng.below(32) as u32
+    } else {
+        (base + extra).min(31)
+    };
+    out.extend([
+        0x20 | rng.below(16) as u8 & 0x0e,
+        rng.roll() as u8,
+        hop_ml as u8,
+        7,
+    ]);
     out.extend(bitmap.to_be_bytes());
-    let (id, instruction) = if domain { (pick(rng, &[DOMAIN, 0x0abd]), 1_u16) } else { (0, 0) };
+    let (id, instruction) = if domain {
+        (pick(rng, &[DOMAIN, 0x0abd]), 1_u16)
+    } else {
+        (0, 0)
+    };
     for half in [id, instruction, 0] {
         out.extend(half.to_be_bytes());
     }
@@ -676,11 +811,26 @@ fn int_sf(rng: &mut Rng, out: &mut Vec<u8>) {
     let bitmap = bitmap(rng) & if rarely(rng, 8) { 0xffff } else { 0xfffe };
     let bitmap = bitmap | if rarely(rng, 8) { 0 } else { 0x8000 };
     let words = bitmap.count_ones() + (bitmap & 0x0e00).count_ones();
-    let hop_ml = if rarely(rng, 20) { rng.below(32) as u32 } else { words };
-    let second = if rarely(rng, 10) { rng.roll() as u8 } else { pick(rng, &[0x20, 0x40, 0x60, 0xc0]) };
+    let hop_ml = if rarely(rng, 20) {
+        rng.below(32) as u32
+    } else {
+        words
+    };
+    let second = if rarely(rng, 10) {
+        rng.roll() as u8
+    } else {
+        pick(rng, &[0x20, 0x40, 0x60, 0xc0])
+    };
     out.extend([0x21 | rng.below(16) as u8, second, hop_ml as u8, 7]);
     out.extend(bitmap.to_be_bytes());
-    out.extend([0, rng.below(4) as u8, 0, u8::from(rarely(rng, 30)), 0, u8::from(rarely(rng, 30))]);
+    out.extend([
+        0,
+        rng.below(4) as u8,
+        0,
+        u8::from(rarely(rng, 30)),
+        0,
+        u8::from(rarely(rng, 30)),
+    ]);
     let odd = if rarely(rng, 20) { 1 } else { 0 };
     let records = pick(rng, &[1, 1, 1, 1, 2, 2, 0, 3]).min(240 / hop_ml.max(1) as usize);
     put_words(rng, out, records * hop_ml as usize + odd);
@@ -690,9 +840,18 @@ fn int_10(rng: &mut Rng, out: &mut Vec<u8>, hops: usize) {
     let bitmap = bitmap(rng);
     let wide = pick(rng, &[0x0200, 0x0200, 0x0c00, 0]);
     let words = bitmap.count_ones() + (bitmap & wide).count_ones();
-    let hop_ml = if rarely(rng, 20) { rng.below(32) as u32 } else { words };
+    let hop_ml = if rarely(rng, 20) {
+        rng.below(32) as u32
+    } else {
+        words
+    };
     let version = if rarely(rng, 6) { 0 } else { 0x10 };
-    out.extend([version | rng.below(4) as u8, rng.roll() as u8 & 0x9f, hop_ml as u8, 7]);
+    out.extend([
+        version | rng.below(4) as u8,
+        rng.roll() as u8 & 0x9f,
+        hop_ml as u8,
+        7,
+    ]);
     out.extend(bitmap.to_be_bytes());
     out.extend([0, 9]);
     let fitting = (240 / hop_ml.max(1) as usize).min(hops);
@@ -702,9 +861,17 @@ fn int_10(rng: &mut Rng, out: &mut Vec<u8>, hops: usize) {
 fn int_05(rng: &mut Rng, out: &mut Vec<u8>, hops: usize) {
     let bitmap = bitmap(rng);
     let words = bitmap.count_ones();
-    let count = if rarely(rng, 20) { rng.below(32) as u32 } else { words };
+    let count = if rarely(rng, 20) {
+        rng.below(32) as u32
+    } else {
+        words
+    };
     let fitting = (240 / words.max(1) as usize).min(hops);
-    let most = if rarely(rng, 20) { rng.below(8) } else { 16 + fitting };
+    let most = if rarely(rng, 20) {
+        rng.below(8)
+    } else {
+        16 + fitting
+    };
     out.extend([rng.below(4) as u8, count as u8, most as u8, fitting as u8]);
     out.extend(bitmap.to_be_bytes());
     out.extend([0, 0]);
@@ -730,7 +897,11 @@ pub fn frame(rng: &mut Rng, payload: &[u8]) -> Vec<u8> {
     udp.extend(about(rng, 8 + payload.len()).to_be_bytes());
     udp.extend([0, 0]);
     udp.extend(payload);
-    out.extend(if v6 { outer_v6(rng, &udp) } else { outer_v4(rng, &udp) });
+    out.extend(if v6 {
+        outer_v6(rng, &udp)
+    } else {
+        outer_v4(rng, &udp)
+    });
     if rarely(rng, 8) {
         out.truncate(rng.below(out.len()).max(14));
     }
@@ -744,11 +915,26 @@ pub fn frame(rng: &mut Rng, payload: &[u8]) -> Vec<u8> {
 fn outer_v4(rng: &mut Rng, udp: &[u8]) -> Vec<u8> {
     let options = if rarely(rng, 4) { rng.below(11) } else { 0 };
     let total = (20 + options * 4 + udp.len()) as u16;
-    let total = if rarely(rng, 12) { rng.below(60) as u16 } else { total }.to_be_bytes();
+    let total = if rarely(rng, 12) {
+        rng.below(60) as u16
+    } else {
+        total
+    }
+    .to_be_bytes();
     let fragment = pick(rng, &[0_u16, 0x4000, 0x4000, 0x4000, 0x2000, 0x0007]).to_be_bytes();
     let proto = if rarely(rng, 12) { 6 } else { 17 };
-    let mut out =
-        vec![0x45 + options as u8, 0, total[0], total[1], 0, 1, fragment[0], fragment[1], 64, proto];
+    let mut out = vec![
+        0x45 + options as u8,
+        0,
+        total[0],
+        total[1],
+        0,
+        1,
+        fragment[0],
+        fragment[1],
+        64,
+        proto,
+    ];
     out.extend([0, 0, 192, 0, 2, rng.below(9) as u8, 192, 0, 2, 100]);
     out.extend(vec![1; options * 4]);
     out.extend(udp);
@@ -774,11 +960,32 @@ fn outer_v6(rng: &mut Rng, udp: &[u8]) -> Vec<u8> {
         }
         body = [header, body].concat();
     }
-    let len = if rarely(rng, 12) { rng.below(60) } else { body.len() };
+    let len = if rarely(rng, 12) {
+        rng.below(60)
+    } else {
+        body.len()
+    };
     let mut out = vec![0x60, 0, 0, 0];
     out.extend((len as u16).to_be_bytes());
     out.extend([proto, 64]);
-    out.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, rng.below(9) as u8]);
+    out.extend([
+        0x20,
+        1,
+        0x0d,
+        0xb8,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        rng.below(9) as u8,
+    ]);
     out.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100]);
     out.extend(body);
     out

@@ -54,32 +54,61 @@ fn operation(out: &mut Object, operation: &Operation<'_>, v1: bool) {
         }
     };
     match *operation {
-        Operation::KeyWrite { copies, store, key, data } => {
+        Operation::KeyWrite {
+            copies,
+            store,
+            key,
+            data,
+        } => {
             out.number("copies", copies);
             place(out, "store", store.into());
             out.text("key", &hex(key));
             out.text("data", &hex(data));
         }
-        Operation::Append { list, entry_len, entries } => {
+        Operation::Append {
+            list,
+            entry_len,
+            entries,
+        } => {
             out.number("list", list);
             out.number("entry_len", entry_len);
             let entries = entries.chunks(entry_len.into());
             out.list("entries", entries.map(|entry| format!("\"{}\"", hex(entry))));
         }
-        Operation::KeyIncrement { copies, store, delta, key } => {
+        Operation::KeyIncrement {
+            copies,
+            store,
+            delta,
+            key,
+        } => {
             out.number("copies", copies);
             place(out, "store", store.into());
             out.number("delta", delta);
             out.text("key", &hex(key));
         }
-        Operation::Postcard { hop, path_len, store, value, key } => {
+        Operation::Postcard {
+            hop,
+            path_len,
+            store,
+            value,
+            key,
+        } => {
             out.number("hop", hop);
             place(out, "path_len", path_len.into());
             place(out, "store", store.into());
             out.number("value", value);
             out.text("key", &hex(key));
         }
-        Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, columns: _, counters } => {
+        Operation::SketchMerge {
+            sketch,
+            epoch,
+            first_column,
+            depth,
+            width,
+            op,
+            columns: _,
+            counters,
+        } => {
             out.number("sketch", sketch);
             out.number("epoch", epoch);
             out.number("first_column", first_column);
@@ -89,9 +118,20 @@ fn operation(out: &mut Object, operation: &Operation<'_>, v1: bool) {
             let column = |column: &[u8]| {
                 let values = column.chunks(width.into());
                 let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-                format!("[{}]", values.map(|value| number(value).to_string()).collect::<Vec<_>>().join(","))
+                format!(
+                    "[{}]",
+                    values
+                        .map(|value| number(value).to_string())
+                        .collect::<Vec<_>>()
+                        .join(",")
+                )
             };
-            out.list("columns", counters.chunks(usize::from(depth) * usize::from(width)).map(column));
+            out.list(
+                "columns",
+                counters
+                    .chunks(usize::from(depth) * usize::from(width))
+                    .map(column),
+            );
         }
     }
 }
@@ -136,12 +176,20 @@ pub fn control(payload: &[u8]) -> String {
             out.number("last", last);
             out.number("trigger", trigger);
         }
-        Body::SketchNack { sketch, epoch, column } => {
+        Body::SketchNack {
+            sketch,
+            epoch,
+            column,
+        } => {
             out.number("sketch", sketch);
             out.number("epoch", epoch);
             out.number("column", column);
         }
-        Body::Congestion { level, hold_us, dropped } => {
+        Body::Congestion {
+            level,
+            hold_us,
+            dropped,
+        } => {
             out.number("level", level);
             out.number("hold_us", hold_us);
             out.number("dropped", dropped);
@@ -160,7 +208,10 @@ pub fn roce(frame: &[u8]) -> String {
     out.text("roce", packet.bth.opcode.name());
     let ends = packet.ends;
     let ports = Some((ends.source_port, wire::roce::PORT));
-    out.flow("flow", Some(FlowKey::new(ends.source, ends.destination, ports, 17)));
+    out.flow(
+        "flow",
+        Some(FlowKey::new(ends.source, ends.destination, ports, 17)),
+    );
     if let Some(transport) = packet.bth.transport {
         out.text("transport", transport.name());
     }
@@ -225,7 +276,10 @@ pub fn control_again(payload: &[u8]) -> Vec<u8> {
         return artifact::Nack::parse(payload).expect("good").emit().into();
     }
     let mut out = vec![0xa5; payload.len()];
-    assert_eq!(Control::parse(payload).expect("good").emit(&mut out), Ok(payload.len()));
+    assert_eq!(
+        Control::parse(payload).expect("good").emit(&mut out),
+        Ok(payload.len())
+    );
     out
 }
 
@@ -234,7 +288,9 @@ pub fn roce_again(frame: &[u8]) -> Vec<u8> {
     let packet = Packet::parse(frame).expect("good");
     assert_eq!(packet.fault, None, "what has a fault is not written");
     let number = |at: usize, len: usize| {
-        frame[at..at + len].iter().fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte))
+        frame[at..at + len]
+            .iter()
+            .fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte))
     };
     let tagged = number(12, 2) == 0x8100;
     let ip = if tagged { 18 } else { 14 };
@@ -243,11 +299,19 @@ pub fn roce_again(frame: &[u8]) -> Vec<u8> {
         source_mac: packet.source_mac,
         destination_mac: packet.destination_mac,
         vlan: tagged.then(|| number(14, 2) as u16),
-        tos: if v4 { frame[ip + 1] } else { (number(ip, 4) >> 20) as u8 },
+        tos: if v4 {
+            frame[ip + 1]
+        } else {
+            (number(ip, 4) >> 20) as u8
+        },
         hop_limit: frame[ip + if v4 { 8 } else { 7 }],
         flow_label: if v4 { 0 } else { number(ip, 4) & 0xf_ffff },
         identification: if v4 { number(ip + 4, 2) as u16 } else { 0 },
-        ..Path::new(packet.ends.source, packet.ends.destination, packet.ends.source_port)
+        ..Path::new(
+            packet.ends.source,
+            packet.ends.destination,
+            packet.ends.source_port,
+        )
     };
     let transport = packet.bth.transport.unwrap_or(Transport::Rc);
     let mut writer = Writer::new(path, transport, packet.bth.queue_pair).expect("one family");
@@ -256,14 +320,24 @@ pub fn roce_again(frame: &[u8]) -> Vec<u8> {
     assert_eq!(write(&mut writer, &mut out, &packet), frame.len());
     let first = out.clone();
     out.fill(0xa5);
-    assert_eq!((write(&mut writer, &mut out, &packet), &out), (frame.len(), &first));
+    assert_eq!(
+        (write(&mut writer, &mut out, &packet), &out),
+        (frame.len(), &first)
+    );
     out
 }
 
 fn write(writer: &mut Writer, out: &mut [u8], packet: &Packet<'_>) -> usize {
     let (bth, payload) = (&packet.bth, packet.payload);
-    let head = Head { psn: bth.psn, ack_request: bth.ack_request, solicited: bth.solicited };
-    let (reth, immediate) = (packet.reth.unwrap_or_default(), packet.immediate.unwrap_or_default());
+    let head = Head {
+        psn: bth.psn,
+        ack_request: bth.ack_request,
+        solicited: bth.solicited,
+    };
+    let (reth, immediate) = (
+        packet.reth.unwrap_or_default(),
+        packet.immediate.unwrap_or_default(),
+    );
     let written = match (bth.opcode, packet.aeth) {
         (Opcode::SendOnly, _) => writer.send(out, head, payload),
         (Opcode::WriteFirst, _) => writer.write_first(out, head, reth, payload),

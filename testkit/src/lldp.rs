@@ -29,7 +29,10 @@ pub fn frame(frame: &[u8]) -> String {
     id("chassis", lldpdu.chassis);
     id("port", lldpdu.port);
     out.number("ttl", lldpdu.ttl);
-    let texts = [("port_description", lldpdu.port_description), ("system_name", lldpdu.system_name)];
+    let texts = [
+        ("port_description", lldpdu.port_description),
+        ("system_name", lldpdu.system_name),
+    ];
     for (name, text) in texts {
         if let Some(text) = text {
             out.text(name, &String::from_utf8_lossy(text));
@@ -44,6 +47,8 @@ pub fn again(frame: &[u8]) -> Vec<u8> {
     let mut out = vec![0xa5; ethernet::HEADER_LEN + lldpdu.len()];
     let header = ethernet::Packet::new_checked(frame).map(|packet| ethernet::Repr::parse(&packet));
     header.expect("whole").emit(&mut out);
-    lldpdu.emit(&mut out[ethernet::HEADER_LEN..]).expect("it has room");
+    lldpdu
+        .emit(&mut out[ethernet::HEADER_LEN..])
+        .expect("it has room");
     out
 }

@@ -41,13 +41,20 @@ pub fn meaning(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<String> {
 
 fn payload(bytes: &[u8], profile: &Profile) -> Vec<String> {
     let mut decoder = Decoder::new(*profile);
-    decoder.reports(bytes).map(|result| result.map_or_else(error, |found| report(&found))).collect()
+    decoder
+        .reports(bytes)
+        .map(|result| result.map_or_else(error, |found| report(&found)))
+        .collect()
 }
 
 fn shim(bytes: &[u8], profile: &Profile) -> String {
     let frame = around_shim(bytes);
     match wire::packet::contents(&frame, profile) {
-        Ok(Contents { int: Some(int), location: Some(location), .. }) => {
+        Ok(Contents {
+            int: Some(int),
+            location: Some(location),
+            ..
+        }) => {
             let mut out = Object::new();
             out.int(&int);
             out.original(&location.original);
@@ -62,9 +69,15 @@ fn shim(bytes: &[u8], profile: &Profile) -> String {
 
 /// A UDP packet with INT, marked as the shim's NPT requires.
 pub fn around_shim(bytes: &[u8]) -> Vec<u8> {
-    let by_port = bytes.first().is_some_and(|first| first >> 2 & 3 != 0 && first >> 4 != 0);
+    let by_port = bytes
+        .first()
+        .is_some_and(|first| first >> 2 & 3 != 0 && first >> 4 != 0);
     let mut frame = vec![0; 42];
-    ethernet::Repr { ethertype: 0x0800, ..ethernet::Repr::default() }.emit(&mut frame);
+    ethernet::Repr {
+        ethertype: 0x0800,
+        ..ethernet::Repr::default()
+    }
+    .emit(&mut frame);
     let ip = ipv4::Repr {
         proto: 17,
         tos: if by_port { 0 } else { Profile::DSCP << 2 },
@@ -74,7 +87,13 @@ pub fn around_shim(bytes: &[u8]) -> Vec<u8> {
     };
     ip.emit(&mut frame[14..]);
     let dst_port = if by_port { Profile::INT_UDP_PORT } else { 9 };
-    udp::Repr { src_port: 9, dst_port, len: 8 + bytes.len() as u16, checksum: 0 }.emit(&mut frame[34..]);
+    udp::Repr {
+        src_port: 9,
+        dst_port,
+        len: 8 + bytes.len() as u16,
+        checksum: 0,
+    }
+    .emit(&mut frame[34..]);
     frame.extend_from_slice(bytes);
     frame
 }
@@ -89,7 +108,13 @@ pub fn report(report: &Report<'_>) -> String {
     out.number("hw_id", report.hw_id);
     out.number("seq", report.seq);
     let set = |(flag, _): &(Flags, &str)| report.flags.contains(*flag);
-    out.list("flags", Flags::NAMES.iter().filter(|flag| set(flag)).map(|(_, name)| format!("\"{name}\"")));
+    out.list(
+        "flags",
+        Flags::NAMES
+            .iter()
+            .filter(|flag| set(flag))
+            .map(|(_, name)| format!("\"{name}\"")),
+    );
     if let Some(kind) = report.report_type {
         out.number("report_type", kind);
     }
@@ -127,7 +152,10 @@ pub fn report(report: &Report<'_>) -> String {
     let set = |(mark, _): &(Annotations, &str)| report.annotations.contains(*mark);
     let annotations: Vec<_> = Annotations::NAMES.iter().filter(|mark| set(mark)).collect();
     if !annotations.is_empty() {
-        out.list("annotations", annotations.iter().map(|(_, name)| format!("\"{name}\"")));
+        out.list(
+            "annotations",
+            annotations.iter().map(|(_, name)| format!("\"{name}\"")),
+        );
     }
     out.finish()
 }
@@ -150,10 +178,16 @@ pub fn aggregate(payload: &[u8]) -> String {
         }
     }
     if header.kind.is_correlated() {
-        out.list("summaries", aggregate.summaries().map(|summary| summary_object(&summary)));
+        out.list(
+            "summaries",
+            aggregate.summaries().map(|summary| summary_object(&summary)),
+        );
     } else {
         let postcards = aggregate.postcards_with_packets();
-        out.list("postcards", postcards.map(|(postcard, packet)| postcard_object(&postcard, packet)));
+        out.list(
+            "postcards",
+            postcards.map(|(postcard, packet)| postcard_object(&postcard, packet)),
+        );
     }
     out.finish()
 }
@@ -201,7 +235,10 @@ pub fn packet(contents: &Contents<'_>) -> String {
         out.int(int);
         out.text("encapsulation", encapsulation(location.encapsulation));
         out.text("recognised", mark(location.mark));
-        out.list("offsets", [location.start, location.header, location.stack, location.end].iter());
+        out.list(
+            "offsets",
+            [location.start, location.header, location.stack, location.end].iter(),
+        );
         out.original(&location.original);
     }
     match (&contents.int, &contents.ioam) {
@@ -216,9 +253,15 @@ pub fn packet(contents: &Contents<'_>) -> String {
         out.source_only(int);
     }
     out.ioam(contents.ioam, contents.ioam_options);
-    let odd = [(contents.destination, "\"destination\""), (contents.is_incomplete(), "\"incomplete\"")];
+    let odd = [
+        (contents.destination, "\"destination\""),
+        (contents.is_incomplete(), "\"incomplete\""),
+    ];
     if odd.iter().any(|(set, _)| *set) {
-        out.list("annotations", odd.iter().filter(|(set, _)| *set).map(|(_, name)| name));
+        out.list(
+            "annotations",
+            odd.iter().filter(|(set, _)| *set).map(|(_, name)| name),
+        );
     }
     out.finish()
 }
@@ -254,16 +297,32 @@ impl Object {
         self.text("int_version", int.version.name());
         self.sf(int);
         self.text("mode", if int.mode == Mode::Md { "md" } else { "mx" });
-        self.list("int_flags", NAMES.iter().filter(|(flag, _)| int.flags.contains(*flag)).map(|x| x.1));
+        self.list(
+            "int_flags",
+            NAMES
+                .iter()
+                .filter(|(flag, _)| int.flags.contains(*flag))
+                .map(|x| x.1),
+        );
         self.number("hop_ml", int.hop_ml);
         self.number("remaining", int.remaining);
         self.number("bitmap", int.bitmap);
     }
 
     fn sf(&mut self, int: &Int<'_>) {
-        let Some(Sf { urgent, state, packet_id }) = int.sf else { return };
+        let Some(Sf {
+            urgent,
+            state,
+            packet_id,
+        }) = int.sf
+        else {
+            return;
+        };
         let name = state.name();
-        self.raw("sf", &format!("{{\"state\":\"{name}\",\"urgent\":{urgent},\"packet_id\":{packet_id}}}"));
+        self.raw(
+            "sf",
+            &format!("{{\"state\":\"{name}\",\"urgent\":{urgent},\"packet_id\":{packet_id}}}"),
+        );
     }
 
     fn original(&mut self, original: &Original) {
@@ -308,7 +367,11 @@ impl Object {
         if !flags.is_empty() {
             self.list("flags", flags.iter());
         }
-        let nodes: Vec<_> = trace.nodes().filter(Node::has_more_than_items).map(|node| data(&node)).collect();
+        let nodes: Vec<_> = trace
+            .nodes()
+            .filter(Node::has_more_than_items)
+            .map(|node| data(&node))
+            .collect();
         if !nodes.is_empty() {
             self.list("data", nodes.iter().rev());
         }
@@ -337,14 +400,25 @@ fn data(node: &Node<'_>) -> String {
         }
     };
     put("node_id", node.has_wide_node_id(), node.node_id());
-    put("hop_limit", node.has(0) || node.has(8), node.hop_limit().map(u64::from));
+    put(
+        "hop_limit",
+        node.has(0) || node.has(8),
+        node.hop_limit().map(u64::from),
+    );
     put("seconds", node.has(2), node.seconds().map(u64::from));
     put("fraction", node.has(3), node.fraction().map(u64::from));
-    put("namespace_data", node.has(5), node.namespace_data().map(u64::from));
+    put(
+        "namespace_data",
+        node.has(5),
+        node.namespace_data().map(u64::from),
+    );
     put("namespace_data_wide", node.has(10), node.wide_namespace_data());
     if let Some((schema, data)) = node.opaque() {
         out.number("schema", schema);
-        out.text("opaque", &data.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        out.text(
+            "opaque",
+            &data.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+        );
     }
     out.finish()
 }

@@ -47,7 +47,10 @@ impl Graph {
     /// A source file cannot be read.
     pub fn read(folder: &Path) -> io::Result<Self> {
         let mut graph = Self::default();
-        let root = ["lib.rs", "main.rs"].map(|name| folder.join(name)).into_iter().find(|file| file.exists());
+        let root = ["lib.rs", "main.rs"]
+            .map(|name| folder.join(name))
+            .into_iter()
+            .find(|file| file.exists());
         let root =
             root.ok_or_else(|| io::Error::other(format!("{}: no lib.rs, no main.rs", folder.display())))?;
         graph.read_module(Vec::new(), &root, folder)?;
@@ -60,7 +63,11 @@ impl Graph {
     pub fn from_sources(sources: &[(&str, &str)]) -> Self {
         let mut graph = Self::default();
         for (path, text) in sources {
-            let module = path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            let module = path
+                .split("::")
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect();
             graph.sources.insert(module, without_tests(&plain(text)));
         }
         graph.link();
@@ -84,8 +91,11 @@ impl Graph {
 
     /// Finds references between modules, follows re-exports, keeps the edges.
     fn link(&mut self) {
-        let mentions: Vec<(Module, Vec<Mention>)> =
-            self.sources.iter().map(|(module, text)| (module.clone(), self.mentions(module, text))).collect();
+        let mentions: Vec<(Module, Vec<Mention>)> = self
+            .sources
+            .iter()
+            .map(|(module, text)| (module.clone(), self.mentions(module, text)))
+            .collect();
         let mut exports: BTreeMap<(&Module, &str), &Module> = BTreeMap::new();
         for (module, mentions) in &mentions {
             for mention in mentions.iter().filter(|mention| mention.exported) {
@@ -117,7 +127,9 @@ impl Graph {
         let mut rest = String::new();
         let mut at = 0;
         while let Some(start) = next_word(text, "use", at) {
-            let end = text[start..].find(';').map_or(text.len(), |length| start + length);
+            let end = text[start..]
+                .find(';')
+                .map_or(text.len(), |length| start + length);
             let line = &text[text[..start].rfind([';', '}', '{']).map_or(0, |i| i + 1)..start];
             let exported = next_word(line, "pub", 0).is_some();
             for path in leaves(&text[start + 3..end]) {
@@ -158,7 +170,11 @@ impl Graph {
         if relative && base.len() == depth {
             return None;
         }
-        Some(Mention { module: base, rest: rest.to_vec(), exported })
+        Some(Mention {
+            module: base,
+            rest: rest.to_vec(),
+            exported,
+        })
     }
 
     /// Uses between siblings below `parent`, with one example of each pair.
@@ -166,7 +182,10 @@ impl Graph {
         let depth = parent.len();
         let name = |module: &Module| module.get(depth).cloned().unwrap_or_else(|| ".".to_owned());
         let mut graph: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-        let below = self.sources.keys().filter(|module| module.len() > depth && module.starts_with(parent));
+        let below = self
+            .sources
+            .keys()
+            .filter(|module| module.len() > depth && module.starts_with(parent));
         for module in below {
             graph.entry(name(module)).or_default();
         }
@@ -190,7 +209,10 @@ impl Graph {
             .filter(|module| !module.is_empty())
             .map(|module| module[..module.len() - 1].to_vec())
             .collect();
-        parents.iter().flat_map(|parent| self.cycles_below(parent)).collect()
+        parents
+            .iter()
+            .flat_map(|parent| self.cycles_below(parent))
+            .collect()
     }
 
     fn cycles_below(&self, parent: &Module) -> Vec<Cycle> {
@@ -207,9 +229,16 @@ impl Graph {
             let members: Vec<&String> = graph.keys().filter(inside).collect();
             seen.extend(members.iter().copied());
             let uses = members.iter().flat_map(|a| {
-                graph[*a].iter().filter(|(b, _)| members.contains(b)).map(|(_, text)| text.clone())
+                graph[*a]
+                    .iter()
+                    .filter(|(b, _)| members.contains(b))
+                    .map(|(_, text)| text.clone())
             });
-            let parent = if parent.is_empty() { "crate".to_owned() } else { parent.join("::") };
+            let parent = if parent.is_empty() {
+                "crate".to_owned()
+            } else {
+                parent.join("::")
+            };
             cycles.push(Cycle {
                 parent,
                 uses: uses.collect(),
@@ -228,8 +257,11 @@ impl Graph {
         let mut levels = Vec::new();
         while !left.is_empty() {
             let ready = |uses: &BTreeMap<String, String>| !uses.keys().any(|name| left.contains_key(name));
-            let level: Vec<String> =
-                left.iter().filter(|(_, uses)| ready(uses)).map(|(name, _)| name.clone()).collect();
+            let level: Vec<String> = left
+                .iter()
+                .filter(|(_, uses)| ready(uses))
+                .map(|(name, _)| name.clone())
+                .collect();
             if level.is_empty() {
                 return None;
             }
@@ -244,7 +276,11 @@ impl Graph {
     pub fn violations(&self, levels: &[Vec<String>]) -> Vec<String> {
         let mut graph = self.siblings(&Vec::new());
         graph.remove(".");
-        let place = |name: &str| levels.iter().position(|level| level.iter().any(|module| module == name));
+        let place = |name: &str| {
+            levels
+                .iter()
+                .position(|level| level.iter().any(|module| module == name))
+        };
         let missing = graph
             .keys()
             .filter(|name| place(name).is_none())
@@ -255,8 +291,9 @@ impl Graph {
             .filter(|name| !graph.contains_key(*name))
             .map(|name| format!("`{name}` is no module"));
         let upward = graph.iter().flat_map(|(name, uses)| {
-            let later =
-                uses.iter().filter(move |(used, _)| place(used) > place(name) && place(name).is_some());
+            let later = uses
+                .iter()
+                .filter(move |(used, _)| place(used) > place(name) && place(name).is_some());
             later.map(|(_, text)| text.clone())
         });
         missing.chain(unknown).chain(upward).collect()
@@ -299,7 +336,8 @@ fn comment(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
     }
-    text.starts_with("/*").then(|| text.find("*/").map_or(text.len(), |end| end + 2))
+    text.starts_with("/*")
+        .then(|| text.find("*/").map_or(text.len(), |end| end + 2))
 }
 
 /// Length of the string or character literal at the start of `text`, after the character `before`.
@@ -314,7 +352,12 @@ fn quoted(text: &str, before: Option<char>) -> Option<usize> {
         if body[1 + hashes..].starts_with('"') {
             let end = format!("\"{}", "#".repeat(hashes));
             let from = 2 + hashes;
-            return Some(prefix + body[from..].find(&end).map_or(body.len(), |at| from + at + end.len()));
+            return Some(
+                prefix
+                    + body[from..]
+                        .find(&end)
+                        .map_or(body.len(), |at| from + at + end.len()),
+            );
         }
     }
     if prefix <= 1 && body.starts_with('"') {
@@ -324,7 +367,11 @@ fn quoted(text: &str, before: Option<char>) -> Option<usize> {
     let inner = body.strip_prefix('\'').filter(|_| prefix <= 1)?;
     let mut chars = inner.chars();
     let first = chars.next()?;
-    if first == '\\' || chars.next() == Some('\'') { Some(prefix + 1 + closing(inner, '\'')) } else { None }
+    if first == '\\' || chars.next() == Some('\'') {
+        Some(prefix + 1 + closing(inner, '\''))
+    } else {
+        None
+    }
 }
 
 /// The length up to and including the first unescaped `end`.
@@ -350,7 +397,11 @@ fn without_tests(text: &str) -> String {
         out.push_str(before);
         let item = after["#[cfg(test)]".len()..].trim_start();
         let head = item.find(['{', ';']).unwrap_or(item.len());
-        let length = if next_word(&item[..head], "mod", 0).is_some() { item_length(item) } else { 0 };
+        let length = if next_word(&item[..head], "mod", 0).is_some() {
+            item_length(item)
+        } else {
+            0
+        };
         rest = &item[length..];
     }
     out + rest
@@ -378,7 +429,10 @@ fn declared(text: &str) -> Vec<String> {
     while let Some(start) = next_word(text, "mod", at) {
         at = start + 3;
         let after = text[at..].trim_start();
-        let name: String = after.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let name: String = after
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
         if !name.is_empty() && after[name.len()..].trim_start().starts_with(';') {
             names.push(name);
         }
@@ -406,14 +460,20 @@ fn leaves(tree: &str) -> Vec<Vec<String>> {
         let prefix: Vec<String> = names(&tree[..open]);
         let inner = split(&tree[open + 1..tree.len() - 1]);
         let paths = inner.into_iter().flat_map(leaves);
-        return paths.map(|path| prefix.iter().cloned().chain(path).collect()).collect();
+        return paths
+            .map(|path| prefix.iter().cloned().chain(path).collect())
+            .collect();
     }
     let path = names(tree.split(" as ").next().unwrap_or_default());
     if path.is_empty() { Vec::new() } else { vec![path] }
 }
 
 fn names(path: &str) -> Vec<String> {
-    path.split("::").map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    path.split("::")
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Splits a list at commas outside of braces.
@@ -471,13 +531,22 @@ mod tests {
 
     fn cycles(sources: &[(&str, &str)]) -> Vec<Cycle> {
         let cycles = Graph::from_sources(sources).cycles();
-        cycles.into_iter().map(|cycle| Cycle { uses: Vec::new(), ..cycle }).collect()
+        cycles
+            .into_iter()
+            .map(|cycle| Cycle {
+                uses: Vec::new(),
+                ..cycle
+            })
+            .collect()
     }
 
     #[test]
     fn modules_that_use_each_other_are_a_cycle() {
-        let found =
-            cycles(&[("", "mod a; mod b;"), ("a", "use crate::b::B;"), ("b", "fn f() { crate::a::g() }")]);
+        let found = cycles(&[
+            ("", "mod a; mod b;"),
+            ("a", "use crate::b::B;"),
+            ("b", "fn f() { crate::a::g() }"),
+        ]);
         assert_eq!(found, [cycle("crate", &["a", "b"])]);
     }
 
@@ -495,7 +564,11 @@ mod tests {
 
     #[test]
     fn a_re_exported_name_counts_as_its_defining_module() {
-        let sources = [("", "pub use b::B;"), ("a", "use crate::B;"), ("b", "fn f() { crate::a::g() }")];
+        let sources = [
+            ("", "pub use b::B;"),
+            ("a", "use crate::B;"),
+            ("b", "fn f() { crate::a::g() }"),
+        ];
         assert_eq!(cycles(&sources), [cycle("crate", &["a", "b"])]);
         let root = [("", "pub use b::B;"), ("a", "use crate::B;"), ("b", "")];
         assert_eq!(cycles(&root), []);
@@ -524,7 +597,10 @@ mod tests {
     fn tests_comments_and_strings_do_not_count() {
         let text = "// crate::b::x\n/* crate::b */ const S: &str = \"crate::b::x\"; #[cfg(test)] mod tests { use crate::b; }";
         assert_eq!(cycles(&[("", ""), ("a", text), ("b", "use crate::a::S;")]), []);
-        assert_eq!(plain(r##"('{', '\'', "a\"b", r#"x"y"#, b"z", 'a: loop)"##), "( ,  ,  ,  ,  , 'a: loop)");
+        assert_eq!(
+            plain(r##"('{', '\'', "a\"b", r#"x"y"#, b"z", 'a: loop)"##),
+            "( ,  ,  ,  ,  , 'a: loop)"
+        );
     }
 
     #[test]
@@ -533,6 +609,9 @@ mod tests {
         let levels = [vec!["a".to_owned()], vec!["b".to_owned(), "d".to_owned()]];
         let want = ["`c` stands in no level", "`d` is no module", "a -> b"];
         assert_eq!(graph.violations(&levels), want);
-        assert_eq!(graph.violations(&[vec!["b".into(), "c".into()], vec!["a".into()]]), Vec::<String>::new());
+        assert_eq!(
+            graph.violations(&[vec!["b".into(), "c".into()], vec!["a".into()]]),
+            Vec::<String>::new()
+        );
     }
 }

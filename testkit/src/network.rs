@@ -41,7 +41,11 @@ pub struct Network {
 impl Network {
     /// Six reporters and 40 flows.
     pub fn new(seed: u64) -> Self {
-        let mut network = Self { random: Random(seed | 1), seq: [0; 6], routes: Vec::new() };
+        let mut network = Self {
+            random: Random(seed | 1),
+            seq: [0; 6],
+            routes: Vec::new(),
+        };
         network.seq = [0, u32::MAX - 200, (1 << 22) - 300, 5, 0, 77];
         for _ in 0..40 {
             let route = network.route();
@@ -54,8 +58,9 @@ impl Network {
     fn route(&mut self) -> Vec<Node> {
         let first = self.random.below(4) as u32;
         let count = 1 + self.random.below(5) as u32;
-        let mut route: Vec<Node> =
-            (0..count).map(|hop| node(10 * hop + first + self.random.below(2) as u32)).collect();
+        let mut route: Vec<Node> = (0..count)
+            .map(|hop| node(10 * hop + first + self.random.below(2) as u32))
+            .collect();
         if count > 2 && self.random.one_in(10) {
             route.push(route[0]);
         }
@@ -68,12 +73,21 @@ impl Network {
         for hop in route {
             let step = if random.one_in(30) { 300 } else { 20 };
             let up = |value: u32, random: &mut Random, by: u64| {
-                value.saturating_add(random.below(2 * by + 1) as u32).saturating_sub(by as u32)
+                value
+                    .saturating_add(random.below(2 * by + 1) as u32)
+                    .saturating_sub(by as u32)
             };
             hop.latency = hop.latency.map(|value| up(value, random, step));
             hop.utilization = hop.utilization.map(|value| up(value, random, step));
             hop.queue = hop.queue.map(|(id, value)| {
-                (if random.one_in(50) { random.below(3) as u8 } else { id }, up(value, random, step / 10))
+                (
+                    if random.one_in(50) {
+                        random.below(3) as u8
+                    } else {
+                        id
+                    },
+                    up(value, random, step / 10),
+                )
             });
         }
     }
@@ -127,8 +141,16 @@ impl Network {
         let seq = &mut self.seq[reporter];
         *seq = if restart { 0 } else { seq.wrapping_add(step) & mask };
         // Sometimes a reordered one; the fifth reporter has no sequence numbers.
-        let late = if self.random.one_in(200) { self.random.below(100) as u32 } else { 0 };
-        if reporter == 4 { 0 } else { self.seq[reporter].wrapping_sub(late) & mask }
+        let late = if self.random.one_in(200) {
+            self.random.below(100) as u32
+        } else {
+            0
+        };
+        if reporter == 4 {
+            0
+        } else {
+            self.seq[reporter].wrapping_sub(late) & mask
+        }
     }
 
     /// A datagram and its sender.
@@ -139,12 +161,34 @@ impl Network {
         let sent = Sent { seq, ..sent };
         let mut bytes = match reporter {
             2 => {
-                let sent = Sent { metadata: 0, reason: None, ..sent };
+                let sent = Sent {
+                    metadata: 0,
+                    reason: None,
+                    ..sent
+                };
                 let (_, other) = self.sent(reporter);
-                Sent::v20(&[sent, Sent { metadata: 0, reason: None, ..other }])
+                Sent::v20(&[
+                    sent,
+                    Sent {
+                        metadata: 0,
+                        reason: None,
+                        ..other
+                    },
+                ])
             }
-            3 => Sent { reason: None, metadata: 0, hops: sent.hops[..1].to_vec(), ..sent }.postcard(),
-            5 => Sent { reason: None, metadata: 0, ..sent }.v05(),
+            3 => Sent {
+                reason: None,
+                metadata: 0,
+                hops: sent.hops[..1].to_vec(),
+                ..sent
+            }
+            .postcard(),
+            5 => Sent {
+                reason: None,
+                metadata: 0,
+                ..sent
+            }
+            .v05(),
             _ => sent.v10(),
         };
         if self.random.one_in(200) {
@@ -156,10 +200,22 @@ impl Network {
 
 /// Thresholds around `threshold`, less for some flows, and rules.
 pub fn detection(threshold: u64, rules: &[&str], generation: u32) -> Arc<Detection> {
-    let rules: Vec<_> =
-        rules.iter().map(|text| (text.chars().take(64).collect(), (*text).to_owned())).collect();
-    let some = Match { src_port: "1000-1012".parse().unwrap(), ..Match::default() };
-    let less = [None, Some(threshold / 3), Some(threshold / 3), None, None, Some(threshold / 2)];
+    let rules: Vec<_> = rules
+        .iter()
+        .map(|text| (text.chars().take(64).collect(), (*text).to_owned()))
+        .collect();
+    let some = Match {
+        src_port: "1000-1012".parse().unwrap(),
+        ..Match::default()
+    };
+    let less = [
+        None,
+        Some(threshold / 3),
+        Some(threshold / 3),
+        None,
+        None,
+        Some(threshold / 2),
+    ];
     let set = [0, threshold, threshold, threshold / 10, threshold / 10, threshold];
     Arc::new(Detection {
         thresholds: Thresholds::new(set, vec![(some, less)]).unwrap(),

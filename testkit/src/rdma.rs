@@ -115,7 +115,11 @@ impl Net {
         let (rng, mut faults) = (&mut self.rng, self.faults);
         if matches!(to, Side::Translator | Side::Reporter) {
             // Packets without ICRC: the Ethernet FCS detects the damage.
-            faults = Faults { lost: faults.lost + faults.damaged, damaged: 0, ..faults };
+            faults = Faults {
+                lost: faults.lost + faults.damaged,
+                damaged: 0,
+                ..faults
+            };
         }
         let counts = &mut self.counts[to as usize];
         counts.sent += 1;
@@ -131,10 +135,15 @@ impl Net {
                 let bit = rng.below(frame.len() as u64 * 8);
                 frame[(bit / 8) as usize] ^= 1 << (bit % 8);
             }
-            let late = if rng.permille(faults.late) { rng.below(200) * MICRO } else { 0 };
+            let late = if rng.permille(faults.late) {
+                rng.below(200) * MICRO
+            } else {
+                0
+            };
             // Frames sent at the same time arrive in order, except for delayed ones.
             self.order += 1;
-            self.queue.push(Reverse((now + 10 * MICRO + late, self.order, to, frame)));
+            self.queue
+                .push(Reverse((now + 10 * MICRO + late, self.order, to, frame)));
         }
     }
 
@@ -247,25 +256,41 @@ pub const REGION_LEN: u64 = 1 << 16;
 
 /// The path from the requester to the responder, and back.
 pub fn paths() -> (Path, Path) {
-    let (a, b) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
+    let (a, b) = (
+        Ipv4Addr::new(198, 51, 100, 1).into(),
+        Ipv4Addr::new(198, 51, 100, 2).into(),
+    );
     (Path::new(a, b, 0xc001), Path::new(b, a, 0xc001))
 }
 
 fn responder(seed: u64) -> Responder {
-    Responder::new(responder::Config { seed, atomic_depth: 8, ..responder::Config::default() })
-        .expect("good settings")
+    Responder::new(responder::Config {
+        seed,
+        atomic_depth: 8,
+        ..responder::Config::default()
+    })
+    .expect("good settings")
 }
 
 impl World {
     /// Both ends over two regions, not connected yet; the requester has a timeout of one millisecond.
     pub fn new(seed: u64, faults: Faults) -> Self {
-        Self::with(seed, faults, Config { seed, timeout: MILLI, ..Config::default() })
+        Self::with(
+            seed,
+            faults,
+            Config {
+                seed,
+                timeout: MILLI,
+                ..Config::default()
+            },
+        )
     }
 
     /// The same with other settings of the requester.
     pub fn with(seed: u64, faults: Faults, config: Config) -> Self {
-        let memory: Vec<_> =
-            (0..2).map(|_| Arc::new(Region::anonymous(REGION_LEN, false).expect("memory"))).collect();
+        let memory: Vec<_> = (0..2)
+            .map(|_| Arc::new(Region::anonymous(REGION_LEN, false).expect("memory")))
+            .collect();
         let mut world = Self {
             now: 0,
             links: Links::new(config).expect("good settings"),
@@ -357,7 +382,12 @@ impl<F: Front> World<F> {
         let reliable = queue_pair(Transport::Rc, offer.reliable);
         let regions: Vec<_> = (0..)
             .zip(&self.registered)
-            .map(|(region, r)| RemoteRegion { region, address: r.address, len: r.len, rkey: r.rkey })
+            .map(|(region, r)| RemoteRegion {
+                region,
+                address: r.address,
+                len: r.len,
+                rkey: r.rkey,
+            })
             .collect();
         let connection = Connection {
             path: there,
@@ -400,9 +430,13 @@ impl<F: Front> World<F> {
 
     /// Advances to the next event, at most to `until`; `false` if there is none.
     pub fn step(&mut self, until: u64) -> bool {
-        let next =
-            [self.net.next_time(), self.links.deadline(), self.front.deadline()].into_iter().flatten().min();
-        let Some(next) = next.filter(|next| *next <= until) else { return false };
+        let next = [self.net.next_time(), self.links.deadline(), self.front.deadline()]
+            .into_iter()
+            .flatten()
+            .min();
+        let Some(next) = next.filter(|next| *next <= until) else {
+            return false;
+        };
         // A deadline in the past waits for another event; time advances anyway.
         self.now = next.max(self.now + 1);
         let mut frames = Vec::new();
@@ -419,7 +453,8 @@ impl<F: Front> World<F> {
                 }
             }
         }
-        self.responder.process(frames.iter().map(Vec::as_slice), &mut self.received);
+        self.responder
+            .process(frames.iter().map(Vec::as_slice), &mut self.received);
         for response in std::mem::take(&mut self.received.responses) {
             self.net.send(self.now, Side::Links, &response);
         }
@@ -455,9 +490,17 @@ impl<F: Front> World<F> {
     pub fn check_counters(&self) {
         let stats = self.links.stats(0).expect("a collector");
         assert!(stats.is_balanced(), "{stats:?}");
-        assert!(self.responder.stats().is_balanced(), "{:?}", self.responder.stats());
+        assert!(
+            self.responder.stats().is_balanced(),
+            "{:?}",
+            self.responder.stats()
+        );
         for counts in self.net.counts {
-            assert_eq!(counts.sent + counts.doubled, counts.lost + counts.delivered, "{counts:?}");
+            assert_eq!(
+                counts.sent + counts.doubled,
+                counts.lost + counts.delivered,
+                "{counts:?}"
+            );
         }
         self.front.check_counters(&self.memory);
     }

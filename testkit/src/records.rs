@@ -32,8 +32,9 @@ impl Dir {
     /// Sorted names of its files, without the lock and shared memory.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.retain(|name| !name.ends_with("-shm") && name != "hopwise.lock");
         names.sort();
         names
@@ -62,7 +63,12 @@ pub fn odd_flows() -> [FlowKey; 5] {
     let mapped = Ipv4Addr::new(1, 2, 3, 4).to_ipv6_mapped().octets();
     [
         FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], None, 1),
-        FlowKey::new(IpAddr::V6(Ipv6Addr::LOCALHOST), "2001:db8::2".parse().unwrap(), Some((1, 65535)), 6),
+        FlowKey::new(
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+            "2001:db8::2".parse().unwrap(),
+            Some((1, 65535)),
+            6,
+        ),
         FlowKey::v6(mapped, mapped, None, 58),
         FlowKey::v4([255; 4], [0; 4], Some((0, 0)), 255),
         FlowKey::of_id(0xf10a),
@@ -150,7 +156,15 @@ pub fn drop_report(ts: Nanos, node: u32) -> Drop {
 /// Lost, reordered and duplicated reports of one reporter.
 pub fn loss(ts: Nanos, node: Option<u32>) -> Loss {
     let source = Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped().octets();
-    Loss { ts, node, source, hw_id: 3, lost: 5, reordered: 2, duplicated: 1 }
+    Loss {
+        ts,
+        node,
+        source,
+        hw_id: 3,
+        lost: 5,
+        reordered: 2,
+        duplicated: 1,
+    }
 }
 
 /// A batch of `count` changes, one per microsecond from `ts` on, over `flows` flows and 8 nodes; with room for more.
@@ -158,7 +172,15 @@ pub fn changes(ts: Nanos, count: u32, flows: u32) -> Batch {
     let mut batch = Batch::with_capacity(count as usize + 16);
     for i in 0..count {
         let n = i.wrapping_mul(2_654_435_761) >> 8;
-        batch.event(&change(ts + u64::from(i) * 1000, flow(n % flows), 100 + n % 8, u64::from(n)), &[]);
+        batch.event(
+            &change(
+                ts + u64::from(i) * 1000,
+                flow(n % flows),
+                100 + n % 8,
+                u64::from(n),
+            ),
+            &[],
+        );
     }
     batch
 }

@@ -133,9 +133,17 @@ impl Sent {
     /// Encodes it as Report 1.0 with INT 1.0.
     pub fn v10(&self) -> Vec<u8> {
         let own = self.hops.last().map(Node::hop).unwrap_or_default();
-        let stacked = if self.metadata == 0 { &self.hops[..] } else { &self.hops[..self.hops.len() - 1] };
+        let stacked = if self.metadata == 0 {
+            &self.hops[..]
+        } else {
+            &self.hops[..self.hops.len() - 1]
+        };
         let mut bytes = vec![0; 2048];
-        let next = if self.v6 { v10::NextProtocol::Ipv6 } else { v10::NextProtocol::Ipv4 };
+        let next = if self.v6 {
+            v10::NextProtocol::Ipv6
+        } else {
+            v10::NextProtocol::Ipv4
+        };
         let header = v10::Repr {
             next,
             bits: self.metadata,
@@ -156,7 +164,11 @@ impl Sent {
     /// Encodes reports as one datagram of Report 2.0 with INT 2.1.
     pub fn v20(sent: &[Self]) -> Vec<u8> {
         let mut bytes = vec![0; 8192];
-        let group = v20::Group { hw_id: sent[0].hw_id, seq: sent[0].seq, node_id: sent[0].reporter };
+        let group = v20::Group {
+            hw_id: sent[0].hw_id,
+            seq: sent[0].seq,
+            node_id: sent[0].reporter,
+        };
         let mut builder = v20::GroupBuilder::new(&mut bytes, group).unwrap();
         for one in sent {
             let mut packet = vec![0; 2048];
@@ -166,7 +178,12 @@ impl Sent {
             } else {
                 v20::Inner::Ipv4(&packet[..length])
             };
-            let repr = v20::Repr { flags: one.flags, main: None, inner, ignored_md_length: 0 };
+            let repr = v20::Repr {
+                flags: one.flags,
+                main: None,
+                inner,
+                ignored_md_length: 0,
+            };
             assert!(builder.push(&repr));
         }
         builder.finish().to_vec()
@@ -176,7 +193,11 @@ impl Sent {
     pub fn postcard(&self) -> Vec<u8> {
         let mut bytes = vec![0; 2048];
         let own = self.hops[0];
-        let group = v20::Group { hw_id: self.hw_id, seq: self.seq, node_id: own.id };
+        let group = v20::Group {
+            hw_id: self.hw_id,
+            seq: self.seq,
+            node_id: own.id,
+        };
         let mut packet = vec![0; 2048];
         let length = self.headers(0, 0, &mut packet);
         let main = v20::MainRepr {
@@ -200,7 +221,13 @@ impl Sent {
         let own = self.hops[0].hop();
         let kind = v05::Kind::Local { metadata: own };
         let ingress_ts = own.ingress_ts.unwrap_or(0) as u32;
-        let header = v05::Repr { flags: self.flags, hw_id: self.hw_id, seq: self.seq, ingress_ts, kind };
+        let header = v05::Repr {
+            flags: self.flags,
+            hw_id: self.hw_id,
+            seq: self.seq,
+            ingress_ts,
+            kind,
+        };
         let mut at = header.emit(Dialect::Strict, &mut bytes);
         bytes[at + 12..at + 14].copy_from_slice(&[0x08, 0]);
         at += 14;
@@ -215,7 +242,12 @@ impl Sent {
         let int = 12 + hops.len() * layout.len();
         let at = self.headers(0x17, int, out);
         let body = &mut out[at..at + int];
-        Shim1 { kind: 1, length: (int / 4) as u8, last: 0 }.emit(body);
+        Shim1 {
+            kind: 1,
+            length: (int / 4) as u8,
+            last: 0,
+        }
+        .emit(body);
         Md10 {
             hop_ml: layout.words(),
             remaining: 8,
@@ -237,7 +269,12 @@ impl Sent {
         let int = 16 + self.hops.len() * layout.len();
         let at = self.headers(0x17, int, out);
         let body = &mut out[at..at + int];
-        Shim2 { kind: Shim2::MD, length: (int / 4 - 1) as u8, next: Next::Dscp(0) }.emit(body);
+        Shim2 {
+            kind: Shim2::MD,
+            length: (int / 4 - 1) as u8,
+            next: Next::Dscp(0),
+        }
+        .emit(body);
         Md2 {
             flags: self.int_flags,
             hop_ml: layout.words(),
@@ -246,7 +283,12 @@ impl Sent {
             ..Md2::default()
         }
         .emit(&mut body[4..]);
-        for (hop, record) in self.hops.iter().rev().zip(body[16..].chunks_exact_mut(layout.len())) {
+        for (hop, record) in self
+            .hops
+            .iter()
+            .rev()
+            .zip(body[16..].chunks_exact_mut(layout.len()))
+        {
             layout.write(&hop.hop(), record);
         }
         at + int
@@ -278,7 +320,10 @@ impl Sent {
 
 /// Thresholds by metric, in their order, and rules by name and text.
 pub fn detection(thresholds: [u64; 6], rules: &[(&str, &str)]) -> Arc<Detection> {
-    let rules: Vec<_> = rules.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    let rules: Vec<_> = rules
+        .iter()
+        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+        .collect();
     Arc::new(Detection {
         thresholds: Thresholds::new(thresholds, Vec::new()).unwrap(),
         rules: RuleSet::compile(&rules).unwrap(),
@@ -315,7 +360,12 @@ pub struct Bench {
 impl Bench {
     /// A collector at [`START`].
     pub fn new(config: Config) -> Self {
-        Self { collector: Collector::new(config), now: START, log: Log::default(), seq: 0 }
+        Self {
+            collector: Collector::new(config),
+            now: START,
+            log: Log::default(),
+            seq: 0,
+        }
     }
 
     /// Passes a datagram from 192.0.2.1 to the collector, a microsecond after the last one.
@@ -340,7 +390,11 @@ impl Bench {
     /// Sends a report 1.0 with the next number.
     pub fn send(&mut self, sent: &Sent) -> &mut Self {
         self.seq += 1;
-        let bytes = Sent { seq: self.seq, ..sent.clone() }.v10();
+        let bytes = Sent {
+            seq: self.seq,
+            ..sent.clone()
+        }
+        .v10();
         self.deliver(&bytes)
     }
 
@@ -384,7 +438,14 @@ impl Output for Log {
         self.events.push(*event);
         let is_rule = matches!(event.kind, Kind::RuleOn | Kind::RuleOff);
         // Which comparison decided has tests of its own.
-        let blank = Event { metric: None, node: None, queue: None, value: None, threshold: None, ..*event };
+        let blank = Event {
+            metric: None,
+            node: None,
+            queue: None,
+            value: None,
+            threshold: None,
+            ..*event
+        };
         let event = if is_rule { &blank } else { event };
         let text = &mut self.text;
         let _ = write!(text, "{}", event.kind.name());
@@ -448,5 +509,9 @@ impl Output for Log {
 
 /// A profile of these units.
 pub fn profile(stamp_ns: u32, latency_ns: u32) -> Profile {
-    Profile { timestamp_unit_ns: stamp_ns, latency_unit_ns: latency_ns, ..Profile::default() }
+    Profile {
+        timestamp_unit_ns: stamp_ns,
+        latency_unit_ns: latency_ns,
+        ..Profile::default()
+    }
 }

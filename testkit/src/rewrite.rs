@@ -16,9 +16,16 @@ use wire::{ethernet, geneve, gre, ipv4, ipv6, mpls, tcp, udp, vxlan};
 
 /// Parses `bytes` and returns the bytes that the writers emit.
 pub fn rewrite(kind: Kind, bytes: &[u8], profile: &Profile) -> Vec<u8> {
-    let data = Rewriter { profile, telemetry: false };
+    let data = Rewriter {
+        profile,
+        telemetry: false,
+    };
     match kind {
-        Kind::Frame => Rewriter { profile, telemetry: true }.ethernet(bytes),
+        Kind::Frame => Rewriter {
+            profile,
+            telemetry: true,
+        }
+        .ethernet(bytes),
         Kind::Payload => payload(bytes, profile),
         Kind::Packet => data.ethernet(bytes),
         Kind::Shim => data.l4_shim(bytes, 9).0,
@@ -50,20 +57,29 @@ fn aggregate(bytes: &[u8]) -> Vec<u8> {
     let mut out = dirty(HEADER_LEN);
     aggregate.header().emit(&mut out);
     for (postcard, packet) in aggregate.postcards_with_packets() {
-        let len = if packet.is_some() { LONG_POSTCARD_LEN } else { POSTCARD_LEN };
+        let len = if packet.is_some() {
+            LONG_POSTCARD_LEN
+        } else {
+            POSTCARD_LEN
+        };
         let emit = |record: &mut [u8]| {
             postcard.emit(record);
             packet.iter().for_each(|packet| packet.emit(record));
         };
         out.extend(then(len, emit, &[]));
     }
-    aggregate.summaries().for_each(|sum| out.extend(then(SUMMARY_LEN, |record| sum.emit(record), &[])));
+    aggregate
+        .summaries()
+        .for_each(|sum| out.extend(then(SUMMARY_LEN, |record| sum.emit(record), &[])));
     out
 }
 
 /// A telemetry datagram.
 pub fn payload(bytes: &[u8], profile: &Profile) -> Vec<u8> {
-    let inside = Rewriter { profile, telemetry: false };
+    let inside = Rewriter {
+        profile,
+        telemetry: false,
+    };
     let peek = wire::peek(bytes, profile).expect("a good datagram");
     match peek.version {
         Version::V05 => {
@@ -72,7 +88,11 @@ pub fn payload(bytes: &[u8], profile: &Profile) -> Vec<u8> {
                 v05::Kind::Gap { .. } | v05::Kind::Node { .. } => inside.ethertype(inner, ethertype::IPV4),
                 _ => inside.ethernet(inner),
             };
-            then(repr.header_len(), |out| assert_eq!(repr.emit(profile.dialect, out), out.len()), &inner)
+            then(
+                repr.header_len(),
+                |out| assert_eq!(repr.emit(profile.dialect, out), out.len()),
+                &inner,
+            )
         }
         Version::V10 => {
             let (repr, inner) = v10::Repr::parse(bytes, profile).expect("good");
@@ -81,7 +101,11 @@ pub fn payload(bytes: &[u8], profile: &Profile) -> Vec<u8> {
                 v10::NextProtocol::Ipv4 => inside.ethertype(inner, ethertype::IPV4),
                 _ => inside.ethertype(inner, ethertype::IPV6),
             };
-            then(repr.header_len(), |out| assert_eq!(repr.emit(profile.dialect, out), out.len()), &inner)
+            then(
+                repr.header_len(),
+                |out| assert_eq!(repr.emit(profile.dialect, out), out.len()),
+                &inner,
+            )
         }
         Version::V20 => group(bytes, &inside),
     }
@@ -96,18 +120,26 @@ fn group(bytes: &[u8], inside: &Rewriter<'_>) -> Vec<u8> {
         rest = behind;
         let (main, inner) = match report[0] >> 4 {
             0 => (None, &report[4..]),
-            _ => MainRepr::parse(report).map(|(main, inner)| (Some(main), inner)).expect("good"),
+            _ => MainRepr::parse(report)
+                .map(|(main, inner)| (Some(main), inner))
+                .expect("good"),
         };
         let values: Vec<Vec<u8>> = Tlvs::new(inner).map(|tlv| tlv_value(inside, &tlv)).collect();
-        let tlvs: Vec<Tlv<'_>> =
-            Tlvs::new(inner).zip(&values).map(|(tlv, value)| Tlv { value, ..tlv }).collect();
+        let tlvs: Vec<Tlv<'_>> = Tlvs::new(inner)
+            .zip(&values)
+            .map(|(tlv, value)| Tlv { value, ..tlv })
+            .collect();
         let packet = match report[0] & 0x0f {
             3 => inside.ethernet(inner),
             4 => inside.ethertype(inner, ethertype::IPV4),
             _ => inside.ethertype(inner, ethertype::IPV6),
         };
         let compact = report[3] & 0x20 != 0 && main.is_some_and(|main| main.ds_id == sf::REPORT_DOMAIN);
-        let int = if compact && report[0] & 0x0f == 2 { inside.int_2(inner, Shim2::SF) } else { Vec::new() };
+        let int = if compact && report[0] & 0x0f == 2 {
+            inside.int_2(inner, Shim2::SF)
+        } else {
+            Vec::new()
+        };
         let inner = match report[0] & 0x0f {
             0 => Inner::None,
             1 => Inner::Tlvs(&tlvs),
@@ -123,7 +155,15 @@ fn group(bytes: &[u8], inside: &Rewriter<'_>) -> Vec<u8> {
             .with(Flags::QUEUE, q)
             .with(Flags::FLOW, f)
             .with(Flags::INTERMEDIATE, i);
-        assert!(builder.push(&Repr { flags, main, inner, ignored_md_length: report[2] }), "it fits");
+        assert!(
+            builder.push(&Repr {
+                flags,
+                main,
+                inner,
+                ignored_md_length: report[2]
+            }),
+            "it fits"
+        );
     }
     builder.finish().to_vec()
 }
@@ -145,9 +185,15 @@ struct Rewriter<'p> {
 
 impl Rewriter<'_> {
     fn ethernet(&self, bytes: &[u8]) -> Vec<u8> {
-        let Ok(packet) = ethernet::Packet::new_checked(bytes) else { return bytes.to_vec() };
+        let Ok(packet) = ethernet::Packet::new_checked(bytes) else {
+            return bytes.to_vec();
+        };
         let repr = ethernet::Repr::parse(&packet);
-        then(14, |out| repr.emit(out), &self.ethertype(packet.payload(), repr.ethertype))
+        then(
+            14,
+            |out| repr.emit(out),
+            &self.ethertype(packet.payload(), repr.ethertype),
+        )
     }
 
     fn ethertype(&self, bytes: &[u8], kind: u16) -> Vec<u8> {
@@ -157,11 +203,19 @@ impl Rewriter<'_> {
             ethertype::ETHERNET => self.ethernet(bytes),
             ethertype::VLAN | ethertype::QINQ => {
                 let tag = ethernet::Tag::parse(bytes).expect("whole");
-                then(4, |out| tag.emit(out), &self.ethertype(&bytes[4..], tag.ethertype))
+                then(
+                    4,
+                    |out| tag.emit(out),
+                    &self.ethertype(&bytes[4..], tag.ethertype),
+                )
             }
             ethertype::MPLS => {
                 let label = mpls::Repr::parse(bytes).expect("whole");
-                let next = if label.bottom { ethertype::IPV4 } else { ethertype::MPLS };
+                let next = if label.bottom {
+                    ethertype::IPV4
+                } else {
+                    ethertype::MPLS
+                };
                 then(4, |out| label.emit(out), &self.ethertype(&bytes[4..], next))
             }
             _ => bytes.to_vec(),
@@ -169,7 +223,9 @@ impl Rewriter<'_> {
     }
 
     fn ipv4(&self, bytes: &[u8]) -> Vec<u8> {
-        let Ok(packet) = ipv4::Packet::new_checked(bytes) else { return bytes.to_vec() };
+        let Ok(packet) = ipv4::Packet::new_checked(bytes) else {
+            return bytes.to_vec();
+        };
         let repr = ipv4::Repr::parse(&packet);
         let payload = packet.payload();
         let mut rest = self.transport(payload, repr.proto, repr.tos >> 2);
@@ -178,7 +234,9 @@ impl Rewriter<'_> {
     }
 
     fn ipv6(&self, bytes: &[u8]) -> Vec<u8> {
-        let Ok(packet) = ipv6::Packet::new_checked(bytes) else { return bytes.to_vec() };
+        let Ok(packet) = ipv6::Packet::new_checked(bytes) else {
+            return bytes.to_vec();
+        };
         let repr = ipv6::Repr::parse(&packet);
         let payload = packet.payload();
         let mut rest = self.after_ipv6(payload, repr.next_header, repr.traffic_class >> 2);
@@ -204,10 +262,16 @@ impl Rewriter<'_> {
                 kind => (kind, option.data.to_vec()),
             })
             .collect();
-        let options: Vec<Opt<'_>> = options.iter().map(|(kind, data)| Opt { kind: *kind, data }).collect();
+        let options: Vec<Opt<'_>> = options
+            .iter()
+            .map(|(kind, data)| Opt { kind: *kind, data })
+            .collect();
         let rest = self.after_ipv6(&bytes[header.header_len()..], header.next_header(), dscp);
         let mut out = dirty(header.header_len());
-        assert_eq!(ipv6::emit_options(header.next_header(), &options, &mut out), out.len());
+        assert_eq!(
+            ipv6::emit_options(header.next_header(), &options, &mut out),
+            out.len()
+        );
         out.extend_from_slice(&rest);
         out
     }
@@ -222,7 +286,9 @@ impl Rewriter<'_> {
     }
 
     fn udp(&self, bytes: &[u8], dscp: u8) -> Vec<u8> {
-        let Ok(packet) = udp::Packet::new_checked(bytes) else { return bytes.to_vec() };
+        let Ok(packet) = udp::Packet::new_checked(bytes) else {
+            return bytes.to_vec();
+        };
         let repr = udp::Repr::parse(&packet);
         let body = &bytes[8..];
         let rest = if self.telemetry {
@@ -231,7 +297,8 @@ impl Rewriter<'_> {
             out.extend_from_slice(&body[payload_len..]);
             out
         } else {
-            self.marked(body, dscp, repr.dst_port).unwrap_or_else(|| self.after_udp(body, repr.dst_port))
+            self.marked(body, dscp, repr.dst_port)
+                .unwrap_or_else(|| self.after_udp(body, repr.dst_port))
         };
         then(8, |out| repr.emit(out), &rest)
     }
@@ -241,8 +308,10 @@ impl Rewriter<'_> {
         if body.is_empty() || matches!(dst_port, vxlan::PORT | vxlan::GPE_PORT | geneve::PORT) {
             return None;
         }
-        if let Some(marker) =
-            self.profile.probe_marker.filter(|marker| body.starts_with(&marker.to_be_bytes()))
+        if let Some(marker) = self
+            .profile
+            .probe_marker
+            .filter(|marker| body.starts_with(&marker.to_be_bytes()))
         {
             return Some(then(
                 8,
@@ -285,7 +354,9 @@ impl Rewriter<'_> {
             out.extend_from_slice(&bytes[out.len()..]);
             return out;
         }
-        let Ok(packet) = tcp::Packet::new_checked(bytes) else { return bytes.to_vec() };
+        let Ok(packet) = tcp::Packet::new_checked(bytes) else {
+            return bytes.to_vec();
+        };
         let repr = tcp::Repr::parse(&packet);
         let mut rest = Vec::new();
         if self.profile.marks(dscp) {
@@ -300,7 +371,9 @@ impl Rewriter<'_> {
         let body = &bytes[repr.header_len()..];
         let rest = if repr.protocol == self.profile.gre_protocol {
             let shim = Shim2::parse(shim::Kind::Gre, body).expect("whole");
-            let Next::Gre { ethertype, .. } = shim.next else { panic!("a shim of GRE") };
+            let Next::Gre { ethertype, .. } = shim.next else {
+                panic!("a shim of GRE")
+            };
             let end = 4 + usize::from(shim.length) * 4;
             let mut out = then(4, |out| shim.emit(out), &self.int_2(&body[4..end], shim.kind));
             out.extend(self.ethertype(&body[end..], ethertype));
@@ -312,21 +385,32 @@ impl Rewriter<'_> {
     }
 
     fn vxlan(&self, bytes: &[u8]) -> Vec<u8> {
-        let Ok(repr) = vxlan::Repr::parse(bytes) else { return bytes.to_vec() };
+        let Ok(repr) = vxlan::Repr::parse(bytes) else {
+            return bytes.to_vec();
+        };
         let body = &bytes[8..];
         let (int, next) = match repr.next {
             Some(vxlan::next::INT_05 | vxlan::next::INT_10) => {
                 let shim = Shim1::parse(body).expect("whole");
                 let end = usize::from(shim.length) * 4;
                 let old = repr.next == Some(vxlan::next::INT_05);
-                let int = if old { self.int_05(&body[4..end], 0) } else { self.int_10(&body[4..end]) };
+                let int = if old {
+                    self.int_05(&body[4..end], 0)
+                } else {
+                    self.int_10(&body[4..end])
+                };
                 (then(4, |out| shim.emit(out), &int), shim.last)
             }
             Some(vxlan::next::INT_20 | vxlan::next::INT_21) => {
                 let shim = Shim2::parse(shim::Kind::Gpe, body).expect("whole");
-                let Next::Gpe { protocol, .. } = shim.next else { panic!("a shim of VXLAN-GPE") };
+                let Next::Gpe { protocol, .. } = shim.next else {
+                    panic!("a shim of VXLAN-GPE")
+                };
                 let end = 4 + usize::from(shim.length) * 4;
-                (then(4, |out| shim.emit(out), &self.int_2(&body[4..end], shim.kind)), protocol)
+                (
+                    then(4, |out| shim.emit(out), &self.int_2(&body[4..end], shim.kind)),
+                    protocol,
+                )
             }
             next => (Vec::new(), next.unwrap_or(3)),
         };
@@ -368,13 +452,20 @@ impl Rewriter<'_> {
                 Next::Protocol(proto) => Following::Ip(proto),
                 _ => Following::Udp(dst_port),
             };
-            return (then(4, |out| shim.emit(out), &self.int_2(&bytes[4..end], shim.kind)), behind);
+            return (
+                then(4, |out| shim.emit(out), &self.int_2(&bytes[4..end], shim.kind)),
+                behind,
+            );
         }
         let shim = Shim1::parse(bytes).expect("whole");
         let body = &bytes[4..usize::from(shim.length).max(1) * 4];
         let is_10 = body[0] >> 4 == 1
             || u32::from(body[1] & 0x1f) != u32::from(body[4]).count_ones() + u32::from(body[5]).count_ones();
-        let int = if is_10 { self.int_10(body) } else { self.int_05(body, 4) };
+        let int = if is_10 {
+            self.int_10(body)
+        } else {
+            self.int_05(body, 4)
+        };
         (then(4, |out| shim.emit(out), &int), Following::Udp(dst_port))
     }
 
@@ -428,7 +519,10 @@ enum Following {
 fn records(layout: &Layout, stack: &[u8]) -> Vec<u8> {
     let mut out = dirty(stack.len());
     if !layout.is_empty() {
-        for (from, to) in stack.chunks_exact(layout.len()).zip(out.chunks_exact_mut(layout.len())) {
+        for (from, to) in stack
+            .chunks_exact(layout.len())
+            .zip(out.chunks_exact_mut(layout.len()))
+        {
             layout.write(&layout.hop(from), to);
         }
     }

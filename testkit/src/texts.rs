@@ -7,7 +7,9 @@ use crate::rng::Rng;
 
 /// Runs `body` on the examples and on corrupted copies of them: 20,000, or as many as fit into `HOPWISE_FUZZ_SECONDS`.
 pub fn fuzz(body: fn(&[u8]), seed: u64, examples: &[String]) {
-    let seconds = std::env::var("HOPWISE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    let seconds = std::env::var("HOPWISE_FUZZ_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     examples.iter().for_each(|example| body(example.as_bytes()));
     let (mut rng, mut count) = (Rng(seed), 0_u64);
@@ -30,14 +32,20 @@ pub fn fuzz(body: fn(&[u8]), seed: u64, examples: &[String]) {
 /// # Panics
 /// The file is malformed.
 pub fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let file =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target).with_extension("txt");
-    let Ok(text) = std::fs::read_to_string(&file) else { return Vec::new() };
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fuzz/corpus")
+        .join(target)
+        .with_extension("txt");
+    let Ok(text) = std::fs::read_to_string(&file) else {
+        return Vec::new();
+    };
     let byte = |hex: &[u8]| {
         let hex = std::str::from_utf8(hex).expect("ASCII");
         u8::from_str_radix(hex, 16).expect("hex digits")
     };
-    text.lines().map(|line| line.as_bytes().chunks(2).map(byte).collect()).collect()
+    text.lines()
+        .map(|line| line.as_bytes().chunks(2).map(byte).collect())
+        .collect()
 }
 
 /// Tokens of the parsers.

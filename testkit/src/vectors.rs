@@ -49,15 +49,27 @@ pub struct Vector {
 /// All vectors of the folder.
 pub fn all() -> Vec<Vector> {
     // The tests of other crates include this file.
-    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("vectors"));
-    let folder = folders.into_iter().find(|folder| folder.is_dir()).expect("vectors/ is there");
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .map(|folder| folder.join("vectors"));
+    let folder = folders
+        .into_iter()
+        .find(|folder| folder.is_dir())
+        .expect("vectors/ is there");
     let entries = std::fs::read_dir(&folder).expect("readable");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     files.sort();
-    let vectors: Vec<_> =
-        files.iter().flat_map(|path| parse(&std::fs::read_to_string(path).expect("text"))).collect();
-    assert!(vectors.len() > 50, "only {} vectors in {}", vectors.len(), folder.display());
+    let vectors: Vec<_> = files
+        .iter()
+        .flat_map(|path| parse(&std::fs::read_to_string(path).expect("text")))
+        .collect();
+    assert!(
+        vectors.len() > 50,
+        "only {} vectors in {}",
+        vectors.len(),
+        folder.display()
+    );
     vectors
 }
 
@@ -72,7 +84,10 @@ pub fn bytes(name: &str) -> Vec<u8> {
 
 fn parse(text: &str) -> Vec<Vector> {
     let text: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    text.split(|line| line.is_empty()).filter(|block| !block.is_empty()).map(vector).collect()
+    text.split(|line| line.is_empty())
+        .filter(|block| !block.is_empty())
+        .map(vector)
+        .collect()
 }
 
 fn vector(block: &[&str]) -> Vector {
@@ -130,14 +145,20 @@ fn set(profile: &mut Profile, setting: &str) {
         "dscp" => (profile.dscp, profile.dscp_mask) = (number(1) as u8, number(2) as u8),
         "tcp_shim" => profile.tcp_shim = TcpShim::AfterOptions,
         "domain" => {
-            profile.domains[0] = Some(Domain { id: number(1) as u16, source_only_words: number(2) as u8 });
+            profile.domains[0] = Some(Domain {
+                id: number(1) as u16,
+                source_only_words: number(2) as u8,
+            });
         }
         _ => panic!("unknown setting {setting}"),
     }
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> =
-        text.chars().filter(|c| *c != ' ').map(|c| c.to_digit(16).expect("hex") as u8).collect();
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|c| *c != ' ')
+        .map(|c| c.to_digit(16).expect("hex") as u8)
+        .collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }

@@ -26,7 +26,10 @@ pub(crate) fn string(tree: &Value, name: &str) -> Option<String> {
 pub(crate) fn number(tree: &Value, name: &str) -> Option<u64> {
     let text = string(tree, name)?;
     let digits = text.strip_prefix("0x");
-    digits.map_or_else(|| text.parse().ok(), |digits| u64::from_str_radix(digits, 16).ok())
+    digits.map_or_else(
+        || text.parse().ok(),
+        |digits| u64::from_str_radix(digits, 16).ok(),
+    )
 }
 
 pub(crate) fn is_set(tree: &Value, name: &str) -> bool {
@@ -34,7 +37,10 @@ pub(crate) fn is_set(tree: &Value, name: &str) -> bool {
 }
 
 pub(crate) fn unavailable(tree: &Value) -> Vec<String> {
-    all(tree, "unavailable").into_iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
+    all(tree, "unavailable")
+        .into_iter()
+        .map(|name| name.as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 /// Items of a hop: their names in the vectors and in the dissector.
@@ -74,8 +80,14 @@ pub(crate) fn hop(tree: &Value, prefix: &str) -> Map<String, Value> {
 pub(crate) fn hops(tree: &Value, marks: &[String]) -> Vec<Map<String, Value>> {
     let int = get(tree, "int");
     let mut hops: Vec<_> = match (int, get(tree, "ioam")) {
-        (Some(int), _) => all(int, "int.hop").into_iter().map(|each| hop(each, "int.hop")).collect(),
-        (None, Some(ioam)) => all(ioam, "ioam.hop").into_iter().map(|each| hop(each, "ioam.hop")).collect(),
+        (Some(int), _) => all(int, "int.hop")
+            .into_iter()
+            .map(|each| hop(each, "int.hop"))
+            .collect(),
+        (None, Some(ioam)) => all(ioam, "ioam.hop")
+            .into_iter()
+            .map(|each| hop(each, "ioam.hop"))
+            .collect(),
         (None, None) => Vec::new(),
     };
     hops.reverse();
@@ -125,13 +137,19 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
             out.insert(which.into(), flow);
         }
     }
-    let mut marks: Vec<String> =
-        all(tree, "annotation").iter().map(|mark| mark.as_str().unwrap().into()).collect();
+    let mut marks: Vec<String> = all(tree, "annotation")
+        .iter()
+        .map(|mark| mark.as_str().unwrap().into())
+        .collect();
     if let Some(int) = get(tree, "int") {
         if let Some(version) = string(int, "int.version") {
             out.insert("int_version".into(), json!(version));
         }
-        marks.extend(all(int, "annotation").iter().map(|mark| mark.as_str().unwrap().to_owned()));
+        marks.extend(
+            all(int, "annotation")
+                .iter()
+                .map(|mark| mark.as_str().unwrap().to_owned()),
+        );
     }
     if let Some(ioam) = get(tree, "ioam") {
         let mut inner = Map::new();
@@ -144,7 +162,11 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
         ];
         numbers(ioam, &mut inner, &names);
         out.insert("ioam".into(), Value::Object(inner));
-        marks.extend(all(ioam, "annotation").iter().map(|mark| mark.as_str().unwrap().to_owned()));
+        marks.extend(
+            all(ioam, "annotation")
+                .iter()
+                .map(|mark| mark.as_str().unwrap().to_owned()),
+        );
     }
     if let Some(header) = get(tree, "int").and_then(|int| get(int, "int.header"))
         && get(header, "int.sf").is_some()
@@ -153,7 +175,10 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
         let urgent = is_set(header, "int.sf.urgent");
         let state = ["invalid", "low", "medium", "high"][state as usize];
         let packet_id = number(header, "int.sf.packet_id");
-        out.insert("sf".into(), json!({"state": state, "urgent": urgent, "packet_id": packet_id}));
+        out.insert(
+            "sf".into(),
+            json!({"state": state, "urgent": urgent, "packet_id": packet_id}),
+        );
         if let Some(own) = get(tree, "report.hop").filter(|_| !urgent) {
             out.insert("reporter_metadata".into(), Value::Object(hop(own, "report.hop")));
         }
@@ -165,9 +190,15 @@ pub(crate) fn contents(tree: &Value, out: &mut Map<String, Value>) {
         .filter(|_| !nameless)
         .map(|hop| hop.get("node_id").cloned().unwrap_or(Value::Null))
         .collect();
-    let shown: Vec<String> =
-        path.iter().map(|id| if id.is_null() { "?".into() } else { id.to_string() }).collect();
-    assert_eq!(string(tree, "path"), Some(shown.join(",")), "the path that is shown");
+    let shown: Vec<String> = path
+        .iter()
+        .map(|id| if id.is_null() { "?".into() } else { id.to_string() })
+        .collect();
+    assert_eq!(
+        string(tree, "path"),
+        Some(shown.join(",")),
+        "the path that is shown"
+    );
     out.insert("path".into(), Value::Array(path));
     out.insert("hops".into(), hops.into_iter().map(Value::Object).collect());
     if !marks.is_empty() {
@@ -182,7 +213,11 @@ pub(crate) fn report(datagram: &Value, tree: &Value) -> Value {
     }
     let mut out = Map::new();
     let version = string(datagram, "report.version").unwrap_or_default();
-    let names = [("node_id", "report.node_id"), ("hw_id", "report.hw_id"), ("seq", "report.seq")];
+    let names = [
+        ("node_id", "report.node_id"),
+        ("hw_id", "report.hw_id"),
+        ("seq", "report.seq"),
+    ];
     numbers(datagram, &mut out, &names);
     if unavailable(datagram).iter().any(|name| name == "node_id") {
         out.insert("node_id".into(), Value::Null);
@@ -196,7 +231,14 @@ pub(crate) fn report(datagram: &Value, tree: &Value) -> Value {
         numbers(tree, &mut out, &[("report_type", "report.type")]);
     }
     out.insert("version".into(), json!(version));
-    numbers(tree, &mut out, &[("flow_id", "report.flow_id"), ("drop_reason", "report.drop_reason")]);
+    numbers(
+        tree,
+        &mut out,
+        &[
+            ("flow_id", "report.flow_id"),
+            ("drop_reason", "report.drop_reason"),
+        ],
+    );
     if unavailable(tree).iter().any(|name| name == "drop_reason") {
         out.insert("drop_reason".into(), Value::Null);
     }
@@ -262,7 +304,11 @@ pub(crate) fn packet(tree: &Value) -> Value {
 /// A number of a tree under another name, `null` if the tree says that it is not available.
 pub(crate) fn nullable(tree: &Value, field: &str, missing: &str) -> Value {
     let missing = unavailable(tree).iter().any(|name| name == missing);
-    if missing { Value::Null } else { json!(number(tree, field)) }
+    if missing {
+        Value::Null
+    } else {
+        json!(number(tree, field))
+    }
 }
 
 /// An aggregate's object.
@@ -298,7 +344,13 @@ pub(crate) fn aggregate(tree: &Value) -> Value {
             }
             out
         };
-        out.insert("postcards".into(), all(tree, "aggregate.postcard").into_iter().map(postcard).collect());
+        out.insert(
+            "postcards".into(),
+            all(tree, "aggregate.postcard")
+                .into_iter()
+                .map(postcard)
+                .collect(),
+        );
     } else {
         let summary = |summary: &Value| {
             let value = |name: &str| json!(number(summary, &format!("aggregate.summary.{name}")));
@@ -310,7 +362,10 @@ pub(crate) fn aggregate(tree: &Value) -> Value {
             json!({"metric": metric, "min": value("min"), "max": value("max"), "sum": value("sum"),
                 "count": value("count"), "avg": value("avg")})
         };
-        out.insert("summaries".into(), all(tree, "aggregate.summary").into_iter().map(summary).collect());
+        out.insert(
+            "summaries".into(),
+            all(tree, "aggregate.summary").into_iter().map(summary).collect(),
+        );
     }
     Value::Object(out)
 }

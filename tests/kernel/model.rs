@@ -43,7 +43,9 @@ impl Kernel {
             .map(|(prefix, profile)| (*prefix, &profile.wire, units(profile)))
             .collect();
         let default = &config.default_profile;
-        self.tables.set_profiles((&default.wire, units(default)), &listed).unwrap();
+        self.tables
+            .set_profiles((&default.wire, units(default)), &listed)
+            .unwrap();
         self.tables.set_detection(&config.detection).unwrap();
     }
 
@@ -55,7 +57,12 @@ impl Kernel {
         self.ring.consume(usize::MAX, |record| {
             let record = Record::read(record).unwrap();
             assert_eq!(record.frame, frame);
-            reported.push((record.why, record.stream_count, record.stream_latest, record.payload.to_vec()));
+            reported.push((
+                record.why,
+                record.stream_count,
+                record.stream_latest,
+                record.payload.to_vec(),
+            ));
         });
         assert!(reported.len() <= 1);
         reported.pop()
@@ -68,7 +75,11 @@ pub(crate) fn units(profile: &Profile) -> Units {
         latency_ns: profile.latency_unit_ns.max(1),
         utilization: (profile.utilization_scale * 1e6).round().clamp(1.0, 1e6) as u32,
         synchronised: profile.clocks == Clocks::Synchronised,
-        max_latency: if profile.max_hop_latency == 0 { u64::MAX } else { profile.max_hop_latency },
+        max_latency: if profile.max_hop_latency == 0 {
+            u64::MAX
+        } else {
+            profile.max_hop_latency
+        },
     }
 }
 
@@ -165,13 +176,23 @@ impl Model {
 
     /// Gives both a frame that holds a datagram.
     pub(crate) fn give_frame(&mut self, frame: &[u8]) {
-        let Ok(wire::Datagram { src: IpAddr::V4(source), payload, .. }) = wire::datagram(frame) else {
+        let Ok(wire::Datagram {
+            src: IpAddr::V4(source),
+            payload,
+            ..
+        }) = wire::datagram(frame)
+        else {
             return;
         };
         self.now += 1000;
         let mapped = source.to_ipv6_mapped().octets();
-        let datagram =
-            Datagram { payload, source: mapped, src_port: 40_000, listener: 0, received: self.now };
+        let datagram = Datagram {
+            payload,
+            source: mapped,
+            src_port: 40_000,
+            listener: 0,
+            received: self.now,
+        };
         let profile = self.profile(source);
         let flows = flows(payload, &profile);
         let continues = self.continues_after_postcards(payload, &profile);
@@ -188,8 +209,10 @@ impl Model {
         let postcard = has_postcard(payload, &profile);
         let mut spare = self.spare_allowed || postcard;
         // The kernel has no path of a flow whose path is not by INT.
-        let pathless =
-            state.iter().flatten().any(|([.., by_postcards], nodes, _)| *by_postcards || *nodes == 0);
+        let pathless = state
+            .iter()
+            .flatten()
+            .any(|([.., by_postcards], nodes, _)| *by_postcards || *nodes == 0);
         spare |= pathless;
         for (key, hops, is_sf) in reports(payload, &profile) {
             let key = key.map(|key| key.to_string());
@@ -209,11 +232,19 @@ impl Model {
                 hidden(&self.all, &flows)
             );
         }
-        let Some((why, count, latest, payload)) = up else { return };
+        let Some((why, count, latest, payload)) = up else {
+            return;
+        };
         self.up += 1;
         self.spare += u64::from(!(change || odd || postcard || pathless));
         self.catch_up(&datagram, &profile, (why, count, latest));
-        self.few.handle(&[Datagram { payload: &payload, ..datagram }], &mut self.reported);
+        self.few.handle(
+            &[Datagram {
+                payload: &payload,
+                ..datagram
+            }],
+            &mut self.reported,
+        );
         self.forget();
     }
 
@@ -250,7 +281,9 @@ impl Model {
                 || report.drop_reason.is_some()
                 || report.int_refused.is_some()
                 || report.hop_count() == 0;
-            let Some(flow) = report.flow.filter(|_| read.is_ok() && !partial) else { continue };
+            let Some(flow) = report.flow.filter(|_| read.is_ok() && !partial) else {
+                continue;
+            };
             if is_postcard(&report) {
                 self.postcards.insert(flow.to_string());
             } else {
@@ -267,30 +300,54 @@ impl Model {
         profile: &wire::Profile,
         (why, count, latest): (Reason, u32, u32),
     ) {
-        let Some((id, ..)) = stream(datagram, profile) else { return };
+        let Some((id, ..)) = stream(datagram, profile) else {
+            return;
+        };
         let applied = self.applied.entry(id).or_default();
         let suppressed = count.wrapping_sub(*applied) & 0x7fff_ffff;
         *applied = count;
-        let run = Run { last: latest, count: suppressed.into(), same: why.has(Reason::SAME) };
+        let run = Run {
+            last: latest,
+            count: suppressed.into(),
+            same: why.has(Reason::SAME),
+        };
         if suppressed > 0 {
-            self.few.receive_run(&id, run, datagram.received, &mut self.reported);
+            self.few
+                .receive_run(&id, run, datagram.received, &mut self.reported);
         }
     }
 
     /// Whether the datagram's number is not the next of its stream.
     pub(crate) fn number(&mut self, datagram: &Datagram<'_>, profile: &wire::Profile) -> bool {
-        let Some((id, number, refused)) = stream(datagram, profile) else { return false };
+        let Some((id, number, refused)) = stream(datagram, profile) else {
+            return false;
+        };
         let circle = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
         if refused && !self.streams.contains_key(&id) {
             return false;
         }
         let Some(run) = self.streams.get_mut(&id) else {
-            self.streams.insert(id, Run { last: number, count: 0, same: false });
+            self.streams.insert(
+                id,
+                Run {
+                    last: number,
+                    count: 0,
+                    same: false,
+                },
+            );
             return true;
         };
-        let next = if run.same { run.last } else { run.last.wrapping_add(1) & circle } == number;
+        let next = if run.same {
+            run.last
+        } else {
+            run.last.wrapping_add(1) & circle
+        } == number;
         let same = if next { run.same } else { run.last == number };
-        *run = Run { last: number, count: 0, same };
+        *run = Run {
+            last: number,
+            count: 0,
+            same,
+        };
         !next || refused
     }
 
@@ -313,14 +370,20 @@ impl Model {
         assert_eq!(few.postcards, all.postcards);
         let paths = |collector: &Collector| {
             let path = |flow: FlowView<'_>| {
-                (flow.row.flow.to_string(), (flow.path_basis, flow.path().collect::<Vec<_>>()))
+                (
+                    flow.row.flow.to_string(),
+                    (flow.path_basis, flow.path().collect::<Vec<_>>()),
+                )
             };
             collector.flows().map(path).collect::<BTreeMap<_, _>>()
         };
         assert_eq!(paths(&self.few), paths(&self.all));
         let both = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
         assert_eq!(both(&kernel.refused, &few.refused), all.refused);
-        assert_eq!(both(&kernel.refused_datagrams, &few.refused_datagrams), all.refused_datagrams);
+        assert_eq!(
+            both(&kernel.refused_datagrams, &few.refused_datagrams),
+            all.refused_datagrams
+        );
         assert_eq!(kernel.to_user, self.up);
         assert_eq!((kernel.ring_full, kernel.contended), (0, 0));
     }

@@ -26,26 +26,65 @@ impl FabricSink for Recording {
 
 /// The same flows, measured in one mode; some take another way if a link is missing.
 fn record(mode: Mode, seed: u64, cut: bool) -> Recording {
-    let wire = Wire { rate: 50_000_000, delay: 5_000, depth: 60_000 };
+    let wire = Wire {
+        rate: 50_000_000,
+        delay: 5_000,
+        depth: 60_000,
+    };
     let topology = Topology::leaf_spine(3, 2, 2, wire).unwrap();
-    let version = if mode == Mode::Md10 { report::Version::V10 } else { report::Version::V20 };
-    let format = report::Format { version, group: 1, ..report::Format::default() };
+    let version = if mode == Mode::Md10 {
+        report::Version::V10
+    } else {
+        report::Version::V20
+    };
+    let format = report::Format {
+        version,
+        group: 1,
+        ..report::Format::default()
+    };
     let config = dataplane::Config {
-        switch: switch::Config { format, ..switch::Config::default() },
+        switch: switch::Config {
+            format,
+            ..switch::Config::default()
+        },
         // Nodes, ports, hop latency and timestamps.
-        watchlist: Watch { mode, bitmap: 0xec00, ..Watch::new(Match::default()) }.into(),
+        watchlist: Watch {
+            mode,
+            bitmap: 0xec00,
+            ..Watch::new(Match::default())
+        }
+        .into(),
         routed: true,
         ..dataplane::Config::default()
     };
     let mut fabric = Fabric::new(topology, config, seed).unwrap();
     for at in 0..FLOWS as u16 {
-        let (from, to) = (10_001 + u32::from(at % 6), 10_001 + u32::from((at % 6 + 1 + at % 5) % 6));
-        let pattern = if at % 4 == 0 { Pattern::poisson(400) } else { Pattern::constant(300) };
-        let spec = FlowSpec { payload: 100 + at * 20, pattern, ..FlowSpec::new(from, to, 30_000 + at, 443) };
+        let (from, to) = (
+            10_001 + u32::from(at % 6),
+            10_001 + u32::from((at % 6 + 1 + at % 5) % 6),
+        );
+        let pattern = if at % 4 == 0 {
+            Pattern::poisson(400)
+        } else {
+            Pattern::constant(300)
+        };
+        let spec = FlowSpec {
+            payload: 100 + at * 20,
+            pattern,
+            ..FlowSpec::new(from, to, 30_000 + at, 443)
+        };
         fabric.add_flow(&spec).unwrap();
     }
     if cut {
-        fabric.schedule(0, Action::CutLink { a: 101, b: 201 + (seed % 2) as u32 }).unwrap();
+        fabric
+            .schedule(
+                0,
+                Action::CutLink {
+                    a: 101,
+                    b: 201 + (seed % 2) as u32,
+                },
+            )
+            .unwrap();
     }
     let mut recording = Recording(BTreeMap::new());
     fabric.run_until(400 * MS, &mut recording);
@@ -67,24 +106,46 @@ struct Traffic {
 impl Traffic {
     fn new(modes: &[Mode], seed: u64) -> Self {
         let mut rng = Rng(seed * 7919);
-        let recordings: Vec<_> =
-            modes.iter().zip(0..).map(|(mode, at)| record(*mode, seed, at > 1)).collect();
+        let recordings: Vec<_> = modes
+            .iter()
+            .zip(0..)
+            .map(|(mode, at)| record(*mode, seed, at > 1))
+            .collect();
         let keys: Vec<_> = recordings[0].0.keys().copied().collect();
         let flows = keys.iter().map(|_| (rng.below(modes.len()), 0)).collect();
-        Self { rng, recordings, keys, flows, numbers: BTreeMap::new() }
+        Self {
+            rng,
+            recordings,
+            keys,
+            flows,
+            numbers: BTreeMap::new(),
+        }
     }
 
     fn datagram(&mut self) -> Vec<u8> {
-        let Self { rng, recordings, flows, .. } = self;
+        let Self {
+            rng,
+            recordings,
+            flows,
+            ..
+        } = self;
         let flow = rng.below(flows.len());
         if rng.below(60) == 0 {
             flows[flow].0 = rng.below(recordings.len());
         }
         let (mode, next) = flows[flow];
         // Reports of two modes at a time.
-        let mode = if rng.below(60) == 0 { rng.below(recordings.len()) } else { mode };
+        let mode = if rng.below(60) == 0 {
+            rng.below(recordings.len())
+        } else {
+            mode
+        };
         let reports = &recordings[mode].0[&self.keys[flow]];
-        flows[flow].1 = if rng.below(40) == 0 { rng.below(reports.len()) } else { next + 1 };
+        flows[flow].1 = if rng.below(40) == 0 {
+            rng.below(reports.len())
+        } else {
+            next + 1
+        };
         let mut payload = reports[next % reports.len()].clone();
         if payload[0] >> 4 == 2 && rng.below(30) == 0 {
             // Q without F, and not declared as a postcard: its only hop may still be the flow's path.
@@ -118,8 +179,13 @@ fn flows_that_change_their_mode_are_reported_as_by_a_collector_that_sees_all() {
     let with_int = [Mode::Md21, Mode::Md10, Mode::Mx21, Mode::Postcard];
     let with_sf = [Mode::Md21, Mode::Sf, Mode::Md10, Mode::Postcard];
     for (seed, modes) in (1..=8).zip([with_int, with_int, with_int, with_sf].into_iter().cycle()) {
-        let config = Config { flow_timeout: 3600 * 1000 * MS, ..start(20_000) };
-        let Some(mut model) = Model::new(test, config, SIZES) else { return };
+        let config = Config {
+            flow_timeout: 3600 * 1000 * MS,
+            ..start(20_000)
+        };
+        let Some(mut model) = Model::new(test, config, SIZES) else {
+            return;
+        };
         let mut traffic = Traffic::new(&modes, seed);
         const COUNT: u64 = 20_000;
         for at in 0..COUNT {
@@ -143,7 +209,11 @@ fn flows_that_change_their_mode_are_reported_as_by_a_collector_that_sees_all() {
             model.up
         );
         let paths = |basis: Basis| {
-            let changes = model.reported.events.iter().filter(|event| event.kind == Kind::PathChange);
+            let changes = model
+                .reported
+                .events
+                .iter()
+                .filter(|event| event.kind == Kind::PathChange);
             changes.filter(|event| event.basis == basis).count()
         };
         let counts = (paths(Basis::Measured), paths(Basis::HopLimit));

@@ -41,27 +41,48 @@ impl Stage {
         );
         fs::write(&config, file).unwrap();
         let mut run = command(["run", "-c", text(&config)]);
-        let mut child = run.current_dir(directory.join("")).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = run
+            .current_dir(directory.join(""))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (sender, lines) = channel();
         let stderr = child.stderr.take().unwrap();
         thread::spawn(move || {
-            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|l| sender.send(l))
+            BufReader::new(stderr)
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|l| sender.send(l))
         });
         let after = |mark: &str| loop {
-            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no line with {mark:?}"));
+            let line = lines
+                .recv_timeout(TIMEOUT)
+                .unwrap_or_else(|_| panic!("no line with {mark:?}"));
             if let Some((_, rest)) = line.split_once(mark) {
                 let address = rest.split([',', ' ', '/']).next().unwrap();
                 break address.parse().unwrap();
             }
         };
         let (input, api) = (after("udp://"), after("http://"));
-        Self { child, lines, input, api, collector, _directory: directory }
+        Self {
+            child,
+            lines,
+            input,
+            api,
+            collector,
+            _directory: directory,
+        }
     }
 
     fn get(&self, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.api).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.api).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.api
+        )
+        .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -89,7 +110,9 @@ impl Stage {
 
     /// Stops it cleanly.
     fn stop(&mut self) {
-        let status = std::process::Command::new("kill").arg(self.child.id().to_string()).status();
+        let status = std::process::Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
         assert!(status.unwrap().success());
         assert!(self.child.wait().unwrap().success());
     }
@@ -121,7 +144,10 @@ fn postcards_become_aggregates_and_counters_balance() {
     let first = stage.next();
     let aggregate = Aggregate::parse(&first).unwrap();
     let header = aggregate.header();
-    assert_eq!((header.kind, header.aggregator, header.sequence), (Kind::AggNode, 99, 0));
+    assert_eq!(
+        (header.kind, header.aggregator, header.sequence),
+        (Kind::AggNode, 99, 0)
+    );
     assert_eq!((header.node_scope, header.by_timer), (Some(21), false));
     let postcards: Vec<_> = aggregate
         .postcards()
@@ -157,7 +183,10 @@ fn postcards_become_aggregates_and_counters_balance() {
         "pending postcards are sent"
     );
     let said: Vec<String> = stage.lines.iter().collect();
-    assert!(said.iter().any(|line| line.contains("the aggregator stopped")), "{said:?}");
+    assert!(
+        said.iter().any(|line| line.contains("the aggregator stopped")),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -173,7 +202,10 @@ fn postcards_of_senders_that_are_not_allowed_are_refused_and_counted() {
         (view["postcards"].clone(), view["unreadable"].clone())
     };
     assert_eq!(postcards("127.0.0.0/8"), (3.into(), serde_json::json!({})));
-    assert_eq!(postcards("10.0.0.0/8"), (0.into(), serde_json::json!({"sender_not_allowed": 3})));
+    assert_eq!(
+        postcards("10.0.0.0/8"),
+        (0.into(), serde_json::json!({"sender_not_allowed": 3}))
+    );
 }
 
 #[test]
@@ -184,7 +216,10 @@ fn a_timer_sends_what_waits() {
     let payload = stage.next();
     let aggregate = Aggregate::parse(&payload).unwrap();
     assert!(aggregate.header().by_timer);
-    let summaries: Vec<_> = aggregate.summaries().map(|summary| (summary.max, summary.count)).collect();
+    let summaries: Vec<_> = aggregate
+        .summaries()
+        .map(|summary| (summary.max, summary.count))
+        .collect();
     assert_eq!(summaries, [(1500, 1), (42, 1)]);
 }
 
@@ -195,16 +230,35 @@ fn a_wrong_section_is_reported_with_its_line() {
     for (settings, message) in [
         ("", "nowhere to send to"),
         ("forward = [\"192.0.2.1:32767\"]\nr = 46", "r must be 1 to 45"),
-        ("forward = [\"192.0.2.1:32767\"]\ninterop = true", "interop needs kind agg_n or agg_nf"),
-        ("forward = [\"192.0.2.1:32767\"]\nregisters = 1000", "registers must be a power of two"),
-        ("forward = [\"192.0.2.1:32767\"]\nprofile = \"x\"", "there is no profile `x`"),
-        ("forward = [\"127.0.0.1:32766\"]", "this is where the aggregator itself listens"),
-        ("forward = [\"192.0.2.1:32767\"]\nlisten = \"xdp://eth0\"", "an aggregator reads UDP sockets"),
+        (
+            "forward = [\"192.0.2.1:32767\"]\ninterop = true",
+            "interop needs kind agg_n or agg_nf",
+        ),
+        (
+            "forward = [\"192.0.2.1:32767\"]\nregisters = 1000",
+            "registers must be a power of two",
+        ),
+        (
+            "forward = [\"192.0.2.1:32767\"]\nprofile = \"x\"",
+            "there is no profile `x`",
+        ),
+        (
+            "forward = [\"127.0.0.1:32766\"]",
+            "this is where the aggregator itself listens",
+        ),
+        (
+            "forward = [\"192.0.2.1:32767\"]\nlisten = \"xdp://eth0\"",
+            "an aggregator reads UDP sockets",
+        ),
     ] {
         fs::write(&config, format!("[aggregator]\n{settings}\n")).unwrap();
         let run = hopwise(["check", "-c", text(&config)]);
         assert_eq!(run.code, Some(2), "{settings}");
-        assert!(run.stderr.contains(message) && run.stderr.contains("wrong.toml:"), "{}", run.stderr);
+        assert!(
+            run.stderr.contains(message) && run.stderr.contains("wrong.toml:"),
+            "{}",
+            run.stderr
+        );
     }
     fs::write(&config, "[aggregator]\nforward = [\"192.0.2.1:32767\"]\n").unwrap();
     let run = hopwise(["check", "-c", text(&config)]);

@@ -62,7 +62,10 @@ pub(super) fn keep(directory: &TempDir, batch: Batch) {
 
 /// A collector of this name whose store is in a directory.
 pub(super) fn of_store(directory: TempDir, name: &str, engine: &ClickHouse, password: &str) -> Server {
-    Server::start_in(directory, &format!("collector.name = \"{name}\"\n{}", lake(engine, password)))
+    Server::start_in(
+        directory,
+        &format!("collector.name = \"{name}\"\n{}", lake(engine, password)),
+    )
 }
 
 pub(super) fn console(engine: &ClickHouse, password: &str, more: &str) -> Server {
@@ -82,7 +85,14 @@ pub(super) fn prepare(server: &Server) {
 
 /// Waits until everything that is stored is in ClickHouse.
 pub(super) fn drain(server: &Server) {
-    let run = hopwise(["export", "drain", "--wait", "100", "--api", &format!("http://{}", server.api)]);
+    let run = hopwise([
+        "export",
+        "drain",
+        "--wait",
+        "100",
+        "--api",
+        &format!("http://{}", server.api),
+    ]);
     assert_eq!(run.code, Some(0), "{run:?}");
 }
 
@@ -104,7 +114,12 @@ pub(super) fn rows(answer: &Value, list: &str) -> Vec<String> {
 }
 
 pub(super) fn times(answer: &Value, list: &str) -> Vec<u64> {
-    answer[list].as_array().unwrap().iter().map(|row| row["ts"].as_u64().unwrap()).collect()
+    answer[list]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["ts"].as_u64().unwrap())
+        .collect()
 }
 
 /// Both answer each question with the same rows.
@@ -112,7 +127,10 @@ fn same_answers(collector: &Server, console: &Server) {
     let all = collector.json("/api/v1/events?limit=10000");
     let (newest, oldest) = (times(&all, "events")[0], *times(&all, "events").last().unwrap());
     // Some changes are before it, whatever the times between reports are.
-    let changes = times(&collector.json("/api/v1/events?limit=10000&kind=change"), "events");
+    let changes = times(
+        &collector.json("/api/v1/events?limit=10000&kind=change"),
+        "events",
+    );
     let middle = changes[changes.len() / 3];
     // The time of a rollup is the start of its interval.
     let minutes = oldest - 120_000_000_000;
@@ -132,17 +150,31 @@ fn same_answers(collector: &Server, console: &Server) {
         format!("rollups?limit=10000&flow={flow}"),
         format!("rollups?limit=10000&from={minutes}&to={newest}"),
     ] {
-        let list = if question.starts_with("events") { "events" } else { "rollups" };
+        let list = if question.starts_with("events") {
+            "events"
+        } else {
+            "rollups"
+        };
         let [here, there] = [collector, console].map(|server| server.json(&format!("/api/v1/{question}")));
         assert!(!rows(&here, list).is_empty(), "{question}: nothing to compare");
         assert_eq!(rows(&there, list), rows(&here, list), "{question}");
         assert_eq!(times(&there, list), times(&here, list), "{question}");
-        assert_eq!((&there["next"], &there["truncated"]), (&here["next"], &here["truncated"]), "{question}");
+        assert_eq!(
+            (&there["next"], &there["truncated"]),
+            (&here["next"], &here["truncated"]),
+            "{question}"
+        );
     }
     let flow = flow.replace('/', "%2F");
-    for question in [format!("flows/{flow}/history"), format!("flows/{flow}/history?to={newest}&limit=2")] {
+    for question in [
+        format!("flows/{flow}/history"),
+        format!("flows/{flow}/history?to={newest}&limit=2"),
+    ] {
         let [here, there] = [collector, console].map(|server| server.json(&format!("/api/v1/{question}")));
-        assert!(here["series"].as_array().is_some_and(|series| !series.is_empty()), "{here:#}");
+        assert!(
+            here["series"].as_array().is_some_and(|series| !series.is_empty()),
+            "{here:#}"
+        );
         assert_eq!(there, here, "{question}");
     }
 }
@@ -153,7 +185,9 @@ fn error(answer: &Answer) -> (u16, String) {
 
 #[test]
 fn a_console_answers_as_the_collector_whose_records_it_has() {
-    let Some(mut engine) = ClickHouse::start(SECRET) else { return };
+    let Some(mut engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (_directory, password) = password();
     let config = collector("c1", &engine, &password);
     let server = Server::start(&config);
@@ -169,12 +203,22 @@ fn a_console_answers_as_the_collector_whose_records_it_has() {
     assert!(status.success());
     let file = directory.join("hopwise.toml");
     let store = directory.join("store").display().to_string();
-    let text = std::fs::read_to_string(&file).unwrap().replace("\"store\"", &format!("\"{store}\""));
+    let text = std::fs::read_to_string(&file)
+        .unwrap()
+        .replace("\"store\"", &format!("\"{store}\""));
     // In other batches than before, or ClickHouse would recognise them.
     let text = text.replace("linger = \"0s\"\n", "linger = \"0s\"\nbatch = 37\n");
     std::fs::write(directory.join("replay.toml"), text).unwrap();
     let replay = directory.join("replay.toml");
-    let run = hopwise(["export", "replay", "-c", replay.to_str().unwrap(), "lake", "--from", "1h"]);
+    let run = hopwise([
+        "export",
+        "replay",
+        "-c",
+        replay.to_str().unwrap(),
+        "lake",
+        "--from",
+        "1h",
+    ]);
     assert_eq!(run.code, Some(0), "{run:?}");
     let server = Server::start_in(directory, &config);
     same_answers(&server, &console);
@@ -186,17 +230,26 @@ fn a_console_answers_as_the_collector_whose_records_it_has() {
         account(&password)
     ));
     let (status, error) = error(&short.query("SELECT count() FROM numbers(1000000000000)"));
-    assert!(status == 400 && error.starts_with("the query took longer than 2.0 s; narrow it"), "{error}");
+    assert!(
+        status == 400 && error.starts_with("the query took longer than 2.0 s; narrow it"),
+        "{error}"
+    );
     // Roles are those of the API.
     let guarded = self::console(&engine, &password, reader);
     assert_eq!(guarded.get("/api/v1/events").status, 401);
     let bearer = "Authorization: Bearer 0123456789abcdef\r\n";
     assert_eq!(guarded.ask("GET", "/api/v1/events", bearer, "").status, 200);
-    assert_eq!(guarded.ask("POST", "/api/v1/config/reload", bearer, "").status, 403);
+    assert_eq!(
+        guarded.ask("POST", "/api/v1/config/reload", bearer, "").status,
+        403
+    );
     // Without ClickHouse, and with it again.
     engine.kill();
     let gone = ask_once(&console, "/api/v1/events");
-    assert!(gone.0 == 503 && gone.1.contains("correct the url, or start the server"), "{gone:?}");
+    assert!(
+        gone.0 == 503 && gone.1.contains("correct the url, or start the server"),
+        "{gone:?}"
+    );
     engine.restart();
     same_answers(&server, &console);
 }
@@ -205,7 +258,12 @@ fn a_console_answers_as_the_collector_whose_records_it_has() {
 fn ask_once(console: &Server, path: &str) -> (u16, String) {
     use std::io::{Read as _, Write as _};
     let mut stream = console.connect();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", console.api).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        console.api
+    )
+    .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     (text.split(' ').nth(1).unwrap().parse().unwrap(), text)
@@ -216,21 +274,39 @@ fn sql(console: &Server) {
     let rows = console.query("SELECT kind, toString(arraySort(path)) AS nodes, count() AS n FROM events WHERE kind = 'new' AND metric = 'flow_path' GROUP BY kind, path").json();
     // Once more after the replay.
     assert_eq!(rows["rows"], json!([["new", "[101,102,103]", 100]]), "{rows:#}");
-    assert_eq!((&rows["columns"], &rows["truncated"]), (&json!(["kind", "nodes", "n"]), &json!(false)));
+    assert_eq!(
+        (&rows["columns"], &rows["truncated"]),
+        (&json!(["kind", "nodes", "n"]), &json!(false))
+    );
     let body = json!({ "sql": "SELECT number FROM numbers(1000000)", "limit": 3 }).to_string();
     let cut = console.ask("POST", "/api/v1/query", "", &body).json();
-    assert_eq!((&cut["rows"], &cut["truncated"]), (&json!([[0], [1], [2]]), &json!(true)));
+    assert_eq!(
+        (&cut["rows"], &cut["truncated"]),
+        (&json!([[0], [1], [2]]), &json!(true))
+    );
     for (sql, words) in [
         ("DROP TABLE net.events", "a query can only read; write a SELECT"),
-        ("TRUNCATE TABLE net.events", "a query can only read; write a SELECT"),
-        ("SELECT * FROM url('http://127.0.0.1:1/', CSV, 'a Int32')", "a query can only read"),
+        (
+            "TRUNCATE TABLE net.events",
+            "a query can only read; write a SELECT",
+        ),
+        (
+            "SELECT * FROM url('http://127.0.0.1:1/', CSV, 'a Int32')",
+            "a query can only read",
+        ),
         ("SELEC 1", "ClickHouse refuses the query: Code: 62."),
-        ("SELECT a FROM net.nothing", "ClickHouse refuses the query: Code: 60."),
+        (
+            "SELECT a FROM net.nothing",
+            "ClickHouse refuses the query: Code: 60.",
+        ),
     ] {
         let (status, error) = error(&console.query(sql));
         assert!(status == 400 && error.contains(words), "{sql}: {status} {error}");
     }
-    assert_ne!(console.query("SELECT count() FROM net.events").json()["rows"][0][0], 0);
+    assert_ne!(
+        console.query("SELECT count() FROM net.events").json()["rows"][0][0],
+        0
+    );
 }
 
 /// What only a running collector knows is refused, and not empty.
@@ -238,12 +314,18 @@ fn without_live_state(console: &Server) {
     for path in ["rates", "events/stream", "switch", "intents", "dta"] {
         let (status, error) = error(&console.get(&format!("/api/v1/{path}")));
         let words = format!("/api/v1/{path} is not available in a console");
-        assert!(status == 404 && error.starts_with(&words), "{path}: {status} {error}");
+        assert!(
+            status == 404 && error.starts_with(&words),
+            "{path}: {status} {error}"
+        );
     }
     // Without a time, it is the last 15 minutes.
     for list in ["flows", "nodes"] {
         let answer = console.json(&format!("/api/v1/{list}"));
-        assert!(!answer[list].as_array().unwrap().is_empty() && answer["range"]["to"].is_u64(), "{answer:#}");
+        assert!(
+            !answer[list].as_array().unwrap().is_empty() && answer["range"]["to"].is_u64(),
+            "{answer:#}"
+        );
     }
     let status = console.json("/api/v1/status");
     assert_eq!(
@@ -251,11 +333,17 @@ fn without_live_state(console: &Server) {
         (&json!(true), &json!([]), &json!([]))
     );
     let (status, error) = error(&console.get("/api/v1/flows/00c0ffee/history"));
-    assert!(status == 400 && error.contains("a console knows flows by their texts"), "{status} {error}");
+    assert!(
+        status == 400 && error.contains("a console knows flows by their texts"),
+        "{status} {error}"
+    );
     assert_eq!(console.json("/api/v1/session")["console"], true);
     assert_eq!(console.get("/healthz").status, 200);
     let page = console.get("/").body;
-    assert!(page.contains("<!doctype html>") || page.contains("<!DOCTYPE html>"), "{page}");
+    assert!(
+        page.contains("<!doctype html>") || page.contains("<!DOCTYPE html>"),
+        "{page}"
+    );
 }
 
 /// A collector that is killed with `kill -9` and started again.
@@ -268,7 +356,10 @@ pub(super) fn killed(server: Server, config: &str, meanwhile: impl FnOnce()) -> 
 
 /// The numbers of the reports that a collector has stored: each is of a flow of its own.
 pub(super) fn stored(server: &Server) -> BTreeSet<u64> {
-    let text = own(server, &format!("SELECT DISTINCT sport - 1000 FROM events WHERE {FIRST}"));
+    let text = own(
+        server,
+        &format!("SELECT DISTINCT sport - 1000 FROM events WHERE {FIRST}"),
+    );
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
@@ -292,22 +383,34 @@ impl Fleet {
     pub(super) fn send(&mut self) {
         let numbers = self.sent..self.sent + STEP;
         self.sent = numbers.end;
-        let reports =
-            |base: u32| numbers.clone().map(move |n| report(n, (1000 + base + n) as u16, [1000, 2000, 3000]));
-        self.pair.iter().flatten().for_each(|server| server.send(reports(0)));
+        let reports = |base: u32| {
+            numbers
+                .clone()
+                .map(move |n| report(n, (1000 + base + n) as u16, [1000, 2000, 3000]))
+        };
+        self.pair
+            .iter()
+            .flatten()
+            .for_each(|server| server.send(reports(0)));
         self.alone.iter().for_each(|server| server.send(reports(ALONE)));
     }
 }
 
 #[test]
 fn what_a_fleet_observed_is_there_once_whatever_is_killed() {
-    let Some(mut engine) = ClickHouse::start(SECRET) else { return };
+    let Some(mut engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (_directory, password) = password();
     let configs = ["c1", "c2", "c3"].map(|name| collector(name, &engine, &password));
     let [c1, c2, c3] = configs.each_ref().map(|config| Server::start(config));
     prepare(&c1);
     let gone = console(&engine, &password, "");
-    let mut fleet = Fleet { pair: [Some(c1), Some(c2)], alone: Some(c3), sent: 0 };
+    let mut fleet = Fleet {
+        pair: [Some(c1), Some(c2)],
+        alone: Some(c3),
+        sent: 0,
+    };
     fleet.send();
     // One of the pair at a time, at work: the other hears what comes meanwhile.
     for (at, config) in configs[..2].iter().enumerate() {
@@ -315,7 +418,11 @@ fn what_a_fleet_observed_is_there_once_whatever_is_killed() {
         fleet.pair[at] = Some(killed(server, config, || fleet.send()));
         fleet.send();
         // What one lost, the other has on disk before it is killed itself.
-        fleet.pair.iter().flatten().for_each(|server| wait_for_stored(server, fleet.sent - 1));
+        fleet
+            .pair
+            .iter()
+            .flatten()
+            .for_each(|server| wait_for_stored(server, fleet.sent - 1));
     }
     engine.kill();
     fleet.send();
@@ -328,16 +435,31 @@ fn what_a_fleet_observed_is_there_once_whatever_is_killed() {
     drop(gone);
     let console = console(&engine, &password, "");
     fleet.send();
-    let Fleet { pair: [Some(c1), Some(c2)], alone: Some(c3), sent } = fleet else { panic!("all run") };
+    let Fleet {
+        pair: [Some(c1), Some(c2)],
+        alone: Some(c3),
+        sent,
+    } = fleet
+    else {
+        panic!("all run")
+    };
     for (server, last) in [(&c1, sent - 1), (&c2, sent - 1), (&c3, ALONE + sent - 1)] {
         wait_for_stored(server, last);
         drain(server);
     }
     let [first, second, third] = [&c1, &c2, &c3].map(stored);
     let all: BTreeSet<u64> = (0..sent.into()).collect();
-    assert_eq!(first.union(&second).copied().collect::<BTreeSet<_>>(), all, "the pair has everything");
+    assert_eq!(
+        first.union(&second).copied().collect::<BTreeSet<_>>(),
+        all,
+        "the pair has everything"
+    );
     // The third has lost what came between its last commit and its start, and nothing else.
-    let lost: Vec<u64> = all.iter().copied().filter(|n| !third.contains(&(n + u64::from(ALONE)))).collect();
+    let lost: Vec<u64> = all
+        .iter()
+        .copied()
+        .filter(|n| !third.contains(&(n + u64::from(ALONE))))
+        .collect();
     let began = *lost.first().expect("something came while it was away");
     assert_eq!(lost, (began..back.into()).collect::<Vec<_>>());
     assert!(began <= u64::from(back - STEP));
@@ -353,14 +475,19 @@ fn what_a_fleet_observed_is_there_once_whatever_is_killed() {
         "SELECT collector, count(), uniqExact(id) FROM net.events WHERE {FIRST} GROUP BY collector ORDER BY collector"
     ));
     let line = |name: &str, stored: &BTreeSet<u64>| format!("{name}\t{0}\t{0}", stored.len());
-    assert_eq!(rows, [line("c1", &first), line("c2", &second), line("c3", &third)].join("\n"));
+    assert_eq!(
+        rows,
+        [line("c1", &first), line("c2", &second), line("c3", &third)].join("\n")
+    );
     let ids = format!("SELECT uniqExact(id) FROM net.events WHERE {FIRST} AND collector IN ('c1', 'c2')");
     assert_eq!(engine.query(&ids), all.len().to_string());
 }
 
 #[test]
 fn rollups_of_a_pair_are_not_added_up_and_those_of_others_are() {
-    let Some(engine) = ClickHouse::start(SECRET) else { return };
+    let Some(engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (_directory, password) = password();
     let configs = ["c1", "c2"].map(|name| collector(name, &engine, &password));
     let servers = configs.each_ref().map(|config| Server::start(config));
@@ -374,11 +501,15 @@ fn rollups_of_a_pair_are_not_added_up_and_those_of_others_are() {
     let servers = [at_rest(c1, &configs[0]), at_rest(c2, &configs[1])];
     let sql = "SELECT ts, interval, metric, flow, ifnull(node, '') || ' ' || ifnull(interface, '') || ' ' || ifnull(queue, ''), count FROM rollups";
     let mut values: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    for line in
-        servers.iter().flat_map(|server| own(server, sql).lines().map(str::to_owned).collect::<Vec<_>>())
+    for line in servers
+        .iter()
+        .flat_map(|server| own(server, sql).lines().map(str::to_owned).collect::<Vec<_>>())
     {
         let (key, count) = line.rsplit_once('\t').unwrap();
-        values.entry(key.to_owned()).or_default().push(count.parse().unwrap());
+        values
+            .entry(key.to_owned())
+            .or_default()
+            .push(count.parse().unwrap());
     }
     let counts = |console: &Server| -> Vec<u64> {
         let found = console.json("/api/v1/rollups?limit=10000");
@@ -391,7 +522,12 @@ fn rollups_of_a_pair_are_not_added_up_and_those_of_others_are() {
         counts.sort_unstable();
         counts
     };
-    let pair = sorted(values.values().map(|counts| *counts.iter().max().unwrap()).collect());
+    let pair = sorted(
+        values
+            .values()
+            .map(|counts| *counts.iter().max().unwrap())
+            .collect(),
+    );
     assert_eq!(counts(&console(&engine, &password, "")), pair);
     let parts = sorted(values.values().map(|counts| counts.iter().sum()).collect());
     assert_ne!(parts, pair, "both have heard something");
@@ -406,7 +542,9 @@ fn rollups_of_a_pair_are_not_added_up_and_those_of_others_are() {
 /// Each worker has rollups of its own, and so has a process after a restart: they are parts of one.
 #[test]
 fn rollups_of_several_workers_are_added_up() {
-    let Some(engine) = ClickHouse::start(SECRET) else { return };
+    let Some(engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (_directory, password) = password();
     let config = format!("collector.workers = 2\n{}", collector("c3", &engine, &password));
     let server = Server::start(&config);
@@ -420,7 +558,11 @@ fn rollups_of_several_workers_are_added_up() {
     let sql = format!("SELECT ts, interval, metric, ifnull(node, ''), {sums} FROM rollups GROUP BY {key}");
     let mut expected: Vec<String> = own(&server, &sql).lines().map(str::to_owned).collect();
     expected.sort();
-    assert!((expected.len() as u64) < all, "some have two parts: {} of {all}", expected.len());
+    assert!(
+        (expected.len() as u64) < all,
+        "some have two parts: {} of {all}",
+        expected.len()
+    );
     // Sent again in other batches, they are the same parts.
     let (status, directory) = server.stop();
     assert!(status.success());
@@ -431,16 +573,37 @@ fn rollups_of_several_workers_are_added_up() {
         .replace("linger = \"0s\"\n", "linger = \"0s\"\nbatch = 37\n");
     let replay = directory.join("replay.toml");
     std::fs::write(&replay, text).unwrap();
-    let run = hopwise(["export", "replay", "-c", replay.to_str().unwrap(), "lake", "--from", "1h"]);
+    let run = hopwise([
+        "export",
+        "replay",
+        "-c",
+        replay.to_str().unwrap(),
+        "lake",
+        "--from",
+        "1h",
+    ]);
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert_eq!(engine.query("SELECT count() FROM net.rollups FINAL"), all.to_string());
+    assert_eq!(
+        engine.query("SELECT count() FROM net.rollups FINAL"),
+        all.to_string()
+    );
     let found = console(&engine, &password, "").json("/api/v1/rollups?limit=10000");
     let line = |row: &Value| {
-        let text = |name: &str| row[name].as_str().map_or_else(|| row[name].to_string(), str::to_owned);
-        let node = if row["node"].is_null() { String::new() } else { text("node") };
+        let text = |name: &str| {
+            row[name]
+                .as_str()
+                .map_or_else(|| row[name].to_string(), str::to_owned)
+        };
+        let node = if row["node"].is_null() {
+            String::new()
+        } else {
+            text("node")
+        };
         let [ts, interval, metric] = ["ts", "interval", "metric"].map(text);
         let values = ["count", "min", "max", "sum"].map(text);
-        [[ts, interval, metric, node].as_slice(), values.as_slice()].concat().join("\t")
+        [[ts, interval, metric, node].as_slice(), values.as_slice()]
+            .concat()
+            .join("\t")
     };
     let mut rows: Vec<String> = found["rollups"].as_array().unwrap().iter().map(line).collect();
     rows.sort();

@@ -28,10 +28,24 @@ const EVENTS: u64 = 3_000;
 /// Flows of IPv4 and IPv6, without ports, and one that is known by its id.
 pub(super) fn flows() -> Vec<FlowKey> {
     let plain = |n: u8| {
-        FlowKey::v4([10, 0, n % 3, n], [10, 0, 1, 200], Some((1000 + u16::from(n), 80)), 6 + 11 * (n % 2))
+        FlowKey::v4(
+            [10, 0, n % 3, n],
+            [10, 0, 1, 200],
+            Some((1000 + u16::from(n), 80)),
+            6 + 11 * (n % 2),
+        )
     };
-    let v6 = FlowKey::new("2001:db8::7".parse().unwrap(), "fd00::1".parse().unwrap(), Some((443, 8080)), 17);
-    odd_flows().into_iter().chain([v6]).chain((0..12).map(plain)).collect()
+    let v6 = FlowKey::new(
+        "2001:db8::7".parse().unwrap(),
+        "fd00::1".parse().unwrap(),
+        Some((443, 8080)),
+        17,
+    );
+    odd_flows()
+        .into_iter()
+        .chain([v6])
+        .chain((0..12).map(plain))
+        .collect()
 }
 
 /// An event of which each part may be absent.
@@ -41,7 +55,13 @@ pub(super) fn event(rng: &mut Rng, ts: u64) -> (Event, Vec<u32>) {
     let path: Vec<u32> = match rng.below(3) {
         0 => Vec::new(),
         _ => (0..1 + rng.below(5))
-            .map(|_| if rng.below(9) == 0 { u32::MAX } else { 101 + rng.below(5) as u32 })
+            .map(|_| {
+                if rng.below(9) == 0 {
+                    u32::MAX
+                } else {
+                    101 + rng.below(5) as u32
+                }
+            })
             .collect(),
     };
     let event = Event {
@@ -64,10 +84,28 @@ pub(super) fn event(rng: &mut Rng, ts: u64) -> (Event, Vec<u32>) {
 }
 
 pub(super) fn rollup(rng: &mut Rng, ts: u64, metric: Metric) -> Rollup {
-    let (min, span, count) = (rng.below(1000) as u64, rng.below(100_000) as u64, 1 + rng.below(50) as u64);
+    let (min, span, count) = (
+        rng.below(1000) as u64,
+        rng.below(100_000) as u64,
+        1 + rng.below(50) as u64,
+    );
     let (max, sum, p50) = (min + span, count * (min + span / 2), Some(min + span / 2));
-    let bare = Rollup { node: None, queue: None, ..records::rollup(ts, 0) };
-    Rollup { interval: 60, metric, count, min, max, sum, p50, p99: None, ..bare }
+    let bare = Rollup {
+        node: None,
+        queue: None,
+        ..records::rollup(ts, 0)
+    };
+    Rollup {
+        interval: 60,
+        metric,
+        count,
+        min,
+        max,
+        sum,
+        p50,
+        p99: None,
+        ..bare
+    }
 }
 
 /// Rollups, drops and losses of a minute.
@@ -76,18 +114,36 @@ fn fill_minute(rng: &mut Rng, batch: &mut Batch, begin: u64, minute: u64) {
     for (number, flow) in flows().into_iter().enumerate() {
         // Some are silent for a while.
         if !(number as u64 + minute).is_multiple_of(4) {
-            batch.rollup(&Rollup { flow: Some(flow), ..rollup(rng, ts, Metric::FlowLatency) });
+            batch.rollup(&Rollup {
+                flow: Some(flow),
+                ..rollup(rng, ts, Metric::FlowLatency)
+            });
         }
     }
     for node in [0, 101, 102, 103] {
         let node = Some(node);
-        batch.rollup(&Rollup { node, ..rollup(rng, ts, Metric::HopLatency) });
+        batch.rollup(&Rollup {
+            node,
+            ..rollup(rng, ts, Metric::HopLatency)
+        });
         let queue = Some(node.map_or(0, |node| node as u8) % 7);
-        batch.rollup(&Rollup { node, queue, ..rollup(rng, ts, Metric::QueueOccupancy) });
+        batch.rollup(&Rollup {
+            node,
+            queue,
+            ..rollup(rng, ts, Metric::QueueOccupancy)
+        });
         let interface = Some(2);
-        batch.rollup(&Rollup { node, interface, ..rollup(rng, ts, Metric::LinkUtilization) });
+        batch.rollup(&Rollup {
+            node,
+            interface,
+            ..rollup(rng, ts, Metric::LinkUtilization)
+        });
         // Of a second: not a part of these.
-        batch.rollup(&Rollup { node, interval: 1, ..rollup(rng, ts + SECOND, Metric::HopLatency) });
+        batch.rollup(&Rollup {
+            node,
+            interval: 1,
+            ..rollup(rng, ts + SECOND, Metric::HopLatency)
+        });
     }
     for (number, node) in [Some(101), Some(102), None].into_iter().enumerate() {
         let (ts, id) = (ts + number as u64, rng.roll());
@@ -103,7 +159,15 @@ fn fill_minute(rng: &mut Rng, batch: &mut Batch, begin: u64, minute: u64) {
             reason: Some(71),
         });
         let source = [number as u8; 16];
-        batch.loss(&Loss { ts, node, source, hw_id: 1, lost: 3 + minute, reordered: 0, duplicated: 0 });
+        batch.loss(&Loss {
+            ts,
+            node,
+            source,
+            hw_id: 1,
+            lost: 3 + minute,
+            reordered: 0,
+            duplicated: 0,
+        });
     }
 }
 
@@ -127,16 +191,41 @@ fn filled(directory: &TempDir) -> u64 {
                 rule: None,
                 ..event
             };
-            batch.event(&Event { node: None, ..new(Metric::FlowPath, 3) }, &[101, 102, 103]);
-            batch.event(&Event { node: Some(102), ..new(Metric::HopLatency, 40 * number) }, &[]);
-            batch.event(&Event { node: None, ..new(Metric::FlowLatency, 70 * number) }, &[]);
+            batch.event(
+                &Event {
+                    node: None,
+                    ..new(Metric::FlowPath, 3)
+                },
+                &[101, 102, 103],
+            );
+            batch.event(
+                &Event {
+                    node: Some(102),
+                    ..new(Metric::HopLatency, 40 * number)
+                },
+                &[],
+            );
+            batch.event(
+                &Event {
+                    node: None,
+                    ..new(Metric::FlowLatency, 70 * number)
+                },
+                &[],
+            );
         }
     }
     (0..MINUTES).for_each(|minute| fill_minute(&mut rng, &mut batch, begin, minute));
     for (number, flow) in flows().into_iter().enumerate() {
         let basis = Basis::ALL[number % Basis::ALL.len()];
         let last_seen = begin + MINUTES * MINUTE - 1;
-        let row = FlowRow { flow, flow_latency: Some(900), basis, first_seen: begin, last_seen, reports: 7 };
+        let row = FlowRow {
+            flow,
+            flow_latency: Some(900),
+            basis,
+            first_seen: begin,
+            last_seen,
+            reports: 7,
+        };
         batch.flow(&row, &[]);
     }
     keep(directory, batch);
@@ -209,7 +298,11 @@ fn conditions(rng: &mut Rng, tests: &[&str], number: usize) -> Vec<String> {
     for _ in 0..number {
         let part = |rng: &mut Rng| {
             let test = plain[rng.below(plain.len())];
-            if rng.below(3) == 0 { format!("not ({test})") } else { format!("({test})") }
+            if rng.below(3) == 0 {
+                format!("not ({test})")
+            } else {
+                format!("({test})")
+            }
         };
         let [first, second, third] = [part(rng), part(rng), part(rng)];
         let word = |rng: &mut Rng| if rng.below(2) == 0 { "and" } else { "or" };
@@ -220,22 +313,24 @@ fn conditions(rng: &mut Rng, tests: &[&str], number: usize) -> Vec<String> {
 
 pub(super) fn escaped(text: &str) -> String {
     text.bytes()
-        .map(
-            |byte| {
-                if byte.is_ascii_alphanumeric() {
-                    char::from(byte).to_string()
-                } else {
-                    format!("%{byte:02x}")
-                }
-            },
-        )
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02x}")
+            }
+        })
         .collect()
 }
 
 /// Asks both; they answer alike. Returns the answer.
 fn alike(servers: [&Server; 2], question: &str) -> Value {
     let [here, there] = servers.map(|server| server.get(&format!("/api/v1/{question}")));
-    assert_eq!((here.status, there.status), (200, 200), "{question}: {here:?} {there:?}");
+    assert_eq!(
+        (here.status, there.status),
+        (200, 200),
+        "{question}: {here:?} {there:?}"
+    );
     let (here, there) = (here.json(), there.json());
     // The order of those of one time is not defined.
     assert_eq!(times(&there, "events"), times(&here, "events"), "{question}");
@@ -246,7 +341,9 @@ fn alike(servers: [&Server; 2], question: &str) -> Value {
 
 #[test]
 fn filters_of_events_give_the_same_from_the_store_and_from_clickhouse() {
-    let Some(engine) = ClickHouse::start(SECRET) else { return };
+    let Some(engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (_directory, password) = password();
     let directory = TempDir::new();
     let begin = filled(&directory);
@@ -259,13 +356,26 @@ fn filters_of_events_give_the_same_from_the_store_and_from_clickhouse() {
     let mut rng = Rng(11);
     let of_events = conditions(&mut rng, &[&TESTS[..], &OF_EVENTS].concat(), 60);
     let found = of_events.iter().filter(|condition| {
-        let answer = alike(servers, &format!("events?limit=10000&filter={}", escaped(condition)));
+        let answer = alike(
+            servers,
+            &format!("events?limit=10000&filter={}", escaped(condition)),
+        );
         !answer["events"].as_array().unwrap().is_empty()
     });
     let found = found.count();
-    assert!(found * 10 > of_events.len() * 9, "{found} of {} find something", of_events.len());
+    assert!(
+        found * 10 > of_events.len() * 9,
+        "{found} of {} find something",
+        of_events.len()
+    );
     for condition in of_events[..20].iter().map(|condition| escaped(condition)) {
-        alike(servers, &format!("events?limit=10000&from={begin}&before={middle}&filter={condition}"));
-        alike(servers, &format!("events?limit=7&before={middle}&filter={condition}"));
+        alike(
+            servers,
+            &format!("events?limit=10000&from={begin}&before={middle}&filter={condition}"),
+        );
+        alike(
+            servers,
+            &format!("events?limit=7&before={middle}&filter={condition}"),
+        );
     }
 }

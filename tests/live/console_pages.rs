@@ -42,14 +42,19 @@ impl Pair {
     /// A rollup of a place, now and then in two parts. Of the pair, the first has more values, and not the greatest.
     fn rollup(&mut self, ts: u64, interval: u32, (metric, node): (Metric, u32)) {
         for _ in 0..1 + self.rng.below(4) / 3 {
-            let (min, span, count) =
-                (self.rng.below(4) as u64, self.rng.below(9) as u64, 2 + self.rng.below(20) as u64);
+            let (min, span, count) = (
+                self.rng.below(4) as u64,
+                self.rng.below(9) as u64,
+                2 + self.rng.below(20) as u64,
+            );
             let place = self.one_of(3).map(|place| place as u32);
             let one = Rollup {
                 interval,
                 metric,
                 node: Some(node),
-                queue: place.filter(|_| metric != Metric::LinkUtilization).map(|place| place as u8),
+                queue: place
+                    .filter(|_| metric != Metric::LinkUtilization)
+                    .map(|place| place as u8),
                 interface: place.filter(|_| metric == Metric::LinkUtilization),
                 count,
                 min,
@@ -61,7 +66,11 @@ impl Pair {
             };
             self.first.rollup(&one);
             if self.hears() {
-                self.second.rollup(&Rollup { count: 1, max: one.max + 100, ..one });
+                self.second.rollup(&Rollup {
+                    count: 1,
+                    max: one.max + 100,
+                    ..one
+                });
             }
         }
     }
@@ -98,7 +107,11 @@ impl Pair {
         };
         self.first.loss(&one);
         if self.hears() {
-            self.second.loss(&Loss { lost: one.lost - 1, duplicated: 0, ..one });
+            self.second.loss(&Loss {
+                lost: one.lost - 1,
+                duplicated: 0,
+                ..one
+            });
         }
     }
 
@@ -107,7 +120,13 @@ impl Pair {
         if both || self.hears() {
             // The one that is later counts. Both are in one second: events over time are counted once in each part.
             let earlier = (self.rng.below(9) as u64 * MS).min(one.ts % SECOND);
-            self.second.event(&Event { ts: one.ts - earlier, ..one }, &[]);
+            self.second.event(
+                &Event {
+                    ts: one.ts - earlier,
+                    ..one
+                },
+                &[],
+            );
         }
     }
 
@@ -151,20 +170,36 @@ impl Pair {
         };
         let flow = flows()[self.rng.below(8)];
         let value = 100 * self.rng.below(900) as u64;
-        let event = Event { id: self.rng.roll(), node, ..records::change(ts, flow, 101, value) };
-        self.event(Event { metric: Some(metric), basis: Basis::Measured, ..event }, false);
+        let event = Event {
+            id: self.rng.roll(),
+            node,
+            ..records::change(ts, flow, 101, value)
+        };
+        self.event(
+            Event {
+                metric: Some(metric),
+                basis: Basis::Measured,
+                ..event
+            },
+            false,
+        );
     }
 
     /// Of a time that ended five minutes ago. Returns when it began.
     fn fill(&mut self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
         let begin = (now / MINUTE - MINUTES - 5) * MINUTE;
-        let metrics =
-            [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
+        let metrics = [
+            Metric::HopLatency,
+            Metric::QueueOccupancy,
+            Metric::QueueCongestion,
+            Metric::LinkUtilization,
+        ];
         for minute in 0..MINUTES {
             let ts = begin + minute * MINUTE;
-            for (metric, node) in
-                metrics.into_iter().flat_map(|metric| [0, 101, 102, 103].map(|node| (metric, node)))
+            for (metric, node) in metrics
+                .into_iter()
+                .flat_map(|metric| [0, 101, 102, 103].map(|node| (metric, node)))
             {
                 if self.rng.below(3) > 0 {
                     self.rollup(ts, 60, (metric, node));
@@ -196,7 +231,10 @@ fn collector(name: &str, batch: Batch, engine: &ClickHouse, password: &str) -> S
 /// Asks both; they answer alike, but for what only a console says. Returns the answer of the console.
 fn alike(servers: [&Server; 2], question: &str, list: &str) -> Value {
     let there = same(servers, question);
-    assert!(there[list].as_array().is_some_and(|list| !list.is_empty()), "{question}: nothing: {there:#}");
+    assert!(
+        there[list].as_array().is_some_and(|list| !list.is_empty()),
+        "{question}: nothing: {there:#}"
+    );
     there
 }
 
@@ -229,8 +267,15 @@ fn without_words(mut answer: Value) -> Value {
         packets.sort_by_key(ToString::to_string);
     }
     for (list, names) in OF_ONE {
-        for one in answer.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            one.as_object_mut().unwrap().retain(|name, _| !names.contains(&name.as_str()));
+        for one in answer
+            .get_mut(list)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            one.as_object_mut()
+                .unwrap()
+                .retain(|name, _| !names.contains(&name.as_str()));
         }
     }
     answer
@@ -245,11 +290,22 @@ fn heat(servers: [&Server; 2], begin: u64) {
         (middle + 7 * SECOND, middle + 3 * MINUTE),
         (middle - 30 * MINUTE, middle + 59 * MINUTE + 11 * SECOND),
     ];
-    for metric in ["queue_occupancy", "queue_congestion", "hop_latency", "link_utilization"] {
+    for metric in [
+        "queue_occupancy",
+        "queue_congestion",
+        "hop_latency",
+        "link_utilization",
+    ] {
         for (from, to) in spans {
             let question = format!("queues?metric={metric}&from={from}&to={to}");
             alike(servers, &question, "rows");
-            for more in ["&columns=3", "&columns=1000", "&limit=3", "&node=102", "&node=0&limit=1"] {
+            for more in [
+                "&columns=3",
+                "&columns=1000",
+                "&limit=3",
+                "&node=102",
+                "&node=0&limit=1",
+            ] {
                 same(servers, &format!("{question}{more}"));
             }
         }
@@ -258,14 +314,31 @@ fn heat(servers: [&Server; 2], begin: u64) {
 
 fn bursts(servers: [&Server; 2], begin: u64) {
     let middle = begin + 70 * MINUTE;
-    for (node, queue, minutes) in
-        [(101, "", 50), (102, "&queue=1", 50), (103, "&queue=2", 9), (101, "&limit=2", 2)]
-    {
+    for (node, queue, minutes) in [
+        (101, "", 50),
+        (102, "&queue=1", 50),
+        (103, "&queue=2", 9),
+        (101, "&limit=2", 2),
+    ] {
         let to = middle + minutes * MINUTE;
-        let found = alike(servers, &format!("queues/{node}?from={middle}&to={to}{queue}"), "changes");
-        assert_eq!(found["collectors"], json!(["c1", "c2"]), "who heard the node: {found:#}");
+        let found = alike(
+            servers,
+            &format!("queues/{node}?from={middle}&to={to}{queue}"),
+            "changes",
+        );
+        assert_eq!(
+            found["collectors"],
+            json!(["c1", "c2"]),
+            "who heard the node: {found:#}"
+        );
         let lacks = found["lacks"].as_array().unwrap();
-        assert!(lacks[0].as_str().unwrap().starts_with("Single packets are not exported"), "{lacks:?}");
+        assert!(
+            lacks[0]
+                .as_str()
+                .unwrap()
+                .starts_with("Single packets are not exported"),
+            "{lacks:?}"
+        );
     }
 }
 
@@ -274,7 +347,13 @@ fn losses(servers: [&Server; 2], begin: u64) {
         let span = format!("from={from}&to={}", from + minutes * MINUTE);
         let found = alike(servers, &format!("losses?{span}"), "drops");
         assert_eq!(found["counted"], false);
-        assert!(found["uncounted"].as_str().unwrap().contains("which collectors do not export"), "{found:#}");
+        assert!(
+            found["uncounted"]
+                .as_str()
+                .unwrap()
+                .contains("which collectors do not export"),
+            "{found:#}"
+        );
         alike(servers, &format!("losses?{span}"), "reporters");
         alike(servers, &format!("losses?{span}&limit=5"), "drops");
         alike(servers, &format!("activity?{span}"), "points");
@@ -284,13 +363,22 @@ fn losses(servers: [&Server; 2], begin: u64) {
 
 fn alerts(servers: [&Server; 2], begin: u64) {
     let end = begin + MINUTES * MINUTE;
-    for (from, to) in [(begin, end), (begin + 50 * MINUTE, begin + 90 * MINUTE), (end - MINUTE, end + MINUTE)]
-    {
+    for (from, to) in [
+        (begin, end),
+        (begin + 50 * MINUTE, begin + 90 * MINUTE),
+        (end - MINUTE, end + MINUTE),
+    ] {
         for more in ["", "&state=firing", "&limit=3"] {
             let found = alike(servers, &format!("alerts?from={from}&to={to}{more}"), "alerts");
-            let heard = found["alerts"].as_array().unwrap().iter().map(|one| &one["collectors"]);
+            let heard = found["alerts"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|one| &one["collectors"]);
             assert!(
-                heard.clone().all(|heard| [&json!(["c1", "c2"]), &json!(["c1"])].contains(&heard)),
+                heard
+                    .clone()
+                    .all(|heard| [&json!(["c1", "c2"]), &json!(["c1"])].contains(&heard)),
                 "{found:#}"
             );
             assert_eq!(found["confirmed"], false);
@@ -312,10 +400,16 @@ fn alerts(servers: [&Server; 2], begin: u64) {
 
 #[test]
 fn pages_of_a_time_are_the_same_from_the_store_and_from_clickhouse() {
-    let Some(engine) = ClickHouse::start(SECRET) else { return };
+    let Some(engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (_directory, password) = password();
     let [first, second] = [40_000, 40_000].map(Batch::with_capacity);
-    let mut pair = Pair { rng: Rng(5), first, second };
+    let mut pair = Pair {
+        rng: Rng(5),
+        first,
+        second,
+    };
     let begin = pair.fill();
     let first = collector("c1", pair.first, &engine, &password);
     prepare(&first);
@@ -331,7 +425,9 @@ fn pages_of_a_time_are_the_same_from_the_store_and_from_clickhouse() {
 
 #[test]
 fn exported_hops_say_who_was_in_a_queue_and_what_is_behind_an_interface() {
-    let Some(engine) = ClickHouse::start(SECRET) else { return };
+    let Some(engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (_directory, password) = password();
     let config = format!(
         "collector.name = \"c1\"\ncollector.push_interval = \"1s\"\nstore.reports = true\nflight_recorder.enabled = false\n\
@@ -350,11 +446,22 @@ fn exported_hops_say_who_was_in_a_queue_and_what_is_behind_an_interface() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     let (from, to) = (now - 2 * MINUTE, now + MINUTE);
     for (node, queue) in [(101, "&queue=3"), (102, ""), (103, "&limit=3")] {
-        let found = alike(servers, &format!("queues/{node}?from={from}&to={to}{queue}"), "flows");
-        assert_eq!((&found["reports"], &found["collectors"]), (&json!(300), &json!(["c1"])), "{found:#}");
+        let found = alike(
+            servers,
+            &format!("queues/{node}?from={from}&to={to}{queue}"),
+            "flows",
+        );
+        assert_eq!(
+            (&found["reports"], &found["collectors"]),
+            (&json!(300), &json!(["c1"])),
+            "{found:#}"
+        );
         assert_eq!(found["flows"][0]["path"], json!([101, 102, 103]));
         assert!(
-            found["lacks"][0].as_str().unwrap().starts_with("The packets are those whose hops"),
+            found["lacks"][0]
+                .as_str()
+                .unwrap()
+                .starts_with("The packets are those whose hops"),
             "{found:#}"
         );
     }
@@ -374,5 +481,9 @@ fn links_of_hops(collector: Server, console: &Server, (from, to): (u64, u64)) {
     assert_eq!(found, [link(101, 102), link(102, 103)]);
     let lost = console.json(&format!("/api/v1/losses?from={from}&to={to}"));
     let unknown = &lost["links"][1]["unknown"];
-    assert_eq!((lost["links"].as_array().unwrap().len(), unknown), (2, &lost["uncounted"]), "{lost:#}");
+    assert_eq!(
+        (lost["links"].as_array().unwrap().len(), unknown),
+        (2, &lost["uncounted"]),
+        "{lost:#}"
+    );
 }

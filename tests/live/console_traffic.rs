@@ -23,11 +23,23 @@ const MINUTES: u64 = 150;
 const EVENTS: u64 = 3_000;
 /// How much earlier the other collector of the pair observes the same, ns.
 const SKEW: u64 = 3_000_000;
-const PATHS: [&[u32]; 4] = [&[101, 102, 103], &[101, 104, 103], &[101, 105, u32::MAX, 103], &[102, 103]];
+const PATHS: [&[u32]; 4] = [
+    &[101, 102, 103],
+    &[101, 104, 103],
+    &[101, 105, u32::MAX, 103],
+    &[102, 103],
+];
 
 /// Those of the filters, and more than the store reads minute by minute.
 fn all_flows() -> Vec<FlowKey> {
-    let plain = |n: u8| FlowKey::v4([10, 9, n % 4, n], [10, 9, 200, 1], Some((2000 + u16::from(n), 443)), 17);
+    let plain = |n: u8| {
+        FlowKey::v4(
+            [10, 9, n % 4, n],
+            [10, 9, 200, 1],
+            Some((2000 + u16::from(n), 443)),
+            17,
+        )
+    };
     flows().into_iter().chain((0..70).map(plain)).collect()
 }
 
@@ -35,7 +47,10 @@ fn all_flows() -> Vec<FlowKey> {
 fn changes(number: usize, rng: &mut Rng) -> Vec<(u64, &'static [u32])> {
     let mut taken = vec![(0, PATHS[number % PATHS.len()])];
     for _ in 0..rng.below(6) {
-        taken.push((1 + rng.below(MINUTES as usize - 1) as u64, PATHS[rng.below(PATHS.len())]));
+        taken.push((
+            1 + rng.below(MINUTES as usize - 1) as u64,
+            PATHS[rng.below(PATHS.len())],
+        ));
     }
     taken.sort_unstable();
     taken.dedup_by_key(|(minute, _)| *minute);
@@ -53,7 +68,16 @@ fn path_events(rng: &mut Rng, begin: u64, skew: u64) -> Vec<(Event, Vec<u32>)> {
                 _ => Kind::PathChange,
             };
             let (metric, flow) = (Some(Metric::FlowPath), Some(flow));
-            events.push((Event { kind, metric, flow, id: rng.roll(), ..bare(ts - skew) }, path.to_vec()));
+            events.push((
+                Event {
+                    kind,
+                    metric,
+                    flow,
+                    id: rng.roll(),
+                    ..bare(ts - skew)
+                },
+                path.to_vec(),
+            ));
         }
     }
     events.sort_by_key(|(event, _)| event.ts);
@@ -63,7 +87,11 @@ fn path_events(rng: &mut Rng, begin: u64, skew: u64) -> Vec<(Event, Vec<u32>)> {
 /// Rollups of a minute. The other collector of the pair has heard less.
 fn fill_minute(rng: &mut Rng, batch: &mut Batch, (ts, minute): (u64, u64), is_other: bool) {
     let mut add = |rollup: Rollup| {
-        let count = if is_other { rollup.count.div_ceil(2) } else { rollup.count };
+        let count = if is_other {
+            rollup.count.div_ceil(2)
+        } else {
+            rollup.count
+        };
         batch.rollup(&Rollup { count, ..rollup });
     };
     for (number, flow) in all_flows().into_iter().enumerate() {
@@ -73,13 +101,30 @@ fn fill_minute(rng: &mut Rng, batch: &mut Batch, (ts, minute): (u64, u64), is_ot
             continue;
         }
         let nothing = (number as u64 + minute).is_multiple_of(7);
-        let (min, max, sum) = if nothing { (u64::MAX, 0, 0) } else { (found.min, found.max, found.sum) };
-        add(Rollup { flow: Some(flow), min, max, sum, ..found });
+        let (min, max, sum) = if nothing {
+            (u64::MAX, 0, 0)
+        } else {
+            (found.min, found.max, found.sum)
+        };
+        add(Rollup {
+            flow: Some(flow),
+            min,
+            max,
+            sum,
+            ..found
+        });
     }
     for node in [0, 101, 102, 103] {
         let (queue, interface) = (Some(node as u8 % 7), Some(2));
-        for metric in [Metric::HopLatency, Metric::QueueOccupancy, Metric::LinkUtilization] {
-            let found = Rollup { node: Some(node), ..rollup(rng, ts, metric) };
+        for metric in [
+            Metric::HopLatency,
+            Metric::QueueOccupancy,
+            Metric::LinkUtilization,
+        ] {
+            let found = Rollup {
+                node: Some(node),
+                ..rollup(rng, ts, metric)
+            };
             let found = match metric {
                 Metric::QueueOccupancy => Rollup { queue, ..found },
                 Metric::LinkUtilization => Rollup { interface, ..found },
@@ -90,7 +135,11 @@ fn fill_minute(rng: &mut Rng, batch: &mut Batch, (ts, minute): (u64, u64), is_ot
                 add(found);
             }
             for second in [1, 7, 30] {
-                add(Rollup { interval: 1, ts: ts + second * SECOND, ..found });
+                add(Rollup {
+                    interval: 1,
+                    ts: ts + second * SECOND,
+                    ..found
+                });
             }
         }
     }
@@ -103,7 +152,13 @@ fn filled(directory: &TempDir, begin: u64, is_other: bool) {
     let mut events = path_events(&mut rng, begin, skew);
     for number in 0..EVENTS {
         let (event, path) = event(&mut rng, begin + number * MINUTES * MINUTE / EVENTS + 17);
-        events.push((Event { ts: event.ts - skew, ..event }, path));
+        events.push((
+            Event {
+                ts: event.ts - skew,
+                ..event
+            },
+            path,
+        ));
     }
     events.sort_by_key(|(event, _)| event.ts);
     events.iter().for_each(|(event, path)| batch.event(event, path));
@@ -113,12 +168,23 @@ fn filled(directory: &TempDir, begin: u64, is_other: bool) {
     // After the last minute, only seconds.
     for second in [2, 61, 100] {
         let ts = begin + MINUTES * MINUTE + second * SECOND;
-        batch.rollup(&Rollup { interval: 1, node: Some(102), ..rollup(&mut rng, ts, Metric::HopLatency) });
+        batch.rollup(&Rollup {
+            interval: 1,
+            node: Some(102),
+            ..rollup(&mut rng, ts, Metric::HopLatency)
+        });
     }
     for (number, flow) in all_flows().into_iter().enumerate() {
         let last_seen = begin + MINUTES * MINUTE - 1 - skew;
         let (basis, reports) = (Basis::ALL[number % Basis::ALL.len()], 7);
-        let row = FlowRow { flow, flow_latency: Some(900), basis, first_seen: begin, last_seen, reports };
+        let row = FlowRow {
+            flow,
+            flow_latency: Some(900),
+            basis,
+            first_seen: begin,
+            last_seen,
+            reports,
+        };
         batch.flow(&row, &[]);
     }
     keep(directory, batch);
@@ -144,7 +210,11 @@ fn begin() -> u64 {
 /// Asks both; they answer alike. Returns the answer.
 fn alike(servers: [&Server; 2], question: &str) -> Value {
     let [here, there] = servers.map(|server| server.get(&format!("/api/v1/{question}")));
-    assert_eq!((here.status, there.status), (200, 200), "{question}: {here:?} {there:?}");
+    assert_eq!(
+        (here.status, there.status),
+        (200, 200),
+        "{question}: {here:?} {there:?}"
+    );
     let [mut here, mut there] = [here.json(), there.json()];
     // A column that has not ended is known until now.
     if here["known_to"].as_u64() < here["to"].as_u64() {
@@ -198,13 +268,20 @@ fn traffic(rng: &mut Rng, begin: u64, (measure, by): (&str, Option<&str>)) -> St
     let length = [MINUTE, 2 * MINUTE, 15 * MINUTE, 40 * MINUTE, MINUTES * MINUTE][rng.below(5)];
     let from = begin + rng.below((MINUTES * MINUTE - length + 1) as usize) as u64;
     let tests: Vec<&str> = match measure {
-        "reports" | "flow_latency" => TESTS.into_iter().chain(["reports > 60", "reports <= 2000"]).collect(),
+        "reports" | "flow_latency" => TESTS
+            .into_iter()
+            .chain(["reports > 60", "reports <= 2000"])
+            .collect(),
         _ => TESTS.into_iter().chain(OF_EVENTS).collect(),
     };
     let filter = match rng.below(3) {
         0 => String::new(),
         1 => tests[rng.below(tests.len())].to_owned(),
-        _ => format!("not ({}) or {}", tests[rng.below(tests.len())], tests[rng.below(tests.len())]),
+        _ => format!(
+            "not ({}) or {}",
+            tests[rng.below(tests.len())],
+            tests[rng.below(tests.len())]
+        ),
     };
     format!(
         "traffic?measure={measure}&by={}&from={from}&to={}&columns={}&top={}&prefix4={}&prefix6={}&filter={}",
@@ -220,7 +297,9 @@ fn traffic(rng: &mut Rng, begin: u64, (measure, by): (&str, Option<&str>)) -> St
 
 #[test]
 fn traffic_and_paths_of_a_pair_are_those_of_a_store() {
-    let Some(engine) = ClickHouse::start(SECRET) else { return };
+    let Some(engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (_directory, password) = password();
     let begin = begin();
     let [here, _other] = pair(&engine, &password, begin);
@@ -255,7 +334,10 @@ fn traffic_and_paths_of_a_pair_are_those_of_a_store() {
 /// The rows that a statement which a page copies gives for a time.
 fn rows_of(console: &Server, name: &str, (from, to): (u64, u64)) -> Vec<Value> {
     let statements: Value = serde_json::from_str(include_str!("../../ui/test/fleet-sql.json")).unwrap();
-    let sql = statements[name].as_str().unwrap().replace("1700000000000000000", &from.to_string());
+    let sql = statements[name]
+        .as_str()
+        .unwrap()
+        .replace("1700000000000000000", &from.to_string());
     let answer = console.query(&sql.replace("1700000060000000000", &to.to_string()));
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["rows"].as_array().unwrap().clone()
@@ -281,7 +363,10 @@ fn parts(row: &Value, names: &[&str]) -> Vec<Value> {
 fn copied_events(console: &Server, (from, to): (u64, u64)) {
     let get = |path: &str| console.json(&format!("/api/v1/{path}"));
     let filter = escaped("kind in (change, new) and metric == hop_latency");
-    let found = get(&format!("events?limit=9999&from={from}&before={}&filter={filter}", to + 1));
+    let found = get(&format!(
+        "events?limit=9999&from={from}&before={}&filter={filter}",
+        to + 1
+    ));
     // The API has the parts of a flow, too.
     let of_api = |row: &Value| {
         let mut row = parts(row, &["kind", "flow", "node", "interface", "queue", "value"]);
@@ -294,21 +379,37 @@ fn copied_events(console: &Server, (from, to): (u64, u64)) {
         row
     };
     let expected = texts(found["events"].as_array().unwrap().iter().map(of_api));
-    assert_eq!(texts(rows_of(console, "events", (from, to)).iter().map(of_sql)), expected);
+    assert_eq!(
+        texts(rows_of(console, "events", (from, to)).iter().map(of_sql)),
+        expected
+    );
     // Not between the copies of an event.
     let apart = (from + SECOND, to + SECOND);
     let mut counts: std::collections::BTreeMap<String, u64> = Default::default();
     let events = get(&format!("events?limit=9999&from={}&before={}", apart.0, apart.1));
     for event in events["events"].as_array().unwrap() {
-        *counts.entry(event["kind"].as_str().unwrap().to_owned()).or_default() += 1;
+        *counts
+            .entry(event["kind"].as_str().unwrap().to_owned())
+            .or_default() += 1;
     }
-    let expected = texts(counts.into_iter().map(|(kind, n)| vec![Value::from(kind), n.into()]));
+    let expected = texts(
+        counts
+            .into_iter()
+            .map(|(kind, n)| vec![Value::from(kind), n.into()]),
+    );
     assert_eq!(texts(cells(&rows_of(console, "kinds", apart))), expected);
     let activity = get(&format!("activity?from={from}&to={to}&columns=40"));
     assert_eq!(activity["column"], MINUTE);
-    let points = activity["points"].as_array().unwrap().iter().map(|point| point["events"].clone());
+    let points = activity["points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|point| point["events"].clone());
     let expected: Vec<Value> = points.filter(|events| *events != 0).collect();
-    let rates: Vec<Value> = rows_of(console, "rates", (from, to)).iter().map(|row| row[1].clone()).collect();
+    let rates: Vec<Value> = rows_of(console, "rates", (from, to))
+        .iter()
+        .map(|row| row[1].clone())
+        .collect();
     assert_eq!(rates, expected);
 }
 
@@ -319,7 +420,9 @@ fn copied_rollups(console: &Server, (from, to): (u64, u64)) {
     let slowest = flows["flows"].as_array().unwrap().iter();
     let expected = texts(slowest.map(|row| parts(row, &["text", "flow_latency", "reports"])));
     assert_eq!(texts(cells(&rows_of(console, "flows", (from, to)))), expected);
-    let traffic = get(&format!("traffic?measure=hop_latency&by=node&from={from}&to={to}&top=3"));
+    let traffic = get(&format!(
+        "traffic?measure=hop_latency&by=node&from={from}&to={to}&top=3"
+    ));
     let worst = traffic["groups"].as_array().unwrap().iter();
     let expected = texts(worst.map(|row| vec![row["key"][0].clone(), row["max"].clone()]));
     let mut greatest: std::collections::BTreeMap<String, u64> = Default::default();
@@ -327,7 +430,9 @@ fn copied_rollups(console: &Server, (from, to): (u64, u64)) {
         let most = greatest.entry(row[1].to_string()).or_default();
         *most = (*most).max(row[4].as_u64().unwrap());
     }
-    let found = greatest.into_iter().map(|(node, most)| vec![Value::from(node), most.into()]);
+    let found = greatest
+        .into_iter()
+        .map(|(node, most)| vec![Value::from(node), most.into()]);
     assert_eq!(texts(found), expected);
 }
 
@@ -353,9 +458,15 @@ fn top([here, there]: [&Server; 2], begin: u64) {
         assert_eq!(console, collector);
     }
     let shown = run(there, &time);
-    assert!(shown.contains("UTC, from ClickHouse") && !shown.contains("lost:"), "{shown}");
+    assert!(
+        shown.contains("UTC, from ClickHouse") && !shown.contains("lost:"),
+        "{shown}"
+    );
     let shown = run(there, &[]);
-    assert!(shown.contains("UTC, from ClickHouse") && shown.contains("10.9."), "{shown}");
+    assert!(
+        shown.contains("UTC, from ClickHouse") && shown.contains("10.9."),
+        "{shown}"
+    );
     let json: Value = serde_json::from_str(&run(there, &["--json"])).unwrap();
     assert_eq!(
         (&json["status"]["console"], &json["status"]["loss_budget"]),
@@ -396,7 +507,9 @@ fn paths(servers: [&Server; 2], begin: u64, rng: &mut Rng) {
 
 #[test]
 fn a_flow_without_events_about_its_path_has_that_of_its_latest_state() {
-    let Some(engine) = ClickHouse::start(SECRET) else { return };
+    let Some(engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (_directory, password) = password();
     let begin = begin();
     let directory = TempDir::new();
@@ -404,12 +517,23 @@ fn a_flow_without_events_about_its_path_has_that_of_its_latest_state() {
     let (flow, path) = (flow(9), [7, u32::MAX, 8]);
     for minute in 0..20 {
         let ts = begin + minute * MINUTE;
-        batch.rollup(&Rollup { flow: Some(flow), count: 10, ..rollup(&mut rng, ts, Metric::FlowLatency) });
+        batch.rollup(&Rollup {
+            flow: Some(flow),
+            count: 10,
+            ..rollup(&mut rng, ts, Metric::FlowLatency)
+        });
     }
     let last_seen = begin + 20 * MINUTE - 1;
     let (basis, reports) = (Basis::Measured, 200);
     batch.flow(
-        &FlowRow { flow, flow_latency: Some(900), basis, first_seen: begin, last_seen, reports },
+        &FlowRow {
+            flow,
+            flow_latency: Some(900),
+            basis,
+            first_seen: begin,
+            last_seen,
+            reports,
+        },
         &path,
     );
     keep(&directory, batch);
@@ -420,12 +544,24 @@ fn a_flow_without_events_about_its_path_has_that_of_its_latest_state() {
     let servers = [&collector, &console];
     let span = format!("from={begin}&to={}", begin + 20 * MINUTE);
     let flows = alike(servers, &format!("flows?{span}"));
-    assert_eq!(flows["flows"][0]["path"], serde_json::json!([7, null, 8]), "{flows:#}");
+    assert_eq!(
+        flows["flows"][0]["path"],
+        serde_json::json!([7, null, 8]),
+        "{flows:#}"
+    );
     assert_eq!(alike(servers, &format!("paths?{span}"))["paths"][0]["flows"], 1);
     let traffic = alike(servers, &format!("traffic?by=path&{span}"));
-    assert_eq!(traffic["groups"][0]["key"], serde_json::json!(["7>?>8"]), "{traffic:#}");
+    assert_eq!(
+        traffic["groups"][0]["key"],
+        serde_json::json!(["7>?>8"]),
+        "{traffic:#}"
+    );
     // The store knows it from the first state on that it has, which is the last one here.
     let uses = console.json(&format!("/api/v1/paths/uses?{span}"));
     let used = &uses["forward"]["paths"];
-    assert_eq!((used.as_array().unwrap().len(), &used[0]["reports"]), (1, &Value::from(200)), "{uses:#}");
+    assert_eq!(
+        (used.as_array().unwrap().len(), &used[0]["reports"]),
+        (1, &Value::from(200)),
+        "{uses:#}"
+    );
 }

@@ -15,7 +15,11 @@ use crate::support::{TempDir, hex, hopwise, schema, text};
 fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     let directory = TempDir::new();
     let at = directory.join("");
-    let mut keeper = Program::start(&at, "c.toml", &collector(&at, "memory", "snapshots = { keep = 2 }"));
+    let mut keeper = Program::start(
+        &at,
+        "c.toml",
+        &collector(&at, "memory", "snapshots = { keep = 2 }"),
+    );
     let (_, exchange) = keeper.memory.unwrap();
     // The postcards of a path may arrive slowly.
     let patient = translator(&[exchange], "postcard_timeout = \"60s\"");
@@ -26,10 +30,19 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     report_all(&mut reporter);
 
     let dta = stage.translator("all done", |dta| {
-        let done = dta["completed"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>();
+        let done = dta["completed"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|n| n.as_u64().unwrap())
+            .sum::<u64>();
         done == 10 && dta["entries"]["buffered"] == 0 && dta["collectors"][0]["unacknowledged"] == 0
     });
-    assert_eq!((&dta["reports"], &dta["balanced"]), (&10.into(), &true.into()), "{dta:#}");
+    assert_eq!(
+        (&dta["reports"], &dta["balanced"]),
+        (&10.into(), &true.into()),
+        "{dta:#}"
+    );
 
     answers(&keeper);
     as_documented(&keeper, &stage);
@@ -37,18 +50,36 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     commands(&["--api", &keeper.url()]);
     commands(&["--directory", text(&region)]);
     // The event, in the store, with all of its fields.
-    let events = keeper.wait("/api/v1/events?kind=drop", "reported", |view| view["events"][0].is_object());
+    let events = keeper.wait("/api/v1/events?kind=drop", "reported", |view| {
+        view["events"][0].is_object()
+    });
     let event = &events["events"][0];
-    assert_eq!((&event["node"], &event["reason"]), (&101.into(), &7.into()), "{events:#}");
+    assert_eq!(
+        (&event["node"], &event["reason"]),
+        (&101.into(), &7.into()),
+        "{events:#}"
+    );
     assert_eq!(event["text"], "10.0.0.1:1234>10.0.0.2:80/6");
     // A snapshot answers as the live store did, even after the live store changed.
     let (status, taken) = keeper.ask("POST", "/api/v1/dta/snapshots", r#"{"stores": ["paths"]}"#);
-    assert_eq!((status, &taken["snapshots"][0]["store"]), (200, &json!("paths")), "{taken}");
-    let (file, ts) = (taken["snapshots"][0]["file"].as_str().unwrap(), &taken["snapshots"][0]["ts"]);
+    assert_eq!(
+        (status, &taken["snapshots"][0]["store"]),
+        (200, &json!("paths")),
+        "{taken}"
+    );
+    let (file, ts) = (
+        taken["snapshots"][0]["file"].as_str().unwrap(),
+        &taken["snapshots"][0]["ts"],
+    );
     reporter.key_write(&flow(), &path_of(99));
     let path = format!("/api/v1/dta/stores/paths/get?key={}", escape(FLOW));
-    keeper.wait(&path, "overwritten", |view| view["fields"]["value"] == json!([99, 100, 101, 102, 103]));
-    assert_eq!(keeper.get(&format!("{path}&snapshot={ts}"))["fields"]["value"], json!([11, 12, 13, 14, 15]));
+    keeper.wait(&path, "overwritten", |view| {
+        view["fields"]["value"] == json!([99, 100, 101, 102, 103])
+    });
+    assert_eq!(
+        keeper.get(&format!("{path}&snapshot={ts}"))["fields"]["value"],
+        json!([11, 12, 13, 14, 15])
+    );
     let run = hopwise(["get", "paths", FLOW, "--snapshot", file]);
     assert_eq!(
         (run.code, run.stdout.as_str()),
@@ -58,8 +89,16 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     );
     // The counters of the memory add up, and nothing was refused.
     let view = keeper.get("/api/v1/dta");
-    assert_eq!((&view["balanced"], &view["missing"]), (&true.into(), &0.into()), "{view:#}");
-    assert_eq!((&view["refused"], &view["dropped"]), (&json!({}), &json!({})), "{view:#}");
+    assert_eq!(
+        (&view["balanced"], &view["missing"]),
+        (&true.into(), &0.into()),
+        "{view:#}"
+    );
+    assert_eq!(
+        (&view["refused"], &view["dropped"]),
+        (&json!({}), &json!({})),
+        "{view:#}"
+    );
     for line in [
         "hopwise_memory_fetch_adds_total 6",
         "hopwise_memory_entries_reported_total 1",
@@ -67,7 +106,10 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
     ] {
         metric(&keeper, line);
     }
-    for line in ["hopwise_dta_reports_total 11", "hopwise_dta_completed_total{primitive=\"append\"} 2"] {
+    for line in [
+        "hopwise_dta_reports_total 11",
+        "hopwise_dta_completed_total{primitive=\"append\"} 2",
+    ] {
         metric(&stage, line);
     }
     stage.stop();
@@ -76,23 +118,60 @@ fn every_primitive_arrives_and_is_asked_by_api_command_file_and_snapshot() {
 
 /// Waits for a line of the metrics: counters are published with a delay.
 fn metric(program: &Program, line: &str) {
-    program
-        .wait("/metrics", line, |text| text.as_str().is_some_and(|text| text.lines().any(|one| one == line)));
+    program.wait("/metrics", line, |text| {
+        text.as_str()
+            .is_some_and(|text| text.lines().any(|one| one == line))
+    });
 }
 
 /// One report or more of every primitive, ten in all.
 fn report_all(reporter: &mut Reporter) {
     reporter.key_write(&flow(), &path_of(11));
     let entry = hex("0a0000010a00000204d2005006 00000065 07");
-    reporter.send(true, true, Operation::Append { list: 2, entry_len: 18, entries: &entry });
+    reporter.send(
+        true,
+        true,
+        Operation::Append {
+            list: 2,
+            entry_len: 18,
+            entries: &entry,
+        },
+    );
     let plain: Vec<u8> = (0..40_u32).flat_map(u32::to_be_bytes).collect();
-    reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &plain });
+    reporter.send(
+        true,
+        false,
+        Operation::Append {
+            list: 10,
+            entry_len: 4,
+            entries: &plain,
+        },
+    );
     for _ in 0..3 {
         let key = [10, 0, 0, 1];
-        reporter.send(true, false, Operation::KeyIncrement { copies: 2, store: 2, delta: 500, key: &key });
+        reporter.send(
+            true,
+            false,
+            Operation::KeyIncrement {
+                copies: 2,
+                store: 2,
+                delta: 500,
+                key: &key,
+            },
+        );
     }
     for (hop, value) in [(1, 21), (3, 23), (2, 22)] {
-        reporter.send(false, false, Operation::Postcard { hop, path_len: 3, store: 3, value, key: &flow() });
+        reporter.send(
+            false,
+            false,
+            Operation::Postcard {
+                hop,
+                path_len: 3,
+                store: 3,
+                value,
+                key: &flow(),
+            },
+        );
     }
     let counters: Vec<u8> = (1..=16_u32).flat_map(u32::to_be_bytes).collect();
     let columns = Operation::SketchMerge {
@@ -114,19 +193,36 @@ fn answers(keeper: &Program) {
     let path = keeper.get(&format!("/api/v1/dta/stores/paths/get?key={key}"));
     assert_eq!(path["fields"]["value"], json!([11, 12, 13, 14, 15]), "{path}");
     assert_eq!((&path["answer"], &path["agreeing"]), (&json!("found"), &2.into()));
-    assert_eq!(keeper.get("/api/v1/dta/stores/1/get?key=10.9.9.9")["answer"], "empty");
+    assert_eq!(
+        keeper.get("/api/v1/dta/stores/1/get?key=10.9.9.9")["answer"],
+        "empty"
+    );
     let postcards = keeper.get(&format!("/api/v1/dta/stores/postcards/get?key={key}"));
-    assert_eq!((&postcards["path"], &postcards["missing"]), (&json!([21, 22, 23]), &0.into()));
+    assert_eq!(
+        (&postcards["path"], &postcards["missing"]),
+        (&json!([21, 22, 23]), &0.into())
+    );
     let count = keeper.get("/api/v1/dta/stores/bytes/count?key=10.0.0.1");
-    assert_eq!((&count["estimate"], &count["total"]), (&1500.into(), &3000.into()));
+    assert_eq!(
+        (&count["estimate"], &count["total"]),
+        (&1500.into(), &3000.into())
+    );
     let sketch = keeper.get("/api/v1/dta/stores/heavy/sketch?key=10.0.0.1");
-    assert_eq!((&sketch["epoch"]["epoch"], &sketch["epoch"]["columns"]), (&9.into(), &8.into()), "{sketch}");
+    assert_eq!(
+        (&sketch["epoch"]["epoch"], &sketch["epoch"]["columns"]),
+        (&9.into(), &8.into()),
+        "{sketch}"
+    );
     assert!(sketch["estimate"].as_f64().unwrap() >= 1.0);
     let tail = keeper.get("/api/v1/dta/lists/2");
     assert_eq!(tail["entries"][0]["fields"]["dst"], "10.0.0.2", "{tail}");
     let tail = keeper.get("/api/v1/dta/lists/10?limit=40");
-    let values: Vec<_> =
-        tail["entries"].as_array().unwrap().iter().map(|entry| entry["data"].clone()).collect();
+    let values: Vec<_> = tail["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["data"].clone())
+        .collect();
     let expected: Vec<Value> = (0..40).map(|number| format!("{number:08x}").into()).collect();
     assert_eq!(values, expected);
     let lists = keeper.get("/api/v1/dta/lists");
@@ -135,11 +231,20 @@ fn answers(keeper: &Program) {
     assert_eq!(stores["stores"].as_array().unwrap().len(), 6);
     assert_eq!(stores["stores"][0]["expected"].as_array().unwrap().len(), 4);
     for (path, message) in [
-        ("/api/v1/dta/stores/nope/get?key=1", "there is no store `nope`; there are paths, losses"),
+        (
+            "/api/v1/dta/stores/nope/get?key=1",
+            "there is no store `nope`; there are paths, losses",
+        ),
         ("/api/v1/dta/stores/paths/get", "the key is missing"),
         ("/api/v1/dta/stores/paths/get?key=x", "is no key"),
-        ("/api/v1/dta/stores/paths/count?key=1", "use hopwise get STORE KEY"),
-        ("/api/v1/dta/lists/77", "there is no list 77; there are 0 to 3 in losses, 10 to 10 in plain"),
+        (
+            "/api/v1/dta/stores/paths/count?key=1",
+            "use hopwise get STORE KEY",
+        ),
+        (
+            "/api/v1/dta/lists/77",
+            "there is no list 77; there are 0 to 3 in losses, 10 to 10 in plain",
+        ),
         ("/api/v1/dta/calculate?keys=0", "there must be a key"),
     ] {
         let (status, body) = keeper.ask("GET", path, "");
@@ -168,10 +273,18 @@ fn as_documented(keeper: &Program, stage: &Program) {
     ] {
         check(path, &keeper.get(&format!("{path}{query}")));
     }
-    for (store, what) in [("paths", "get"), ("postcards", "get"), ("bytes", "count"), ("heavy", "sketch")] {
+    for (store, what) in [
+        ("paths", "get"),
+        ("postcards", "get"),
+        ("bytes", "count"),
+        ("heavy", "sketch"),
+    ] {
         let answer = keeper.get(&format!("/api/v1/dta/stores/{store}/{what}?key=10.0.0.1"));
         check(&format!("/api/v1/dta/stores/{{name}}/{what}"), &answer);
-        check("/api/v1/dta/stores/{name}", &keeper.get(&format!("/api/v1/dta/stores/{store}")));
+        check(
+            "/api/v1/dta/stores/{name}",
+            &keeper.get(&format!("/api/v1/dta/stores/{store}")),
+        );
     }
     check("/api/v1/dta/lists/{list}", &keeper.get("/api/v1/dta/lists/2"));
     check("/api/v1/translator", &stage.get("/api/v1/translator"));
@@ -184,8 +297,14 @@ fn commands(from: &[&str]) {
         assert_eq!(run.code, Some(0), "{args:?}: {}", run.stderr);
         run.stdout
     };
-    assert_eq!(ask(&["get", "paths", FLOW]), "[11,12,13,14,15]  (2 of 2 copies)\n");
-    assert_eq!(ask(&["get", "postcards", FLOW]), "hop 1: 21, hop 2: 22, hop 3: 23\n");
+    assert_eq!(
+        ask(&["get", "paths", FLOW]),
+        "[11,12,13,14,15]  (2 of 2 copies)\n"
+    );
+    assert_eq!(
+        ask(&["get", "postcards", FLOW]),
+        "hop 1: 21, hop 2: 22, hop 3: 23\n"
+    );
     assert!(
         ask(&["count", "bytes", "10.0.0.1"])
             .starts_with("1,500  (of reports with 2 to 4 copies: too large by at most ")
@@ -194,24 +313,46 @@ fn commands(from: &[&str]) {
         ask(&["sketch", "heavy", "10.0.0.1"]).starts_with("epoch 9, 8 columns of 1 reporter(s)\ncounted: ")
     );
     let tail = ask(&["tail", "2"]);
-    assert!(tail.contains("src=10.0.0.1") && tail.contains("node=101"), "{tail}");
+    assert!(
+        tail.contains("src=10.0.0.1") && tail.contains("node=101"),
+        "{tail}"
+    );
     assert_eq!(ask(&["tail", "10", "--limit", "3", "--json"]).lines().count(), 3);
     for (list, batch, message) in [
         ("10", "99999", "list 10 has no batch 99999: its newest is "),
         ("3", "1", "list 3 is empty; --follow waits for entries"),
     ] {
         let run = hopwise(["tail", list, "--from", batch].iter().chain(from));
-        assert!(run.code == Some(1) && run.stderr.contains(message), "{:?} {}", run.code, run.stderr);
+        assert!(
+            run.code == Some(1) && run.stderr.contains(message),
+            "{:?} {}",
+            run.code,
+            run.stderr
+        );
     }
     let stores = ask(&["stores"]);
-    assert!(stores.contains("key-write") && stores.contains("lists 0 to 3"), "{stores}");
+    assert!(
+        stores.contains("key-write") && stores.contains("lists 0 to 3"),
+        "{stores}"
+    );
     let run = hopwise(["get", "paths", "10.9.9.9"].iter().chain(from));
-    assert_eq!((run.code, run.stdout.as_str()), (Some(1), "empty: never reported, or overwritten since\n"));
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (Some(1), "empty: never reported, or overwritten since\n")
+    );
     let run = hopwise(["get", "paths", "10.9.9.9", "--copies", "1"].iter().chain(from));
-    assert!(run.stdout.ends_with(" (read 1 of up to 4 copies)\n"), "{}", run.stdout);
+    assert!(
+        run.stdout.ends_with(" (read 1 of up to 4 copies)\n"),
+        "{}",
+        run.stdout
+    );
     let run = hopwise(["get", "paths", "what"].iter().chain(from));
     assert_eq!(run.code, Some(2));
-    assert!(run.stderr.contains("is no key; write a flow such as"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("is no key; write a flow such as"),
+        "{}",
+        run.stderr
+    );
 }
 
 /// Keys `from..to`, each reported to the collector of its parity.
@@ -229,12 +370,20 @@ fn report_keys(reporters: &mut [Reporter; 2], keys: std::ops::Range<u32>) {
 fn known(region: &Path, keys: impl Iterator<Item = u32>) -> u64 {
     use dta::{Answer, DtaStore, Policy};
     let memory = memory::Region::open_read_only(&region.join("paths.region")).unwrap();
-    let reader = DtaStore::open(std::sync::Arc::new(memory)).unwrap().key_write().unwrap();
+    let reader = DtaStore::open(std::sync::Arc::new(memory))
+        .unwrap()
+        .key_write()
+        .unwrap();
     let mut data = [0; 20];
     let found = keys.filter(|key| {
-        let answer = reader.get(&key.to_be_bytes(), Policy::Majority, 2, &mut data).unwrap();
+        let answer = reader
+            .get(&key.to_be_bytes(), Policy::Majority, 2, &mut data)
+            .unwrap();
         let found = matches!(answer, Answer::Found { .. });
-        assert!(!found || data[..] == path_of(*key)[..], "key {key} has another's data");
+        assert!(
+            !found || data[..] == path_of(*key)[..],
+            "key {key} has another's data"
+        );
         found
     });
     found.count() as u64
@@ -242,7 +391,12 @@ fn known(region: &Path, keys: impl Iterator<Item = u32>) -> u64 {
 
 /// The sum of the counters of the object `what`.
 fn sum(dta: &Value, what: &str) -> u64 {
-    dta[what].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+    dta[what]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|count| count.as_u64().unwrap())
+        .sum()
 }
 
 #[test]
@@ -269,7 +423,15 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
     // Essential reports wait.
     for number in 0..100_u32 {
         let entry = number.to_be_bytes();
-        reporters[1].send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
+        reporters[1].send(
+            true,
+            false,
+            Operation::Append {
+                list: 10,
+                entry_len: 4,
+                entries: &entry,
+            },
+        );
     }
     let away = stage.translator("all taken", |dta| dta["reports"] == 2100);
     let lost = sum(&away, "dropped") - sum(&before, "dropped");
@@ -298,20 +460,31 @@ fn a_collector_dies_and_comes_back_and_what_was_lost_is_known() {
         "{after:#}"
     );
     // A collector that starts slowly may need a third.
-    assert!(after["collectors"][1]["connections"].as_u64() >= Some(2), "{after:#}");
+    assert!(
+        after["collectors"][1]["connections"].as_u64() >= Some(2),
+        "{after:#}"
+    );
 
     // The first collector lost nothing, the second exactly the counted reports.
     let frames = |number: usize| after["collectors"][number]["unreliable"].as_u64().unwrap();
-    first.wait("/api/v1/dta", "written", |view| view["executed"].as_u64().unwrap() >= frames(0));
-    second.wait("/api/v1/dta", "written", |view| view["executed"].as_u64().unwrap() >= frames(1) - 1000);
+    first.wait("/api/v1/dta", "written", |view| {
+        view["executed"].as_u64().unwrap() >= frames(0)
+    });
+    second.wait("/api/v1/dta", "written", |view| {
+        view["executed"].as_u64().unwrap() >= frames(1) - 1000
+    });
     assert_eq!(known(&at.join("m0"), (0..3000).step_by(2)), 1500);
     let total_lost = sum(&after, "dropped");
     let found = known(&at.join("m1"), (1..3000).step_by(2));
     assert_eq!(found + total_lost, 1500, "{after:#}");
     // All entries of list 10 arrived, once and in order.
     let tail = second.get("/api/v1/dta/lists/10?limit=1000");
-    let entries: Vec<_> =
-        tail["entries"].as_array().unwrap().iter().map(|entry| entry["data"].clone()).collect();
+    let entries: Vec<_> = tail["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["data"].clone())
+        .collect();
     let expected: Vec<Value> = (0..100).map(|number| format!("{number:08x}").into()).collect();
     assert_eq!(entries, expected, "{tail}");
 }
@@ -331,7 +504,15 @@ fn a_translator_that_restarts_goes_on_behind_what_is_there() {
             let value = round * 100 + number;
             expected.push(Value::from(format!("{value:08x}")));
             let entry = value.to_be_bytes();
-            reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entry });
+            reporter.send(
+                true,
+                false,
+                Operation::Append {
+                    list: 10,
+                    entry_len: 4,
+                    entries: &entry,
+                },
+            );
         }
         stage.translator("taken", |dta| {
             dta["completed"]["append"] == 20 && dta["collectors"][0]["unacknowledged"] == 0
@@ -342,8 +523,12 @@ fn a_translator_that_restarts_goes_on_behind_what_is_there() {
     let tail = keeper.wait("/api/v1/dta/lists/10?limit=1000", "there", |view| {
         view["entries"].as_array().unwrap().len() == 60
     });
-    let entries: Vec<_> =
-        tail["entries"].as_array().unwrap().iter().map(|entry| entry["data"].clone()).collect();
+    let entries: Vec<_> = tail["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["data"].clone())
+        .collect();
     assert_eq!(entries, expected);
     assert_eq!(tail["missing"], 0);
 }
@@ -363,15 +548,28 @@ fn a_peer_with_another_secret_is_refused_until_it_has_the_right_one() {
     put_secret(&theirs, "fedcba9876543210\n");
     let secret = |file: &Path| format!("secret_file = \"{}\"", file.display());
     let keeper = Program::start(&at, "c.toml", &collector(&at, "memory", &secret(&ours)));
-    let stage = Program::start(&at, "t.toml", &translator(&[keeper.memory.unwrap().1], &secret(&theirs)));
+    let stage = Program::start(
+        &at,
+        "t.toml",
+        &translator(&[keeper.memory.unwrap().1], &secret(&theirs)),
+    );
     let view = stage.translator("refused", |dta| {
         let message = dta["collectors"][0]["message"].as_str().unwrap_or_default();
         message.starts_with("refused: the secrets differ")
     });
-    assert!(view["collectors"][0]["exchange_refused"]["wrong_secret"].as_u64() > Some(0), "{view}");
-    assert_eq!((&view["collectors"][0]["exchange_secret"], connected(&view, 0)), (&true.into(), false));
+    assert!(
+        view["collectors"][0]["exchange_refused"]["wrong_secret"].as_u64() > Some(0),
+        "{view}"
+    );
+    assert_eq!(
+        (&view["collectors"][0]["exchange_secret"], connected(&view, 0)),
+        (&true.into(), false)
+    );
     let view = keeper.get("/api/v1/dta");
-    assert_eq!((&view["links"], &view["translators"]["secret"]), (&Value::Array(Vec::new()), &true.into()));
+    assert_eq!(
+        (&view["links"], &view["translators"]["secret"]),
+        (&Value::Array(Vec::new()), &true.into())
+    );
 
     // A file that everybody may read is rejected: nothing changes. A correct one is accepted without a restart.
     let reload = |program: &Program| program.ask("POST", "/api/v1/config/reload", "");
@@ -392,7 +590,15 @@ fn a_peer_with_another_secret_is_refused_until_it_has_the_right_one() {
     put_secret(&theirs, "another-secret-of-both");
     assert_eq!(reload(&stage).0, 200);
     let mut reporter = Reporter::new(stage.reports[0]);
-    reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &[0, 0, 0, 7] });
+    reporter.send(
+        true,
+        false,
+        Operation::Append {
+            list: 10,
+            entry_len: 4,
+            entries: &[0, 0, 0, 7],
+        },
+    );
     let tail = keeper.wait("/api/v1/dta/lists/10?limit=9", "there", |view| {
         view["next"] != 0 && view["entries"][0].is_object()
     });
@@ -405,8 +611,14 @@ fn a_peer_with_another_secret_is_refused_until_it_has_the_right_one() {
     );
     let refused = counts["refused"]["wrong_secret"].as_u64().unwrap();
     assert!(refused > 0, "{counts}");
-    metric(&keeper, &format!("hopwise_memory_exchange_accepted_total {}", counts["accepted"]));
-    metric(&keeper, &format!("hopwise_memory_exchange_refused_total{{reason=\"wrong_secret\"}} {refused}"));
+    metric(
+        &keeper,
+        &format!("hopwise_memory_exchange_accepted_total {}", counts["accepted"]),
+    );
+    metric(
+        &keeper,
+        &format!("hopwise_memory_exchange_refused_total{{reason=\"wrong_secret\"}} {refused}"),
+    );
 }
 
 #[test]
@@ -416,17 +628,35 @@ fn invalid_settings_are_reported_before_anything_starts() {
     let keeper = collector(&at, "memory", "");
     for (wrong, message) in [
         (
-            keeper.replace("listen = \"127.0.0.1:0\"\nexchange", "listen = \"0.0.0.0:4791\"\nexchange"),
+            keeper.replace(
+                "listen = \"127.0.0.1:0\"\nexchange",
+                "listen = \"0.0.0.0:4791\"\nexchange",
+            ),
             "RoCEv2's checksum covers the address",
         ),
-        (keeper.replace("slots = \"64K\"", "slots = 1000"), "write a power of two from 16 to 2G"),
+        (
+            keeper.replace("slots = \"64K\"", "slots = 1000"),
+            "write a power of two from 16 to 2G",
+        ),
         (keeper.replace("id = 2", "id = 1"), "1 is the ID of `paths`"),
-        (keeper.replace("lists = 10", "lists = \"3-9\""), "lists 0-3 are another store's"),
-        (keeper.replace("batch = 4", "batch = 5"), "write a multiple of `batch`"),
+        (
+            keeper.replace("lists = 10", "lists = \"3-9\""),
+            "lists 0-3 are another store's",
+        ),
+        (
+            keeper.replace("batch = 4", "batch = 5"),
+            "write a multiple of `batch`",
+        ),
         (keeper.replace("src:ipv4", "src:ipv5"), "there is no type `ipv5`"),
-        (keeper.replace("events = \"drop\"", "events = \"dropp\""), "write \"new\", \"change\""),
+        (
+            keeper.replace("events = \"drop\"", "events = \"dropp\""),
+            "write \"new\", \"change\"",
+        ),
         (translator(&[], ""), "no collector to write to"),
-        (translator(&["127.0.0.1:1".parse().unwrap()], "pmtu = 1500"), "write 256, 512, 1024, 2048 or 4096"),
+        (
+            translator(&["127.0.0.1:1".parse().unwrap()], "pmtu = 1500"),
+            "write 256, 512, 1024, 2048 or 4096",
+        ),
         (
             translator(
                 &["127.0.0.1:1".parse().unwrap()],
@@ -449,12 +679,25 @@ fn invalid_settings_are_reported_before_anything_starts() {
     let config = at.join("own.toml");
     fs::write(&config, translator(&["127.0.0.1:0".parse().unwrap()], "")).unwrap();
     let run = hopwise(["run", "-c", text(&config)]);
-    assert_eq!((run.code, run.stderr.contains("exchange port 0")), (Some(2), true), "{}", run.stderr);
+    assert_eq!(
+        (run.code, run.stderr.contains("exchange port 0")),
+        (Some(2), true),
+        "{}",
+        run.stderr
+    );
     // A region of another geometry is not overwritten.
     let mut running = Program::start(&at, "c.toml", &keeper);
     running.stop();
-    fs::write(&running.config, keeper.replace("slots = \"64K\"", "slots = \"32K\"")).unwrap();
+    fs::write(
+        &running.config,
+        keeper.replace("slots = \"64K\"", "slots = \"32K\""),
+    )
+    .unwrap();
     let run = hopwise(["run", "-c", text(&running.config)]);
     assert_eq!(run.code, Some(2));
-    assert!(run.stderr.contains("paths.region is there and has another shape"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("paths.region is there and has another shape"),
+        "{}",
+        run.stderr
+    );
 }

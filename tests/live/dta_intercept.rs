@@ -47,10 +47,20 @@ impl Network {
         link(last, "right", &network.collector, "eth0", "1500")?;
         link(last, "manage", &network.collector, "eth1", "1500")?;
         last.ip(&["address", "add", "10.98.1.1/24", "dev", "manage"])?;
-        network.collector.ip(&["address", "add", "10.98.1.2/24", "dev", "eth1"])?;
+        network
+            .collector
+            .ip(&["address", "add", "10.98.1.2/24", "dev", "eth1"])?;
         for (host, [v4, v6]) in [&network.reporter, &network.collector].into_iter().zip(HOSTS) {
             host.ip(&["address", "add", &format!("{v4}/32"), "dev", "eth0"])?;
-            host.ip(&["-6", "address", "add", &format!("{v6}/128"), "dev", "eth0", "nodad"])?;
+            host.ip(&[
+                "-6",
+                "address",
+                "add",
+                &format!("{v6}/128"),
+                "dev",
+                "eth0",
+                "nodad",
+            ])?;
             host.ip(&["route", "add", "169.254.1.1", "dev", "eth0"])?;
             host.ip(&["route", "add", "default", "via", "169.254.1.1"])?;
             host.ip(&["-6", "route", "add", "default", "via", "fe80::1", "dev", "eth0"])?;
@@ -60,7 +70,11 @@ impl Network {
 
     /// A socket of the reporter or, with `collector`, of that host's data address.
     fn socket(&self, collector: bool, at: &str) -> UdpSocket {
-        let host = if collector { &self.collector } else { &self.reporter };
+        let host = if collector {
+            &self.collector
+        } else {
+            &self.reporter
+        };
         let at: SocketAddr = at.parse().unwrap();
         let socket = host.run(move || UdpSocket::bind(at)).unwrap().unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -89,7 +103,12 @@ impl Network {
             number == 0,
             number == 1
         );
-        Program::start_in(Some(self.switches[number].name()), at, &format!("s{node}.toml"), &settings)
+        Program::start_in(
+            Some(self.switches[number].name()),
+            at,
+            &format!("s{node}.toml"),
+            &settings,
+        )
     }
 }
 
@@ -126,12 +145,28 @@ fn the_last_switch_intercepts_reports_and_answers_in_the_collectors_name() {
     let view = totals(&last, "settled", |totals| totals["queued"] == 0);
     let dta = last.get("/api/v1/translator");
     let totals = &view["totals"];
-    assert_eq!((&totals["balanced"], &dta["balanced"]), (&json!(true), &json!(true)), "{view:#}");
-    assert_eq!(totals["intercepted"], dta["intercepted"]["reports"], "{view:#} {dta:#}");
-    assert_eq!(totals["replies"], dta["intercepted"]["replies"], "{view:#} {dta:#}");
-    assert_eq!((&totals["replies_refused"], &dta["intercepted"]["replies_dropped"]), (&json!(0), &json!(0)));
+    assert_eq!(
+        (&totals["balanced"], &dta["balanced"]),
+        (&json!(true), &json!(true)),
+        "{view:#}"
+    );
+    assert_eq!(
+        totals["intercepted"], dta["intercepted"]["reports"],
+        "{view:#} {dta:#}"
+    );
+    assert_eq!(
+        totals["replies"], dta["intercepted"]["replies"],
+        "{view:#} {dta:#}"
+    );
+    assert_eq!(
+        (&totals["replies_refused"], &dta["intercepted"]["replies_dropped"]),
+        (&json!(0), &json!(0))
+    );
     // Each intercepted report carried INT, which became a report of its path.
-    assert!(view["int"]["reported"].as_u64() >= totals["intercepted"].as_u64(), "{view:#}");
+    assert!(
+        view["int"]["reported"].as_u64() >= totals["intercepted"].as_u64(),
+        "{view:#}"
+    );
     assert_eq!(view["int"]["refused"], 0, "{view:#}");
     assert_eq!(first.get("/api/v1/switch")["totals"]["intercepted"], 0);
     let (_, metrics) = last.ask("GET", "/metrics", "");
@@ -142,13 +177,18 @@ fn the_last_switch_intercepts_reports_and_answers_in_the_collectors_name() {
 /// Values over both families, and essential entries of which one is lost on the way.
 fn values_and_entries(network: &Network, keeper: &Program, last: &Program) {
     let mut reporters = [0, 1].map(|family| network.reporter(family));
-    let keys =
-        [flow(), hex("20010db8000000000000000000000001 20010db8000000000000000000000002 0001 0002 11")];
+    let keys = [
+        flow(),
+        hex("20010db8000000000000000000000001 20010db8000000000000000000000002 0001 0002 11"),
+    ];
     for (reporter, (key, first)) in reporters.iter_mut().zip(keys.iter().zip([11, 41])) {
         reporter.key_write(key, &path_of(first));
     }
     let six = "[2001:db8::1]:1 > [2001:db8::2]:2 udp";
-    for (key, value) in [(FLOW, json!([11, 12, 13, 14, 15])), (six, json!([41, 42, 43, 44, 45]))] {
+    for (key, value) in [
+        (FLOW, json!([11, 12, 13, 14, 15])),
+        (six, json!([41, 42, 43, 44, 45])),
+    ] {
         let path = format!("/api/v1/dta/stores/paths/get?key={}", escape(key));
         let answer = keeper.wait(&path, "written", |answer| answer["answer"] == "found");
         assert_eq!(answer["fields"]["value"], value, "{answer}");
@@ -157,7 +197,15 @@ fn values_and_entries(network: &Network, keeper: &Program, last: &Program) {
     let entry = |reporter: &mut Reporter, sequence: u16| {
         let entries = u32::from(sequence).to_be_bytes();
         reporter.sequence = sequence - 1;
-        reporter.send(true, false, Operation::Append { list: 10, entry_len: 4, entries: &entries });
+        reporter.send(
+            true,
+            false,
+            Operation::Append {
+                list: 10,
+                entry_len: 4,
+                entries: &entries,
+            },
+        );
     };
     // The second is lost. The translator requests the reports after the first, from the collector's address.
     let reporter = &mut reporters[0];
@@ -168,14 +216,34 @@ fn values_and_entries(network: &Network, keeper: &Program, last: &Program) {
     assert_eq!(from, reporter.to);
     let nack = Control::parse(&buffer[..len]).unwrap();
     assert_eq!(nack.reporter, 7);
-    assert!(matches!(nack.body, Body::Nack { last: 1, trigger: 3, .. }), "{nack:?}");
+    assert!(
+        matches!(
+            nack.body,
+            Body::Nack {
+                last: 1,
+                trigger: 3,
+                ..
+            }
+        ),
+        "{nack:?}"
+    );
     entry(reporter, 2);
     entry(reporter, 3);
     let dta = last.translator("in sequence", |dta| dta["completed"]["append"] == 3);
-    assert_eq!((&dta["messages"]["nack_gap"], &dta["unreadable"]), (&json!(1), &json!({})), "{dta:#}");
-    let list = keeper
-        .wait("/api/v1/dta/lists/10", "three entries", |list| list["entries"].as_array().unwrap().len() >= 3);
-    let data: Vec<_> = list["entries"].as_array().unwrap().iter().map(|one| &one["data"]).collect();
+    assert_eq!(
+        (&dta["messages"]["nack_gap"], &dta["unreadable"]),
+        (&json!(1), &json!({})),
+        "{dta:#}"
+    );
+    let list = keeper.wait("/api/v1/dta/lists/10", "three entries", |list| {
+        list["entries"].as_array().unwrap().len() >= 3
+    });
+    let data: Vec<_> = list["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["data"])
+        .collect();
     assert_eq!(data, ["00000001", "00000002", "00000003"], "{list}");
 }
 
@@ -185,9 +253,24 @@ fn other_traffic_is_forwarded(network: &Network) {
         let receiver = network.socket(true, port);
         sender.send_to(b"plain", port).unwrap();
         let (len, from) = receiver.recv_from(&mut buffer).unwrap();
-        assert_eq!((&buffer[..len], from), (&b"plain"[..], "10.0.1.5:5555".parse().unwrap()));
+        assert_eq!(
+            (&buffer[..len], from),
+            (&b"plain"[..], "10.0.1.5:5555".parse().unwrap())
+        );
     }
-    let ping = ["netns", "exec", network.reporter.name(), "ping", "-n", "-c", "2", "-i", "0.05", "-W", "20"];
+    let ping = [
+        "netns",
+        "exec",
+        network.reporter.name(),
+        "ping",
+        "-n",
+        "-c",
+        "2",
+        "-i",
+        "0.05",
+        "-W",
+        "20",
+    ];
     let ping = Command::new("ip").args(ping).arg(HOSTS[1][0]).output().unwrap();
     assert!(ping.status.success(), "{}", String::from_utf8_lossy(&ping.stdout));
 }
@@ -198,10 +281,18 @@ fn fragments_and_others_are_counted(network: &Network, last: &Program) {
     let sender = network.socket(false, "10.0.1.5:5556");
     let before = last.get("/api/v1/translator")["reports"].as_u64().unwrap();
     sender.send_to(&[0; 3000], REPORTS[0]).unwrap();
-    totals(last, "counted", |totals| totals["drops"]["intercept_fragment"] == 1);
+    totals(last, "counted", |totals| {
+        totals["drops"]["intercept_fragment"] == 1
+    });
     sender.send_to(&[0; 3], REPORTS[0]).unwrap();
-    network.reporter.ip(&["address", "add", "10.0.1.6/32", "dev", "eth0"]).unwrap();
-    network.socket(false, "10.0.1.6:0").send_to(b"unknown", REPORTS[0]).unwrap();
+    network
+        .reporter
+        .ip(&["address", "add", "10.0.1.6/32", "dev", "eth0"])
+        .unwrap();
+    network
+        .socket(false, "10.0.1.6:0")
+        .send_to(b"unknown", REPORTS[0])
+        .unwrap();
     let dta = last.translator("refused", |dta| dta["reports"] == before + 2);
     assert_eq!(dta["unreadable"]["sender_not_allowed"], 1, "{dta:#}");
     assert_eq!(dta["unreadable"].as_object().unwrap().len(), 2, "{dta:#}");

@@ -87,15 +87,27 @@ fn reports_of_senders_that_are_not_allowed_are_refused_and_counted() {
     let directory = TempDir::new();
     let at = directory.join("");
     // There is no collector; refused reports wait for nothing.
-    let settings =
-        translator(&["127.0.0.1:1".parse().unwrap()], "allow = [\"10.0.0.0/8\", \"2001:db8::/32\"]");
+    let settings = translator(
+        &["127.0.0.1:1".parse().unwrap()],
+        "allow = [\"10.0.0.0/8\", \"2001:db8::/32\"]",
+    );
     let stage = Program::start(&at, "t.toml", &settings);
     let mut reporter = Reporter::new(stage.reports[0]);
     (0..3).for_each(|first| reporter.key_write(&flow(), &path_of(first)));
     let dta = stage.translator("refused", |dta| dta["reports"] == 3);
     assert_eq!(
-        (&dta["unreadable"], &dta["dropped"], &dta["queued"], &dta["balanced"]),
-        (&json!({"sender_not_allowed": 3}), &json!({}), &0.into(), &true.into()),
+        (
+            &dta["unreadable"],
+            &dta["dropped"],
+            &dta["queued"],
+            &dta["balanced"]
+        ),
+        (
+            &json!({"sender_not_allowed": 3}),
+            &json!({}),
+            &0.into(),
+            &true.into()
+        ),
         "{dta:#}"
     );
 }
@@ -125,7 +137,11 @@ fn the_artifacts_packets_make_the_memory_of_section_5_2_byte_for_byte() {
     let dta = stage.translator("all accepted", |dta| {
         dta["reports"] == 13 && dta["collectors"][0]["unacknowledged"] == 0
     });
-    assert_eq!((&dta["balanced"], &dta["layout"]), (&true.into(), &json!("artifact")), "{dta:#}");
+    assert_eq!(
+        (&dta["balanced"], &dta["layout"]),
+        (&true.into(), &json!("artifact")),
+        "{dta:#}"
+    );
     assert_eq!(dta["unreadable"].as_object().unwrap().len(), 1, "{dta:#}");
     // Four writes of values, one of entries, one of a path, two additions.
     keeper.wait("/api/v1/dta", "executed", |view| view["executed"] == 8);
@@ -162,14 +178,20 @@ fn answers_of_the_artifact(keeper: &Program, directory: &Path) {
         let known = ["get", "postcards", "10.0.0.1", "--largest", "200"];
         assert_eq!(
             ask(&known),
-            (Some(0), "hop 1: 11, hop 2: 200, hop 3: 13, hop 4: 14, hop 5: 15\n".to_owned())
+            (
+                Some(0),
+                "hop 1: 11, hop 2: 200, hop 3: 13, hop 4: 14, hop 5: 15\n".to_owned()
+            )
         );
         let (code, output) = ask(&["get", "postcards", "10.0.0.1", "--largest", "199"]);
         assert!(code == Some(1) && output.starts_with("empty"), "{output}");
         assert!(ask(&["count", "counts", "10.0.0.1"]).1.starts_with("5  ("));
         let (code, output) = ask(&["get", "0", "10.0.0.1"]);
         let which = "have the number 0; use the name instead";
-        assert!(code != Some(0) && output.contains(which) && output.contains("values"), "{output}");
+        assert!(
+            code != Some(0) && output.contains(which) && output.contains("values"),
+            "{output}"
+        );
     }
 }
 
@@ -193,13 +215,36 @@ fn everything_goes_by_ipv6_as_well() {
         hex("20010db8000000000000000000000001 20010db8000000000000000000000002 0001 0002 11"),
     );
     let mut reporter = Reporter::new(stage.reports[0]);
-    reporter.send(true, false, Operation::KeyWrite { copies: 3, store: 1, key: &key, data: &path_of(41) });
+    reporter.send(
+        true,
+        false,
+        Operation::KeyWrite {
+            copies: 3,
+            store: 1,
+            key: &key,
+            data: &path_of(41),
+        },
+    );
     reporter.send(
         false,
         false,
-        Operation::KeyWrite { copies: 2, store: 1, key: &flow(), data: &path_of(51) },
+        Operation::KeyWrite {
+            copies: 2,
+            store: 1,
+            key: &flow(),
+            data: &path_of(51),
+        },
     );
-    reporter.send(true, false, Operation::KeyIncrement { copies: 2, store: 2, delta: 9, key: &key });
+    reporter.send(
+        true,
+        false,
+        Operation::KeyIncrement {
+            copies: 2,
+            store: 2,
+            delta: 9,
+            key: &key,
+        },
+    );
     let run = hopwise([
         "report",
         "--to",
@@ -214,8 +259,14 @@ fn everything_goes_by_ipv6_as_well() {
     ]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let settled = |dta: &Value| dta["reports"] == 4 && dta["entries"]["buffered"] == 0;
-    let dta = stage.translator("all done", |dta| settled(dta) && dta["collectors"][0]["unacknowledged"] == 0);
-    assert_eq!((&dta["balanced"], &dta["dropped"]), (&true.into(), &json!({})), "{dta:#}");
+    let dta = stage.translator("all done", |dta| {
+        settled(dta) && dta["collectors"][0]["unacknowledged"] == 0
+    });
+    assert_eq!(
+        (&dta["balanced"], &dta["dropped"]),
+        (&true.into(), &json!({})),
+        "{dta:#}"
+    );
     // Five slots, two additions, one batch.
     let view = keeper.wait("/api/v1/dta", "executed", |view| view["executed"] == 8);
     assert_eq!(
@@ -224,12 +275,19 @@ fn everything_goes_by_ipv6_as_well() {
     );
     let get = |key: &str| keeper.get(&format!("/api/v1/dta/stores/paths/get?key={}", escape(key)));
     assert_eq!(get(six)["fields"]["value"], json!([41, 42, 43, 44, 45]));
-    assert_eq!((&get(six)["copies"], &get(FLOW)["fields"]["value"][0]), (&3.into(), &51.into()));
+    assert_eq!(
+        (&get(six)["copies"], &get(FLOW)["fields"]["value"][0]),
+        (&3.into(), &51.into())
+    );
     let count = keeper.get(&format!("/api/v1/dta/stores/bytes/count?key={}", escape(six)));
     assert_eq!(count["estimate"], 9);
     let tail = keeper.get("/api/v1/dta/lists/10");
     let data = |index: usize| tail["entries"][index]["data"].clone();
-    assert_eq!([data(0), data(1)], ["000000aa", "000000bb"].map(Value::from), "{tail}");
+    assert_eq!(
+        [data(0), data(1)],
+        ["000000aa", "000000bb"].map(Value::from),
+        "{tail}"
+    );
 }
 
 #[test]
@@ -245,7 +303,12 @@ fn snapshots_are_taken_by_schedule_and_old_ones_go() {
     let path = format!("/api/v1/dta/stores/paths/get?key={}", escape(FLOW));
     keeper.wait(&path, "written", |answer| answer["answer"] == "found");
     let snapshots = |view: &Value| view["snapshots"].as_array().unwrap().clone();
-    let newest = |view: &Value| snapshots(view).first().and_then(|one| one["ts"].as_u64()).unwrap_or(0);
+    let newest = |view: &Value| {
+        snapshots(view)
+            .first()
+            .and_then(|one| one["ts"].as_u64())
+            .unwrap_or(0)
+    };
     let list = "/api/v1/dta/snapshots";
     let before = newest(&keeper.get(list));
     // The next snapshot but one begins after the value was written. It exists for two seconds; if that is too short, retry.
@@ -261,14 +324,23 @@ fn snapshots_are_taken_by_schedule_and_old_ones_go() {
         (status == 200).then_some((kept, snapshot))
     });
     let (kept, snapshot) = kept.take(10).flatten().next().unwrap();
-    assert_eq!(snapshot["fields"]["value"], json!([11, 12, 13, 14, 15]), "{snapshot}");
+    assert_eq!(
+        snapshot["fields"]["value"],
+        json!([11, 12, 13, 14, 15]),
+        "{snapshot}"
+    );
     // Two snapshots of the store remain; the first is deleted.
     let view = keeper.wait(list, "pruned", |view| {
         let all = snapshots(view);
         newest(view) > kept && all.len() <= 2 && all.iter().all(|one| one["ts"].as_u64() > Some(before))
     });
-    assert!(snapshots(&view).iter().all(|one| one["store"] == "paths"), "{view}");
-    let view = keeper.wait("/api/v1/dta", "counted", |view| view["snapshots"]["taken"].as_u64() >= Some(3));
+    assert!(
+        snapshots(&view).iter().all(|one| one["store"] == "paths"),
+        "{view}"
+    );
+    let view = keeper.wait("/api/v1/dta", "counted", |view| {
+        view["snapshots"]["taken"].as_u64() >= Some(3)
+    });
     assert_eq!(view["snapshots"]["failed"], 0, "{view:#}");
 }
 
@@ -284,12 +356,21 @@ fn counters_begin_again_by_schedule_and_each_period_is_kept() {
     let mut reporter = Reporter::new(stage.reports[0]);
     let (key, reports) = (flow(), 50);
     for _ in 0..reports {
-        let operation = Operation::KeyIncrement { copies: 2, store: 2, delta: 7, key: &key };
+        let operation = Operation::KeyIncrement {
+            copies: 2,
+            store: 2,
+            delta: 7,
+            key: &key,
+        };
         reporter.send(false, false, operation);
     }
-    keeper.wait("/api/v1/dta", "all added", |view| view["fetch_adds"] == 2 * reports);
+    keeper.wait("/api/v1/dta", "all added", |view| {
+        view["fetch_adds"] == 2 * reports
+    });
     let path = format!("/api/v1/dta/stores/bytes/count?copies=2&key={}", escape(FLOW));
-    keeper.wait(&path, "cleared", |answer| answer["estimate"] == 0 && answer["total"] == 0);
+    keeper.wait(&path, "cleared", |answer| {
+        answer["estimate"] == 0 && answer["total"] == 0
+    });
     // All periods together contain every count.
     let view = keeper.get("/api/v1/dta/snapshots");
     let kept = view["snapshots"].as_array().unwrap().iter().map(|one| {
@@ -297,7 +378,9 @@ fn counters_begin_again_by_schedule_and_each_period_is_kept() {
         answer["estimate"].as_u64().unwrap()
     });
     assert_eq!(kept.sum::<u64>(), 7 * reports);
-    keeper.wait("/api/v1/dta", "counted", |view| view["snapshots"]["cleared"].as_u64() >= Some(1));
+    keeper.wait("/api/v1/dta", "counted", |view| {
+        view["snapshots"]["cleared"].as_u64() >= Some(1)
+    });
 }
 
 #[test]
@@ -313,28 +396,59 @@ fn triggers_append_what_meets_a_condition_and_an_immediate_is_no_event() {
     for first in [10_u32, 1000, 999, 5000, 1] {
         reporter.key_write(&first.to_be_bytes(), &path_of(first));
     }
-    stage.translator("all done", |dta| dta["completed"]["key_write"] == 5 && dta["entries"]["buffered"] == 0);
-    let tail = keeper
-        .wait("/api/v1/dta/lists/10", "two entries", |view| view["entries"].as_array().unwrap().len() >= 2);
-    let entries: Vec<_> = tail["entries"].as_array().unwrap().iter().map(|one| one["data"].clone()).collect();
+    stage.translator("all done", |dta| {
+        dta["completed"]["key_write"] == 5 && dta["entries"]["buffered"] == 0
+    });
+    let tail = keeper.wait("/api/v1/dta/lists/10", "two entries", |view| {
+        view["entries"].as_array().unwrap().len() >= 2
+    });
+    let entries: Vec<_> = tail["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["data"].clone())
+        .collect();
     assert_eq!(
         entries,
         ["000003e8", "00001388"].map(Value::from),
         "entries that met the condition, once, in order"
     );
     // An immediate of a store, and one of a followed list, whose entry is an event.
-    reporter.send(false, true, Operation::KeyWrite { copies: 2, store: 1, key: &[7; 4], data: &path_of(7) });
+    reporter.send(
+        false,
+        true,
+        Operation::KeyWrite {
+            copies: 2,
+            store: 1,
+            key: &[7; 4],
+            data: &path_of(7),
+        },
+    );
     let entry = hex("0a0000010a00000204d2005006 00000065 07");
-    reporter.send(false, true, Operation::Append { list: 2, entry_len: 18, entries: &entry });
+    reporter.send(
+        false,
+        true,
+        Operation::Append {
+            list: 2,
+            entry_len: 18,
+            entries: &entry,
+        },
+    );
     let view = keeper.wait("/api/v1/dta", "four immediates and an entry", |view| {
         view["events"]["immediates"] == 4 && view["events"]["entries"] == 1
     });
-    let shed =
-        [&view["events"]["immediates_dropped"], &view["events"]["overwritten"], &view["events"]["missing"]];
+    let shed = [
+        &view["events"]["immediates_dropped"],
+        &view["events"]["overwritten"],
+        &view["events"]["missing"],
+    ];
     assert_eq!(shed, [&json!(0); 3], "{view:#}");
     // The entry's event comes after those of all immediates: there is nothing but the entry's event.
     let kinds = |keeper: &Program| -> Vec<Value> {
-        let events = keeper.get("/api/v1/events?limit=1000")["events"].as_array().unwrap().clone();
+        let events = keeper.get("/api/v1/events?limit=1000")["events"]
+            .as_array()
+            .unwrap()
+            .clone();
         events.iter().map(|event| event["kind"].clone()).collect()
     };
     keeper.wait("/api/v1/dta", "the entry's event", |_| !kinds(&keeper).is_empty());
@@ -362,7 +476,9 @@ fn the_sketches_of_two_sections_are_merged_into_one() {
         let settings = translator(&[keeper.memory.unwrap().1], &upstream);
         let stage = Program::start(&at, &format!("stage{number}.toml"), &settings);
         stage.translator("connected", |dta| connected(dta, 0));
-        let counters: Vec<u8> = (1..=16_u32).flat_map(|value| (value * number).to_be_bytes()).collect();
+        let counters: Vec<u8> = (1..=16_u32)
+            .flat_map(|value| (value * number).to_be_bytes())
+            .collect();
         let operation = Operation::SketchMerge {
             sketch: 4,
             epoch: 9,
@@ -405,7 +521,11 @@ fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
     let directory = TempDir::new();
     let at = directory.join("");
     let keepers = [0, 1].map(|number| {
-        Program::start(&at, &format!("c{number}.toml"), &collector(&at, &format!("m{number}"), ""))
+        Program::start(
+            &at,
+            &format!("c{number}.toml"),
+            &collector(&at, &format!("m{number}"), ""),
+        )
     });
     let exchanges = [0, 1].map(|number: usize| keepers[number].memory.unwrap().1);
     let stage = Program::start(&at, "t.toml", &translator(&exchanges, ""));
@@ -416,13 +536,29 @@ fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
     let report = |map: &Path, key: u32, first: u32| {
         let data: String = path_of(first).iter().map(|byte| format!("{byte:02x}")).collect();
         let (map, key) = (text(map), key.to_string());
-        let run =
-            hopwise(["report", "--map", map, "key-write", "--store", "1", "--key", &key, "--data", &data]);
+        let run = hopwise([
+            "report",
+            "--map",
+            map,
+            "key-write",
+            "--store",
+            "1",
+            "--key",
+            &key,
+            "--data",
+            &data,
+        ]);
         assert_eq!(run.code, Some(0), "{}", run.stderr);
     };
     (0..16).for_each(|key| report(&old, key, key));
     let grown = hopwise(["map", "grow", text(&old), &one(1)]);
-    assert!(grown.stderr.contains("128 of 256 parts of the keys (50.0 %) move to `c1`"), "{}", grown.stderr);
+    assert!(
+        grown
+            .stderr
+            .contains("128 of 256 parts of the keys (50.0 %) move to `c1`"),
+        "{}",
+        grown.stderr
+    );
     fs::write(&new, grown.stdout).unwrap();
     // Reports the second half of the keys, and every second key of the first half again.
     (16..32).for_each(|key| report(&new, key, key));
@@ -431,7 +567,9 @@ fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
     let dta = stage.translator("done", written);
     let frames = |number: usize| dta["collectors"][number]["unreliable"].as_u64();
     for (number, keeper) in keepers.iter().enumerate() {
-        keeper.wait("/api/v1/dta", "written", |view| view["executed"].as_u64() == frames(number));
+        keeper.wait("/api/v1/dta", "written", |view| {
+            view["executed"].as_u64() == frames(number)
+        });
     }
     // Calculated by hand from wire-formats 5.6: the second of two collectors has the keys whose CRC-32K begins with a 0 bit.
     let moved = |key: u32| wire::dta::hash::hashes(&key.to_be_bytes()).slots[2] >> 31 == 0;
@@ -441,20 +579,48 @@ fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
         let answer = &run.json()[0];
         let again = key < 16 && key % 2 == 0;
         let there = moved(key) && (key >= 16 || again);
-        assert_eq!(answer["collector"], if there { "c1" } else { "c0" }, "{key}: {answer}");
-        assert_eq!(answer["fields"]["value"][0], if again { key + 100 } else { key }, "{key}: {answer}");
+        assert_eq!(
+            answer["collector"],
+            if there { "c1" } else { "c0" },
+            "{key}: {answer}"
+        );
+        assert_eq!(
+            answer["fields"]["value"][0],
+            if again { key + 100 } else { key },
+            "{key}: {answer}"
+        );
     }
     the_stores_of_all(&new);
     // The new collector has no keys that did not move.
     let reader = store(&at.join("m1/paths.region")).key_write().unwrap();
-    let there = |key: u32| reader.get(&key.to_be_bytes(), Policy::First, 4, &mut [0; 20]).unwrap();
-    assert!((0..32).filter(|key| !moved(*key)).all(|key| there(key) == Answer::Empty));
-    let both = format!("report --map {} --to 127.0.0.1:1 append --list 1 --entry 00", text(&new));
+    let there = |key: u32| {
+        reader
+            .get(&key.to_be_bytes(), Policy::First, 4, &mut [0; 20])
+            .unwrap()
+    };
+    assert!(
+        (0..32)
+            .filter(|key| !moved(*key))
+            .all(|key| there(key) == Answer::Empty)
+    );
+    let both = format!(
+        "report --map {} --to 127.0.0.1:1 append --list 1 --entry 00",
+        text(&new)
+    );
     let refused = hopwise(both.split(' '));
     assert_eq!(refused.code, Some(2), "either a map or addresses");
     let silent = hopwise(["map", "new", "a=http://127.0.0.1:1"]);
     fs::write(&old, silent.stdout).unwrap();
-    let refused = hopwise(["report", "--map", text(&old), "append", "--list", "1", "--entry", "00"]);
+    let refused = hopwise([
+        "report",
+        "--map",
+        text(&old),
+        "append",
+        "--list",
+        "1",
+        "--entry",
+        "00",
+    ]);
     assert!(
         refused.code == Some(2) && refused.stderr.contains("no report address of `a`"),
         "{}",
@@ -465,24 +631,40 @@ fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
 /// Two collectors, as a map names them.
 fn the_stores_of_all(map: &Path) {
     let stores = &hopwise(["stores", "--json", "--map", text(map)]).json()[0]["stores"];
-    let paths = stores.as_array().unwrap().iter().filter(|store| store["name"] == "paths");
-    assert_eq!(paths.map(|store| store["collector"].clone()).collect::<Vec<_>>(), ["c0", "c1"]);
+    let paths = stores
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|store| store["name"] == "paths");
+    assert_eq!(
+        paths.map(|store| store["collector"].clone()).collect::<Vec<_>>(),
+        ["c0", "c1"]
+    );
     let table = hopwise(["stores", "--map", text(map)]).stdout;
     assert!(
         table.starts_with("collector  store")
-            && table.lines().any(|line| line.starts_with("c1 ") && line.contains(" losses ")),
+            && table
+                .lines()
+                .any(|line| line.starts_with("c1 ") && line.contains(" losses ")),
         "{table}"
     );
     let table = hopwise(["stores", "--take-snapshot", "paths", "--map", text(map)]).stdout;
     assert_eq!(
-        table.lines().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>(),
+        table
+            .lines()
+            .map(|line| line.split(' ').next().unwrap())
+            .collect::<Vec<_>>(),
         ["collector", "c0", "c1"]
     );
     // An unavailable collector does not hide the others.
     let known: Value = serde_json::from_str(&fs::read_to_string(map).unwrap()).unwrap();
     let c1 = format!("c1={}", known["collectors"][1]["api"].as_str().unwrap());
     let away = map.with_file_name("away.json");
-    fs::write(&away, hopwise(["map", "new", "away=http://127.0.0.1:1", &c1]).stdout).unwrap();
+    fs::write(
+        &away,
+        hopwise(["map", "new", "away=http://127.0.0.1:1", &c1]).stdout,
+    )
+    .unwrap();
     let run = hopwise(["stores", "--map", text(&away)]);
     assert_eq!(run.code, Some(1));
     assert!(
@@ -505,13 +687,25 @@ fn unacknowledged_operations_are_reported_at_exit() {
     let mut reporter = Reporter::new(stage.reports[0]);
     for key in 0..3_u32 {
         let (key, data) = (key.to_be_bytes(), path_of(key));
-        reporter.send(true, false, Operation::KeyWrite { copies: 2, store: 1, key: &key, data: &data });
+        reporter.send(
+            true,
+            false,
+            Operation::KeyWrite {
+                copies: 2,
+                store: 1,
+                key: &key,
+                data: &data,
+            },
+        );
     }
     // Two copies of each.
-    stage.translator("unacknowledged", |dta| dta["collectors"][0]["unacknowledged"] == 6);
+    stage.translator("unacknowledged", |dta| {
+        dta["collectors"][0]["unacknowledged"] == 6
+    });
     let said = stage.stop();
     assert!(
-        said.iter().any(|line| line.contains("and 6 operations that were not acknowledged")),
+        said.iter()
+            .any(|line| line.contains("and 6 operations that were not acknowledged")),
         "{said:#?}"
     );
 }
@@ -535,10 +729,13 @@ impl Network {
             let (here, there) = (format!("10.98.{number}.1/24"), format!("10.98.{number}.2/24"));
             let device = format!("to{number}");
             let peer = ["peer", "name", "eth0", "netns", other.name()];
-            network.translator.ip(&[&["link", "add", &device, "type", "veth"], &peer[..]].concat())?;
-            for (side, address, device) in
-                [(&network.translator, here, device.as_str()), (other, there, "eth0")]
-            {
+            network
+                .translator
+                .ip(&[&["link", "add", &device, "type", "veth"], &peer[..]].concat())?;
+            for (side, address, device) in [
+                (&network.translator, here, device.as_str()),
+                (other, there, "eth0"),
+            ] {
                 side.ip(&["address", "add", &address, "dev", device])?;
                 side.ip(&["link", "set", device, "up"])?;
             }
@@ -550,12 +747,23 @@ impl Network {
     fn collector(&self, number: usize, at: &Path) -> Program {
         let address = format!("10.98.{}.2", number + 2);
         let settings = memory_at(at, &format!("m{number}"), &address, "")
-            .replace(&format!("listen = \"{address}:0\""), &format!("listen = \"{address}:4791\""))
-            .replace(&format!("exchange = \"{address}:0\""), &format!("exchange = \"{address}:18515\""));
+            .replace(
+                &format!("listen = \"{address}:0\""),
+                &format!("listen = \"{address}:4791\""),
+            )
+            .replace(
+                &format!("exchange = \"{address}:0\""),
+                &format!("exchange = \"{address}:18515\""),
+            );
         let stores = "[[collector.memory.stores]]\nname = \"values\"\nkind = \"key-write\"\nid = 1\nslots = \"1M\"\ndata = 4\n\
                       [[collector.memory.stores]]\nname = \"entries\"\nkind = \"append\"\nlists = \"10-11\"\nentry = 4\nentries = 65536\n";
         let name = format!("c{number}.toml");
-        Program::start_in(Some(self.collectors[number].name()), at, &name, &(settings + stores))
+        Program::start_in(
+            Some(self.collectors[number].name()),
+            at,
+            &name,
+            &(settings + stores),
+        )
     }
 
     fn translator(&self, at: &Path) -> Program {
@@ -569,7 +777,10 @@ impl Network {
         let to: Vec<String> = stage.reports.iter().map(SocketAddr::to_string).collect();
         let ends = ["report", "--json", "--to", &to[0], "--to", &to[1]];
         let args = [&ends[..], how, &["load"], load].concat();
-        within(Some(self.reporter.name()), &command(args)).stdout(Stdio::piped()).spawn().unwrap()
+        within(Some(self.reporter.name()), &command(args))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 }
 
@@ -580,7 +791,12 @@ fn ended(load: std::process::Child) -> Value {
 }
 
 fn sum(dta: &Value, what: &str) -> u64 {
-    dta[what].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+    dta[what]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|count| count.as_u64().unwrap())
+        .sum()
 }
 
 /// The key of a load with this number: a 5-tuple of UDP (`hopwise report load --seed`).
@@ -619,19 +835,30 @@ fn in_namespaces_a_collector_dies_under_load_and_what_was_lost_is_known() {
     let spread = dataplane::dta::Spread::even(2);
     let dropped = sum(&after, "dropped");
     for (number, dropped) in [(0, 0), (1, dropped + suppressed)] {
-        let reader = store(&at.join(format!("m{number}/values.region"))).key_write().unwrap();
+        let reader = store(&at.join(format!("m{number}/values.region")))
+            .key_write()
+            .unwrap();
         let keys = (1..=3).flat_map(|seed| (0..PART).map(move |of| (of, load_key(of, seed))));
-        let own: Vec<_> = keys.filter(|(_, key)| usize::from(spread.of_key(key)) == number).collect();
+        let own: Vec<_> = keys
+            .filter(|(_, key)| usize::from(spread.of_key(key)) == number)
+            .collect();
         let found = own.iter().filter(|(of, key)| {
             let mut value = [0; 4];
             let answer = reader.get(key, Policy::Majority, 2, &mut value).unwrap();
             let found = matches!(answer, Answer::Found { .. });
-            assert!(!found || value == (*of as u32).to_be_bytes(), "another key's value");
+            assert!(
+                !found || value == (*of as u32).to_be_bytes(),
+                "another key's value"
+            );
             found
         });
         let (found, own) = (found.count() as u64, own.len() as u64);
         assert!(own > 3 * PART / 2 - 200, "about half of all keys");
-        assert_eq!(found + dropped + lost(number), own, "collector {number}: {after:#}");
+        assert_eq!(
+            found + dropped + lost(number),
+            own,
+            "collector {number}: {after:#}"
+        );
     }
 
     essential_entries(&network, &stage, &mut second, &at);
@@ -649,7 +876,17 @@ fn values(
     let (mut sent, suppressed) = (0, std::cell::Cell::new(0));
     let mut load = |seed: &str| {
         let count = PART.to_string();
-        let args = ["key-write", "--store", "1", "--data", "4", "--rate", "3000", "--count", &count];
+        let args = [
+            "key-write",
+            "--store",
+            "1",
+            "--data",
+            "4",
+            "--rate",
+            "3000",
+            "--count",
+            &count,
+        ];
         let keys = ["--keys", "1000000", "--seed", seed];
         let summary = ended(network.load(stage, &[], &[&args[..], &keys].concat()));
         let suppressed_now = summary["suppressed"].as_u64().unwrap();
@@ -661,16 +898,24 @@ fn values(
         suppressed.set(suppressed.get() + suppressed_now);
         sent += PART - suppressed_now;
         stage.translator("all accepted", |dta| {
-            let drops: u64 = (0..2).map(|one| dta["collectors"][one]["kernel_drops"].as_u64().unwrap()).sum();
+            let drops: u64 = (0..2)
+                .map(|one| dta["collectors"][one]["kernel_drops"].as_u64().unwrap())
+                .sum();
             dta["reports"].as_u64().unwrap() + drops == sent && dta["queued"] == 0
         })
     };
     let before = load("1");
     let frames = |dta: &Value, number: usize| dta["collectors"][number]["unreliable"].as_u64().unwrap();
-    let executed =
-        |view: &Value| ["executed", "missing"].map(|of| view[of].as_u64().unwrap()).iter().sum::<u64>();
+    let executed = |view: &Value| {
+        ["executed", "missing"]
+            .map(|of| view[of].as_u64().unwrap())
+            .iter()
+            .sum::<u64>()
+    };
     for (number, keeper) in [(0, first), (1, &*second)] {
-        keeper.wait("/api/v1/dta", "written", |view| executed(view) == frames(&before, number));
+        keeper.wait("/api/v1/dta", "written", |view| {
+            executed(view) == frames(&before, number)
+        });
     }
     second.kill();
     stage.translator("noticed", |dta| !connected(dta, 1));
@@ -688,7 +933,9 @@ fn values(
         "{after:#}"
     );
     // Each collector executed the operations sent to it, or counted them as missing.
-    first.wait("/api/v1/dta", "written", |view| executed(view) == frames(&after, 0));
+    first.wait("/api/v1/dta", "written", |view| {
+        executed(view) == frames(&after, 0)
+    });
     let since = frames(&after, 1) - frames(&before, 1);
     second.wait("/api/v1/dta", "written", |view| executed(view) == since);
     (after, suppressed.get())
@@ -697,10 +944,14 @@ fn values(
 /// Entries that must arrive, to a list of each collector; the second is restarted meanwhile: all entries arrive, once and in order.
 fn essential_entries(network: &Network, stage: &Program, second: &mut Program, at: &Path) {
     let count = (2 * PART).to_string();
-    let args = ["append", "--list", "10", "--lists", "2", "--data", "4", "--rate", "2000", "--count", &count];
+    let args = [
+        "append", "--list", "10", "--lists", "2", "--data", "4", "--rate", "2000", "--count", &count,
+    ];
     let how = ["--essential", "--priority", "high", "--wait", "2000"];
     let load = network.load(stage, &how, &args);
-    stage.translator("begun", |dta| dta["completed"]["append"].as_u64() > Some(PART / 2));
+    stage.translator("begun", |dta| {
+        dta["completed"]["append"].as_u64() > Some(PART / 2)
+    });
     second.kill();
     stage.translator("noticed", |dta| !connected(dta, 1));
     *second = network.collector(1, at);
@@ -716,14 +967,28 @@ fn essential_entries(network: &Network, stage: &Program, second: &mut Program, a
             && all
     });
     assert_eq!(dta["balanced"], true, "{dta:#}");
-    let lost =
-        [&summary["unsent"], &summary["suppressed"], &summary["unavailable"], &dta["entries"]["dropped"]];
-    assert_eq!((&summary["reports"], lost), (&(2 * PART).into(), [&json!(0); 4]), "{summary} {dta:#}");
+    let lost = [
+        &summary["unsent"],
+        &summary["suppressed"],
+        &summary["unavailable"],
+        &dta["entries"]["dropped"],
+    ];
+    assert_eq!(
+        (&summary["reports"], lost),
+        (&(2 * PART).into(), [&json!(0); 4]),
+        "{summary} {dta:#}"
+    );
     for (number, list) in [(0, 10), (1, 11)] {
-        let lists = store(&at.join(format!("m{number}/entries.region"))).lists().unwrap();
+        let lists = store(&at.join(format!("m{number}/entries.region")))
+            .lists()
+            .unwrap();
         let (mut follower, mut found) = (lists.from_sequence(list, 1).unwrap(), Vec::new());
         while let Next::Batch { entries, .. } = follower.next() {
-            found.extend(entries.chunks(4).map(|entry| u32::from_be_bytes(entry.try_into().unwrap())));
+            found.extend(
+                entries
+                    .chunks(4)
+                    .map(|entry| u32::from_be_bytes(entry.try_into().unwrap())),
+            );
         }
         let expected: Vec<u32> = (number..2 * PART as u32).step_by(2).collect();
         assert_eq!(found, expected, "list {list}: {dta:#}");

@@ -112,7 +112,10 @@ fn request(reader: &mut BufReader<TcpStream>) -> Option<Got> {
 fn token(got: &Got) -> (String, u64) {
     let token = got.target.split("insert_deduplication_token=").nth(1).unwrap();
     let token = token.split('&').next().unwrap();
-    (token.to_owned(), token.rsplit_once('-').unwrap().1.parse().unwrap())
+    (
+        token.to_owned(),
+        token.rsplit_once('-').unwrap().1.parse().unwrap(),
+    )
 }
 
 /// The first stream of the first export, once it has been counted and `done` accepts it: until then, it says that nothing waits.
@@ -142,7 +145,10 @@ fn budget(server: &Server) -> [u64; 3] {
     assert_balanced(&status);
     let stage = stage(&status, "export");
     let counts = ["in", "out", "queued"].map(|name| stage[name].as_u64().unwrap());
-    let line = format!("hopwise_stage_out_total{{stage=\"export\",unit=\"records\"}} {}", counts[1]);
+    let line = format!(
+        "hopwise_stage_out_total{{stage=\"export\",unit=\"records\"}} {}",
+        counts[1]
+    );
     assert!(server.get("/metrics").body.contains(&line), "{line}");
     counts
 }
@@ -179,10 +185,16 @@ fn each_record_arrives_whatever_the_server_and_the_kernel_do() {
     let (_, directory) = server.stop();
     let server = Server::start_in(directory, &config);
     let (first, _) = sink.next();
-    assert_eq!(token(&first), token(&hanging), "what may have arrived is sent as the same batch");
+    assert_eq!(
+        token(&first),
+        token(&hanging),
+        "what may have arrived is sent as the same batch"
+    );
     assert_eq!(first.body, hanging.body);
     accepted.insert(token(&first).0, (token(&first).1, first.body));
-    let view = exported(&server, "settled", |view| view["waiting"] == 0 && view["held"] == 0);
+    let view = exported(&server, "settled", |view| {
+        view["waiting"] == 0 && view["held"] == 0
+    });
     while let Ok((got, _)) = sink.got.try_recv() {
         accepted.insert(token(&got).0, (token(&got).1, got.body));
     }
@@ -203,9 +215,15 @@ fn each_record_arrives_whatever_the_server_and_the_kernel_do() {
         sink.address
     );
     assert_eq!(error, expected);
-    assert_eq!((view["rejected"].as_u64(), view["unauthorised"].as_u64()), (Some(0), Some(1)));
+    assert_eq!(
+        (view["rejected"].as_u64(), view["unauthorised"].as_u64()),
+        (Some(0), Some(1))
+    );
     let [into, out, queued] = budget(&server);
-    assert!((into, out) == (came + queued, came) && queued >= 10, "{into} {out} {queued}");
+    assert!(
+        (into, out) == (came + queued, came) && queued >= 10,
+        "{into} {out} {queued}"
+    );
     let metrics = server.get("/metrics").body;
     assert!(
         metrics.contains("hopwise_export_requests_unauthorised_total{export=\"lake\",stream=\"events\"} 1")
@@ -230,11 +248,18 @@ impl ClickHouse {
             || {
                 let own =
                     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/sink-servers/chdb/bin/python");
-                if own.exists() { own } else { PathBuf::from("python3") }
+                if own.exists() {
+                    own
+                } else {
+                    PathBuf::from("python3")
+                }
             },
             PathBuf::from,
         );
-        let has = Command::new(&python).args(["-c", "import chdb"]).stderr(Stdio::null()).status();
+        let has = Command::new(&python)
+            .args(["-c", "import chdb"])
+            .stderr(Stdio::null())
+            .status();
         if !has.is_ok_and(|status| status.success()) {
             skipped("exports to ClickHouse: needs chdb (scripts/sink-servers)");
             return None;
@@ -242,7 +267,13 @@ impl ClickHouse {
         let directory = TempDir::new();
         let (child, port) = Self::spawn(&python, &directory, secret, "0");
         let address = format!("127.0.0.1:{port}");
-        Some(Self { child, address, secret: secret.to_owned(), directory, python })
+        Some(Self {
+            child,
+            address,
+            secret: secret.to_owned(),
+            directory,
+            python,
+        })
     }
 
     fn spawn(python: &PathBuf, directory: &TempDir, secret: &str, port: &str) -> (Child, String) {
@@ -256,7 +287,9 @@ impl ClickHouse {
             .spawn()
             .unwrap();
         let mut port = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut port)
+            .unwrap();
         (child, port.trim().to_owned())
     }
 
@@ -308,17 +341,23 @@ fn prepare(directory: &TempDir, export: &str, password: &std::path::Path) {
     let run = connect();
     assert_eq!(run.code, Some(1), "{run:?}");
     assert!(
-        run.stdout.contains("export lake: ClickHouse refuses the credentials (HTTP 403: Code: 516."),
+        run.stdout
+            .contains("export lake: ClickHouse refuses the credentials (HTTP 403: Code: 516."),
         "{run:?}"
     );
     std::fs::write(password, "correct horse\n").unwrap();
     let run = connect();
     assert!(
-        run.stdout.contains("export lake: ClickHouse has no table net.events; `hopwise schema apply`"),
+        run.stdout
+            .contains("export lake: ClickHouse has no table net.events; `hopwise schema apply`"),
         "{run:?}"
     );
     let run = hopwise(["schema", "apply", "-c", config, "lake"]);
-    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "13 statement(s) executed\n"), "{run:?}");
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (Some(0), "13 statement(s) executed\n"),
+        "{run:?}"
+    );
     let run = connect();
     assert_eq!(run.code, Some(0), "{run:?}");
     // Again: nothing changes.
@@ -338,14 +377,22 @@ pub(super) fn own(server: &Server, sql: &str) -> String {
         serde_json::Value::Null => "\\N".to_owned(),
         other => other.to_string(),
     };
-    let line =
-        |row: &serde_json::Value| row.as_array().unwrap().iter().map(cell).collect::<Vec<_>>().join("\t");
+    let line = |row: &serde_json::Value| {
+        row.as_array()
+            .unwrap()
+            .iter()
+            .map(cell)
+            .collect::<Vec<_>>()
+            .join("\t")
+    };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn clickhouse_has_what_the_store_has() {
-    let Some(engine) = ClickHouse::start("hopwise:correct horse") else { return };
+    let Some(engine) = ClickHouse::start("hopwise:correct horse") else {
+        return;
+    };
     let directory = TempDir::new();
     let password = directory.join("password");
     std::fs::write(&password, "wrong\n").unwrap();
@@ -359,7 +406,14 @@ fn clickhouse_has_what_the_store_has() {
     let server = Server::start(&export);
     server.send((0..300).map(|n| report(n, 1000 + (n % 50) as u16, [1000 + n * 700, 2000, 3000])));
     server.settled(300);
-    let drained = hopwise(["export", "drain", "--wait", "60", "--api", &format!("http://{}", server.api)]);
+    let drained = hopwise([
+        "export",
+        "drain",
+        "--wait",
+        "60",
+        "--api",
+        &format!("http://{}", server.api),
+    ]);
     assert_eq!(drained.code, Some(0), "{drained:?}");
     let own = |sql: &str| own(&server, sql);
     let columns = "id, kind, ifnull(metric, ''), ifnull(flow, ''), ifnull(node, 4294967295), value, previous, threshold, basis";
@@ -370,7 +424,10 @@ fn clickhouse_has_what_the_store_has() {
         // SQLite compares the text of the id; both are in the order of unsigned numbers.
         own(&format!("SELECT {columns} FROM events ORDER BY id")),
     );
-    let different = there.lines().zip(here.lines()).find(|(there, here)| there != here);
+    let different = there
+        .lines()
+        .zip(here.lines())
+        .find(|(there, here)| there != here);
     assert_eq!((different, there.lines().count()), (None, here.lines().count()));
     assert_eq!(
         engine.query("SELECT flow, reports, toUnixTimestamp64Nano(last_seen), arrayStringConcat(path, '>') FROM net.flows FINAL ORDER BY flow"),

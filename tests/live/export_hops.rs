@@ -25,7 +25,10 @@ fn hops(hook: &Scripted, count: usize) -> BTreeMap<String, Vec<Value>> {
         for line in String::from_utf8(got.body).unwrap().lines() {
             let record: Value = serde_json::from_str(line).unwrap();
             ids.push(record["id"].as_str().unwrap().to_owned());
-            by_report.entry(record["report"].as_str().unwrap().to_owned()).or_default().push(record);
+            by_report
+                .entry(record["report"].as_str().unwrap().to_owned())
+                .or_default()
+                .push(record);
         }
     }
     ids.sort_unstable();
@@ -61,9 +64,27 @@ fn each_hop_of_a_report_is_a_record() {
         let sport = hops[0]["flow"]["sport"].as_u64().unwrap();
         for (number, hop) in hops.iter().enumerate() {
             let latency = [sport, 2000, 3000][number];
-            let expected = [number as u64, 3, 101 + number as u64, 1, 2, 3, latency, latency / 1000, sport];
-            let names =
-                ["hop", "hops", "node", "ingress_if", "egress_if", "queue", "hop_latency", "queue_occupancy"];
+            let expected = [
+                number as u64,
+                3,
+                101 + number as u64,
+                1,
+                2,
+                3,
+                latency,
+                latency / 1000,
+                sport,
+            ];
+            let names = [
+                "hop",
+                "hops",
+                "node",
+                "ingress_if",
+                "egress_if",
+                "queue",
+                "hop_latency",
+                "queue_occupancy",
+            ];
             let mut found = names.map(|name| hop[name].as_u64().unwrap()).to_vec();
             found.push(hop["flow"]["sport"].as_u64().unwrap());
             assert_eq!(found, expected);
@@ -71,7 +92,9 @@ fn each_hop_of_a_report_is_a_record() {
         }
     }
     counted(&server, [60, 60]);
-    let view = exported(&server, "settled", |view| view["waiting"] == 0 && view["held"] == 0);
+    let view = exported(&server, "settled", |view| {
+        view["waiting"] == 0 && view["held"] == 0
+    });
     let counts = ["read", "delivered", "shed", "expired"].map(|name| view[name].as_u64().unwrap());
     assert_eq!((counts, &view["stream"]), ([60, 60, 0, 0], &Value::from("hops")));
 }
@@ -83,7 +106,9 @@ fn hops_that_wait_survive_a_stop() {
     let server = Server::start(&config);
     server.send((0..20).map(|n| report(n, 1000 + n as u16, [1000 + n, 2000, 3000])));
     server.settled(20);
-    exported(&server, "failing", |view| view["last_error"].is_string() && view["waiting"] == 60);
+    exported(&server, "failing", |view| {
+        view["last_error"].is_string() && view["waiting"] == 60
+    });
     let (status, directory) = server.stop();
     assert!(status.success(), "{status}");
     let other = Scripted::start(&[]);
@@ -108,15 +133,18 @@ fn only_reports_with_an_event_are_sent_where_that_is_asked() {
     let hook = Scripted::start(&[]);
     let server = Server::start(&config(&hook, "hop_reports = \"events\"\n"));
     // A new flow, nothing new, and a change of a latency.
-    for (number, latencies) in
-        [[1000, 2000, 3000], [1000, 2000, 3000], [1000, 90_000_000, 3000]].into_iter().enumerate()
+    for (number, latencies) in [[1000, 2000, 3000], [1000, 2000, 3000], [1000, 90_000_000, 3000]]
+        .into_iter()
+        .enumerate()
     {
         server.send([report(number as u32, 1000, latencies)]);
         server.settled(number as u64 + 1);
     }
     let reports = hops(&hook, 6);
-    let mut latencies: Vec<u64> =
-        reports.values().map(|hops| hops[1]["hop_latency"].as_u64().unwrap()).collect();
+    let mut latencies: Vec<u64> = reports
+        .values()
+        .map(|hops| hops[1]["hop_latency"].as_u64().unwrap())
+        .collect();
     latencies.sort_unstable();
     assert_eq!(latencies, [2000, 90_000_000]);
     counted(&server, [6, 6]);
@@ -125,11 +153,15 @@ fn only_reports_with_an_event_are_sent_where_that_is_asked() {
 #[test]
 fn hops_that_fit_nowhere_at_a_stop_are_counted_and_logged() {
     let hook = Scripted::start(&[Act::Status(503); 100]);
-    let server =
-        Server::start(&config(&hook, "sample = 1\nspool = \"1000 B\"\nwhen_full = \"drop_newest\"\n"));
+    let server = Server::start(&config(
+        &hook,
+        "sample = 1\nspool = \"1000 B\"\nwhen_full = \"drop_newest\"\n",
+    ));
     server.send((0..20).map(|n| report(n, 1000 + n as u16, [1000 + n, 2000, 3000])));
     server.settled(20);
-    exported(&server, "failing", |view| view["last_error"].is_string() && view["waiting"] == 60);
+    exported(&server, "failing", |view| {
+        view["last_error"].is_string() && view["waiting"] == 60
+    });
     server.signal("-TERM");
     let line = server.log_line("hops are lost");
     assert!(line.contains("hops=60") && line.contains("hook"), "{line}");

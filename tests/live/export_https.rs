@@ -38,11 +38,19 @@ impl Influx {
         command.env("INFLUXDB_HTTP_AUTH_ENABLED", "true");
         command.env("INFLUXDB_HTTP_BIND_ADDRESS", format!("127.0.0.1:{port}"));
         command.env("INFLUXDB_BIND_ADDRESS", format!("127.0.0.1:{}", free_port()));
-        for (name, folder) in [("DATA_DIR", "data"), ("DATA_WAL_DIR", "wal"), ("META_DIR", "meta")] {
+        for (name, folder) in [
+            ("DATA_DIR", "data"),
+            ("DATA_WAL_DIR", "wal"),
+            ("META_DIR", "meta"),
+        ] {
             command.env(format!("INFLUXDB_{name}"), directory.join(folder));
         }
         let process = Process::start(&mut command, &directory, port);
-        let influx = Self { _process: process, port, _directory: directory };
+        let influx = Self {
+            _process: process,
+            port,
+            _directory: directory,
+        };
         // The first one may be made by anybody.
         influx.query("CREATE USER hopwise WITH PASSWORD 'correct horse' WITH ALL PRIVILEGES");
         Some(influx)
@@ -68,7 +76,14 @@ impl Influx {
 }
 
 fn drain(server: &Server) {
-    let drained = hopwise(["export", "drain", "--wait", "100", "--api", &format!("http://{}", server.api)]);
+    let drained = hopwise([
+        "export",
+        "drain",
+        "--wait",
+        "100",
+        "--api",
+        &format!("http://{}", server.api),
+    ]);
     assert_eq!(drained.code, Some(0), "{drained:?}");
 }
 
@@ -91,7 +106,10 @@ fn influxdb_by_tls_with_a_password() {
     let untrusted = format!(
         "export points: the certificate of {to} is not from an authority that is trusted here; name the file with the authority's certificate as the CA"
     );
-    assert_eq!(said(config(format!("https://{to}"), "other.pem", &right)), (Some(1), untrusted));
+    assert_eq!(
+        said(config(format!("https://{to}"), "other.pem", &right)),
+        (Some(1), untrusted)
+    );
     let plain = format!("https://127.0.0.1:{}", influx.port);
     let without = format!(
         "export points: 127.0.0.1:{} does not speak TLS; write http:// in place of https://",
@@ -100,13 +118,19 @@ fn influxdb_by_tls_with_a_password() {
     assert_eq!(said(config(plain, "ca.pem", &right)), (Some(1), without));
     let refused = "export points: the server refuses the credentials (HTTP 401: {\"error\":\"authorization failed\"}); \
                    correct user, password or token, and let them write there";
-    assert_eq!(said(config(format!("https://{to}"), "ca.pem", &wrong)), (Some(1), refused.to_owned()));
+    assert_eq!(
+        said(config(format!("https://{to}"), "ca.pem", &wrong)),
+        (Some(1), refused.to_owned())
+    );
     let config = config(format!("https://{to}"), "ca.pem", &right);
     let missing = "export points: {\"error\":\"database not found: \\\"hopwise\\\"\"}; create it (`CREATE DATABASE …`, \
                    `influx bucket create …`), or correct `database`, `organisation` or `bucket`";
     assert_eq!(said(config.clone()), (Some(1), missing.to_owned()));
     influx.query("CREATE DATABASE hopwise");
-    assert_eq!(said(config.clone()), (Some(0), format!("export points: {to} has what is needed")));
+    assert_eq!(
+        said(config.clone()),
+        (Some(0), format!("export points: {to} has what is needed"))
+    );
 
     let server = Server::start(&config);
     server.send((0..50).map(|n| report(n, 1000 + n as u16, [1000, 2000, 3000])));
@@ -114,8 +138,10 @@ fn influxdb_by_tls_with_a_password() {
     drain(&server);
     let answer = influx.query("SELECT id, value FROM hopwise_events");
     let rows = answer["results"][0]["series"][0]["values"].as_array().unwrap();
-    let mut there: Vec<String> =
-        rows.iter().map(|row| format!("{}\t{}", row[1].as_str().unwrap(), row[2])).collect();
+    let mut there: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{}\t{}", row[1].as_str().unwrap(), row[2]))
+        .collect();
     let here = own(&server, "SELECT id, value FROM events");
     let mut here: Vec<String> = here.lines().map(|line| line.replace("\\N", "null")).collect();
     there.sort();
@@ -127,7 +153,9 @@ fn influxdb_by_tls_with_a_password() {
 
 #[test]
 fn clickhouse_by_tls_with_a_certificate_of_the_client() {
-    let Some(engine) = ClickHouse::start("hopwise:correct horse") else { return };
+    let Some(engine) = ClickHouse::start("hopwise:correct horse") else {
+        return;
+    };
     let to = front_for(Some("ca.pem"), "server", engine.address());
     let directory = TempDir::new();
     let password = directory.join("password");
@@ -151,11 +179,17 @@ fn clickhouse_by_tls_with_a_certificate_of_the_client() {
     fs::write(&file, &config).unwrap();
     let run = hopwise(["schema", "apply", "-c", file.to_str().unwrap(), "lake"]);
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert_eq!(check(&directory, &config), (Some(0), format!("export lake: {to} has what is needed")));
+    assert_eq!(
+        check(&directory, &config),
+        (Some(0), format!("export lake: {to} has what is needed"))
+    );
     let server = Server::start(&config);
     server.send((0..50).map(|n| report(n, 1000 + n as u16, [1000, 2000, 3000])));
     server.settled(50);
     drain(&server);
     let ids = "SELECT count(*) FROM events";
-    assert_eq!(engine.query("SELECT count() FROM hopwise.events"), own(&server, ids));
+    assert_eq!(
+        engine.query("SELECT count() FROM hopwise.events"),
+        own(&server, ids)
+    );
 }

@@ -34,7 +34,9 @@ pub(super) struct Broker {
 /// The jars, as scripts/sink-servers installs them.
 fn jars() -> Option<PathBuf> {
     let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/sink-servers");
-    let folder = std::env::var_os("HOPWISE_SINK_SERVERS").map_or(default, PathBuf::from).join("kafka/lib");
+    let folder = std::env::var_os("HOPWISE_SINK_SERVERS")
+        .map_or(default, PathBuf::from)
+        .join("kafka/lib");
     if !folder.join("DONE").exists() {
         skipped("exports to Kafka: needs Kafka (scripts/sink-servers)");
         return None;
@@ -54,16 +56,28 @@ fn java(jars: &Path) -> Command {
 impl Broker {
     fn new() -> Self {
         let [plain, secure, control] = [free_port(), free_port(), free_port()];
-        Self { process: None, plain, secure, control, directory: TempDir::new() }
+        Self {
+            process: None,
+            plain,
+            secure,
+            control,
+            directory: TempDir::new(),
+        }
     }
 
     /// Writes its configuration, and what a broker needs before its first start.
     fn prepare(&self, jars: &Path, id: usize, voters: &str, replicas: usize) {
         let directory = &self.directory;
-        let pem =
-            ["server.key", "server.pem"].map(|name| fs::read_to_string(tls::file(name)).unwrap()).concat();
+        let pem = ["server.key", "server.pem"]
+            .map(|name| fs::read_to_string(tls::file(name)).unwrap())
+            .concat();
         fs::write(directory.join("server.pem"), pem).unwrap();
-        let Self { plain, secure, control, .. } = self;
+        let Self {
+            plain,
+            secure,
+            control,
+            ..
+        } = self;
         let text = format!(
             "process.roles=broker,controller\nnode.id={id}\ncontroller.quorum.voters={voters}\n\
              listeners=PLAIN://127.0.0.1:{plain},SECURE://127.0.0.1:{secure},CONTROL://127.0.0.1:{control}\n\
@@ -81,9 +95,18 @@ impl Broker {
         );
         fs::write(directory.join("server.properties"), text).unwrap();
         let output = java(jars)
-            .args(["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c"])
+            .args([
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                "MkU3OEVBNTcwNTJENDM2Qg",
+                "-c",
+            ])
             .arg(directory.join("server.properties"))
-            .args(["--add-scram", "SCRAM-SHA-512=[name=hopwise,password=correct horse]"])
+            .args([
+                "--add-scram",
+                "SCRAM-SHA-512=[name=hopwise,password=correct horse]",
+            ])
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -91,7 +114,9 @@ impl Broker {
 
     pub(super) fn spawn(&mut self) {
         let mut command = java(&jars().unwrap());
-        command.arg("kafka.Kafka").arg(self.directory.join("server.properties"));
+        command
+            .arg("kafka.Kafka")
+            .arg(self.directory.join("server.properties"));
         self.process = Some(Process::spawn(&mut command, &self.directory));
     }
 
@@ -110,7 +135,12 @@ impl Kafka {
         let jars = jars()?;
         let mut brokers: Vec<Broker> = (0..brokers).map(|_| Broker::new()).collect();
         let voter = |(index, broker): (usize, &Broker)| format!("{}@127.0.0.1:{}", index + 1, broker.control);
-        let voters = brokers.iter().enumerate().map(voter).collect::<Vec<_>>().join(",");
+        let voters = brokers
+            .iter()
+            .enumerate()
+            .map(voter)
+            .collect::<Vec<_>>()
+            .join(",");
         for (index, broker) in brokers.iter().enumerate() {
             broker.prepare(&jars, index + 1, &voters, replicas);
         }
@@ -129,8 +159,15 @@ impl Kafka {
     /// What kcat says of it.
     pub(super) fn kcat(&self, arguments: &[&str]) -> String {
         let brokers = self.brokers.iter().filter(|broker| broker.process.is_some());
-        let list = brokers.map(|broker| format!("127.0.0.1:{}", broker.plain)).collect::<Vec<_>>().join(",");
-        let output = Command::new("kcat").args(["-b", &list]).args(arguments).output().unwrap();
+        let list = brokers
+            .map(|broker| format!("127.0.0.1:{}", broker.plain))
+            .collect::<Vec<_>>()
+            .join(",");
+        let output = Command::new("kcat")
+            .args(["-b", &list])
+            .args(arguments)
+            .output()
+            .unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -146,7 +183,14 @@ fn export(url: &str, extra: &str) -> String {
 }
 
 fn drain(server: &Server) {
-    let drained = hopwise(["export", "drain", "--wait", "100", "--api", &format!("http://{}", server.api)]);
+    let drained = hopwise([
+        "export",
+        "drain",
+        "--wait",
+        "100",
+        "--api",
+        &format!("http://{}", server.api),
+    ]);
     assert_eq!(drained.code, Some(0), "{drained:?}");
 }
 
@@ -167,7 +211,19 @@ fn columns(message: &str) -> String {
         serde_json::Value::Null => "\\N".to_owned(),
         other => other.to_string(),
     };
-    ["id", "ts", "kind", "metric", "node", "value", "previous", "threshold", "basis"].map(text).join("\t")
+    [
+        "id",
+        "ts",
+        "kind",
+        "metric",
+        "node",
+        "value",
+        "previous",
+        "threshold",
+        "basis",
+    ]
+    .map(text)
+    .join("\t")
 }
 
 const ROWS: &str = "SELECT id, ts, kind, metric, node, value, previous, threshold, basis FROM events";
@@ -180,10 +236,15 @@ fn sorted(lines: impl IntoIterator<Item = String>) -> Vec<String> {
 
 #[test]
 fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
-    let Some(mut kafka) = Kafka::start(1, 1) else { return };
+    let Some(mut kafka) = Kafka::start(1, 1) else {
+        return;
+    };
     let directory = TempDir::new();
     let url = format!("tcp://127.0.0.1:{}", kafka.brokers[0].plain);
-    let config = export(&url, "format = \"json\"\nstreams = [\"events\", \"flows\"]\ntimeout = \"2s\"\n");
+    let config = export(
+        &url,
+        "format = \"json\"\nstreams = [\"events\", \"flows\"]\ntimeout = \"2s\"\n",
+    );
     let (code, said) = check(&directory, &config);
     let missing = "export bus: Kafka has no topic hopwise.events.v1; `hopwise schema apply` makes it";
     assert_eq!((code, said.as_str()), (Some(1), missing));
@@ -191,8 +252,15 @@ fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
                  kafka-topics.sh --create --if-not-exists --topic hopwise.flows.v1 --config cleanup.policy=compact\n";
     assert_eq!(schema(&directory, "show", &config), shown);
     assert_eq!(schema(&directory, "apply", &config), "2 statement(s) executed\n");
-    assert_eq!(schema(&directory, "apply", &config), "2 statement(s) executed\n", "again: nothing changes");
-    let here = format!("export bus: 127.0.0.1:{} has what is needed", kafka.brokers[0].plain);
+    assert_eq!(
+        schema(&directory, "apply", &config),
+        "2 statement(s) executed\n",
+        "again: nothing changes"
+    );
+    let here = format!(
+        "export bus: 127.0.0.1:{} has what is needed",
+        kafka.brokers[0].plain
+    );
     assert_eq!(check(&directory, &config), (Some(0), here));
 
     let server = Server::start(&config);
@@ -235,7 +303,10 @@ fn kafka_has_what_the_store_has_through_a_kill_and_a_silence() {
         latest.insert(key.to_owned(), format!("{key}\t{}", value["reports"]));
     }
     let rows = own(&server, "SELECT flow, reports FROM flows");
-    assert_eq!(sorted(latest.into_values()), sorted(rows.lines().map(str::to_owned)));
+    assert_eq!(
+        sorted(latest.into_values()),
+        sorted(rows.lines().map(str::to_owned))
+    );
     let view = exported(&server, "settled", |view| view["waiting"] == 0);
     assert_eq!((&view["rejected"], &view["expired"]), (&0.into(), &0.into()));
 }
@@ -248,7 +319,10 @@ pub(super) fn secured(kafka: &Kafka, scheme: &str, ca: &str, (password, extra): 
         "ca = {:?}\nuser = \"hopwise\"\npassword_file = {password:?}\nstreams = [\"events\"]\n{extra}",
         tls::file(ca)
     );
-    export(&format!("{scheme}://127.0.0.1:{}", kafka.brokers[0].secure), &keys)
+    export(
+        &format!("{scheme}://127.0.0.1:{}", kafka.brokers[0].secure),
+        &keys,
+    )
 }
 
 /// What `check --connect` says of each thing that is wrong.
@@ -272,7 +346,10 @@ fn each_has_a_sentence(kafka: &Kafka, directory: &TempDir, right: &Path, wrong: 
         )
     );
     let refused = said("tls", "ca.pem", (wrong, SCRAM));
-    assert!(refused.starts_with(&format!("export bus: {address} refuses the credentials (")), "{refused}");
+    assert!(
+        refused.starts_with(&format!("export bus: {address} refuses the credentials (")),
+        "{refused}"
+    );
     assert_eq!(
         said("tls", "ca.pem", (right, "mechanism = \"scram-sha-256\"\n")),
         format!(
@@ -295,7 +372,10 @@ fn kafka_with_tls_and_logins() {
     assert_eq!(schema(&directory, "apply", &config), "1 statement(s) executed\n");
     for mechanism in ["mechanism = \"plain\"\n", SCRAM] {
         let config = secured(&kafka, "tls", "ca.pem", (&right, mechanism));
-        let here = format!("export bus: 127.0.0.1:{} has what is needed", kafka.brokers[0].secure);
+        let here = format!(
+            "export bus: 127.0.0.1:{} has what is needed",
+            kafka.brokers[0].secure
+        );
         assert_eq!(check(&directory, &config), (Some(0), here));
     }
     let server = Server::start(&config);
@@ -309,16 +389,25 @@ fn kafka_with_tls_and_logins() {
     let expected = own(&server, sql);
     let expected = expected.lines().map(|line| {
         let [ts, key, id] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
-        format!("{ts}|{key}|id={id},schema=hopwise.v1.Event,collector={}", host.trim())
+        format!(
+            "{ts}|{key}|id={id},schema=hopwise.v1.Event,collector={}",
+            host.trim()
+        )
     });
     assert_eq!(sorted(messages), sorted(expected));
 }
 
 #[test]
 fn kafka_goes_on_without_a_broker() {
-    let Some(mut kafka) = Kafka::start(3, 3) else { return };
+    let Some(mut kafka) = Kafka::start(3, 3) else {
+        return;
+    };
     let directory = TempDir::new();
-    let list = kafka.brokers.iter().map(|broker| format!("127.0.0.1:{}", broker.plain)).collect::<Vec<_>>();
+    let list = kafka
+        .brokers
+        .iter()
+        .map(|broker| format!("127.0.0.1:{}", broker.plain))
+        .collect::<Vec<_>>();
     let extra = "format = \"json\"\nstreams = [\"events\"]\ntimeout = \"5s\"\n";
     let config = export(&format!("tcp://{}", list.join(",")), extra);
     assert_eq!(schema(&directory, "apply", &config), "1 statement(s) executed\n");
@@ -356,7 +445,9 @@ fn kafka_has_each_message_once_though_one_of_its_leaders_is_silent() {
     let Some(kafka) = Kafka::start(3, 1) else { return };
     let directory = TempDir::new();
     let brokers = kafka.brokers.iter().rev();
-    let list = brokers.map(|broker| format!("127.0.0.1:{}", broker.plain)).collect::<Vec<_>>();
+    let list = brokers
+        .map(|broker| format!("127.0.0.1:{}", broker.plain))
+        .collect::<Vec<_>>();
     let extra = "format = \"json\"\nstreams = [\"events\"]\ntimeout = \"3s\"\n";
     let config = export(&format!("tcp://{}", list.join(",")), extra);
     assert_eq!(schema(&directory, "apply", &config), "1 statement(s) executed\n");
@@ -368,7 +459,9 @@ fn kafka_has_each_message_once_though_one_of_its_leaders_is_silent() {
     silent.signal("-STOP");
     server.send(reports_from(150));
     server.settled(300);
-    exported(&server, "failing again and again", |view| view["failed"].as_u64() >= Some(2));
+    exported(&server, "failing again and again", |view| {
+        view["failed"].as_u64() >= Some(2)
+    });
     silent.signal("-CONT");
     drain(&server);
     let messages = kafka.messages("hopwise.events.v1", "%s\n");

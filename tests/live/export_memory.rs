@@ -39,7 +39,10 @@ fn exports_to_servers_that_do_not_answer_stay_within_their_memory() {
             hook.address
         )
     });
-    let server = Server::start(&format!("[export]\nmemory = \"96 MiB\"\n{}", exports.collect::<String>()));
+    let server = Server::start(&format!(
+        "[export]\nmemory = \"96 MiB\"\n{}",
+        exports.collect::<String>()
+    ));
     fill(&server);
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
     let start = Instant::now();
@@ -54,14 +57,27 @@ fn exports_to_servers_that_do_not_answer_stay_within_their_memory() {
         assert!(start.elapsed() < TIMEOUT, "never full: {view:#}");
     };
     let with = resident(&server);
-    let sum =
-        |name: &str| view["exports"].as_array().unwrap().iter().map(|one| number(&one[name])).sum::<u64>();
+    let sum = |name: &str| {
+        view["exports"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| number(&one[name]))
+            .sum::<u64>()
+    };
     let (held, limit) = (sum("memory"), sum("memory_limit"));
     assert_eq!(number(&view["memory"]), memory);
     assert!(held <= limit && limit <= memory, "{held} {limit} {memory}");
-    assert_eq!(sum("shed") + sum("expired") + sum("rejected"), 0, "what is over waits: {view:#}");
+    assert_eq!(
+        sum("shed") + sum("expired") + sum("rejected"),
+        0,
+        "what is over waits: {view:#}"
+    );
     // Threads, connections, allocator: not of their batches.
-    assert!(with < without + memory + 24 * MEBIBYTE, "{with} with exports, {without} without");
+    assert!(
+        with < without + memory + 24 * MEBIBYTE,
+        "{with} with exports, {without} without"
+    );
     eprintln!(
         "resident {} MiB with exports, {} MiB without; held {} MiB",
         with >> 20,

@@ -29,7 +29,11 @@ pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten() {
         let path = entry.unwrap().path();
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+        if path.is_dir() {
+            found.extend(files(&path))
+        } else {
+            found.push(path)
+        }
     }
     found.sort_unstable();
     found
@@ -48,10 +52,24 @@ pub(super) fn rows(files: &[PathBuf]) -> Option<Vec<Value>> {
         return None;
     }
     let script = root.join("export/tests/servers/parquet.py");
-    let output = Command::new(python).arg("-B").arg(script).arg("pyarrow").args(files).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(python)
+        .arg("-B")
+        .arg(script)
+        .arg("pyarrow")
+        .args(files)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8(output.stdout).unwrap();
-    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    Some(
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect(),
+    )
 }
 
 pub(super) fn settled(server: &Server) {
@@ -61,7 +79,10 @@ pub(super) fn settled(server: &Server) {
 }
 
 pub(super) fn ids(server: &Server) -> Vec<String> {
-    own(server, "SELECT id FROM events ORDER BY id").lines().map(str::to_owned).collect()
+    own(server, "SELECT id FROM events ORDER BY id")
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -75,17 +96,29 @@ fn files_of_parquet_have_what_a_webhook_gets() {
     ));
     server.send(reports_from(0));
     server.settled(150);
-    let drained = hopwise(["export", "drain", "--wait", "60", "--api", &format!("http://{}", server.api)]);
+    let drained = hopwise([
+        "export",
+        "drain",
+        "--wait",
+        "60",
+        "--api",
+        &format!("http://{}", server.api),
+    ]);
     assert_eq!(drained.code, Some(0), "{drained:?}");
     let mut got: Vec<Value> = Vec::new();
     while let Ok((request, _)) = hook.got.try_recv() {
         let text = String::from_utf8(request.body).unwrap();
-        got.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+        got.extend(
+            text.lines()
+                .map(|line| serde_json::from_str::<Value>(line).unwrap()),
+        );
     }
     let by_id = |one: &Value| one["id"].as_str().unwrap().to_owned();
     got.sort_by_key(by_id);
     assert_eq!(got.iter().map(by_id).collect::<Vec<_>>(), ids(&server));
-    let Some(mut rows) = rows(&files(&lake)) else { return };
+    let Some(mut rows) = rows(&files(&lake)) else {
+        return;
+    };
     rows.sort_by_key(by_id);
     let different = rows.iter().zip(&got).find(|(here, there)| here != there);
     assert_eq!((different, rows.len()), (None, got.len()));
@@ -107,8 +140,9 @@ fn files_of_parquet_are_whole_and_have_each_record_once_after_kills() {
         }
         server.signal("-KILL");
         let (_, kept) = server.stop();
-        let whole =
-            files(&lake).into_iter().rfind(|file| file.extension().is_some_and(|end| end == "parquet"));
+        let whole = files(&lake)
+            .into_iter()
+            .rfind(|file| file.extension().is_some_and(|end| end == "parquet"));
         let whole = whole.unwrap();
         let name = whole.file_name().unwrap().to_str().unwrap();
         for left in [".hopwise-left".to_owned(), format!(".{name}.9-9.begun")] {
@@ -119,16 +153,22 @@ fn files_of_parquet_are_whole_and_have_each_record_once_after_kills() {
     settled(&server);
     let found = files(&lake);
     let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
-    let (whole, other): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|file| name(file).ends_with(".parquet"));
+    let (whole, other): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|file| name(file).ends_with(".parquet"));
     // What is not its own stays; what it began and did not end is gone.
     assert_eq!(other.iter().map(name).collect::<Vec<_>>(), [".hopwise-left"]);
-    let said: usize =
-        whole.iter().map(|file| name(file).rsplit('-').nth(1).unwrap().parse::<usize>().unwrap()).sum();
+    let said: usize = whole
+        .iter()
+        .map(|file| name(file).rsplit('-').nth(1).unwrap().parse::<usize>().unwrap())
+        .sum();
     let expected = ids(&server);
     assert_eq!(said, expected.len());
     let Some(rows) = rows(&whole) else { return };
-    let mut found: Vec<String> = rows.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+    let mut found: Vec<String> = rows
+        .iter()
+        .map(|row| row["id"].as_str().unwrap().to_owned())
+        .collect();
     found.sort_unstable();
     assert_eq!(found, expected);
 }
@@ -158,18 +198,27 @@ impl Drop for Small {
 #[test]
 fn a_full_disk_is_said_once_and_tried_again_until_there_is_space() {
     let directory = TempDir::new();
-    let Some(lake) = Small::mount(directory.join("lake")) else { return };
+    let Some(lake) = Small::mount(directory.join("lake")) else {
+        return;
+    };
     let filler = lake.0.join("filler");
     fs::write(&filler, [0; 60 << 10]).unwrap();
     let server = Server::start(&config(&lake.0, ""));
     server.send(reports_from(0));
     let view = exported(&server, "failing", |view| view["failed"].as_u64() >= Some(3));
     let error = view["last_error"].as_str().unwrap();
-    assert!(error.starts_with("a request failed: ") && error.contains("No space left on device"), "{error}");
+    assert!(
+        error.starts_with("a request failed: ") && error.contains("No space left on device"),
+        "{error}"
+    );
     let line = server.log_line("No space left on device");
     assert!(line.contains("lake"), "{line}");
     assert_eq!(view["delivered"], 0);
-    assert!(files(&lake.0).iter().all(|file| *file == filler), "{:?}", files(&lake.0));
+    assert!(
+        files(&lake.0).iter().all(|file| *file == filler),
+        "{:?}",
+        files(&lake.0)
+    );
     fs::remove_file(&filler).unwrap();
     server.settled(150);
     settled(&server);

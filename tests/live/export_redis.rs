@@ -27,7 +27,12 @@ impl Redis {
         if !is_installed("exports to Redis", "redis-server") {
             return None;
         }
-        let mut redis = Self { process: None, port: free_port(), directory: TempDir::new(), with_tls };
+        let mut redis = Self {
+            process: None,
+            port: free_port(),
+            directory: TempDir::new(),
+            with_tls,
+        };
         redis.run();
         Some(redis)
     }
@@ -52,11 +57,23 @@ impl Redis {
     /// The answer to a command, by Redis's own client.
     fn ask(&self, command: &[&str]) -> Value {
         let mut client = Command::new("redis-cli");
-        client.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-n", "1", "--json"]);
+        client.args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &self.port.to_string(),
+            "-n",
+            "1",
+            "--json",
+        ]);
         if self.with_tls {
             client.arg("--tls").arg("--cacert").arg(tls::file("ca.pem"));
         }
-        let output = client.env("REDISCLI_AUTH", "correct horse").args(command).output().unwrap();
+        let output = client
+            .env("REDISCLI_AUTH", "correct horse")
+            .args(command)
+            .output()
+            .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {command:?}: {text}"))
     }
@@ -65,10 +82,18 @@ impl Redis {
     fn entries(&self, stream: &str, fields: &[&str]) -> Vec<String> {
         let entries = self.ask(&["XRANGE", stream, "-", "+"]);
         let line = |entry: &Value| {
-            let words: Vec<&str> =
-                entry[1].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+            let words: Vec<&str> = entry[1]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|word| word.as_str().unwrap())
+                .collect();
             let values: BTreeMap<&str, &str> = words.chunks(2).map(|pair| (pair[0], pair[1])).collect();
-            fields.iter().map(|field| values.get(field).copied().unwrap_or("")).collect::<Vec<_>>().join("\t")
+            fields
+                .iter()
+                .map(|field| values.get(field).copied().unwrap_or(""))
+                .collect::<Vec<_>>()
+                .join("\t")
         };
         let mut lines: Vec<String> = entries.as_array().unwrap().iter().map(line).collect();
         lines.sort();
@@ -76,8 +101,18 @@ impl Redis {
     }
 }
 
-const FIELDS: [&str; 10] =
-    ["id", "ts", "kind", "metric", "flow", "node", "value", "previous", "threshold", "basis"];
+const FIELDS: [&str; 10] = [
+    "id",
+    "ts",
+    "kind",
+    "metric",
+    "flow",
+    "node",
+    "value",
+    "previous",
+    "threshold",
+    "basis",
+];
 
 fn sorted(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = text.lines().map(|line| line.replace("\\N", "")).collect();
@@ -97,13 +132,20 @@ pub(super) fn check(directory: &TempDir, export: &str) -> (Option<i32>, String) 
     let config = directory.join("check.toml");
     fs::write(&config, export).unwrap();
     let run = hopwise(["check", "-c", config.to_str().unwrap(), "--connect"]);
-    let said = run.stdout.lines().find(|line| line.starts_with("export ")).unwrap_or(&run.stderr).to_owned();
+    let said = run
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("export "))
+        .unwrap_or(&run.stderr)
+        .to_owned();
     (run.code, said)
 }
 
 #[test]
 fn redis_has_what_the_store_has_through_a_kill() {
-    let Some(mut redis) = Redis::start(false) else { return };
+    let Some(mut redis) = Redis::start(false) else {
+        return;
+    };
     let directory = TempDir::new();
     let (right, wrong) = (directory.join("right"), directory.join("wrong"));
     fs::write(&right, "correct horse\n").unwrap();
@@ -111,7 +153,12 @@ fn redis_has_what_the_store_has_through_a_kill() {
     let (code, said) = check(&directory, &export("redis", redis.port, &wrong, ""));
     let refused = "the server refuses the credentials (WRONGPASS invalid username-password pair or user is disabled.); correct user and password";
     assert_eq!((code, said), (Some(1), format!("export cache: {refused}")));
-    let config = export("redis", redis.port, &right, "streams = [\"events\", \"rollups\", \"flows\"]\n");
+    let config = export(
+        "redis",
+        redis.port,
+        &right,
+        "streams = [\"events\", \"rollups\", \"flows\"]\n",
+    );
     let here = format!("export cache: 127.0.0.1:{} has what is needed", redis.port);
     assert_eq!(check(&directory, &config), (Some(0), here));
 
@@ -119,7 +166,10 @@ fn redis_has_what_the_store_has_through_a_kill() {
     server.send(reports_from(0));
     server.settled(150);
     let view = exported(&server, "delivered", |view| view["delivered"].as_u64() > Some(0));
-    assert_eq!((view["kind"].as_str(), view["stream"].as_str()), (Some("redis"), Some("events")));
+    assert_eq!(
+        (view["kind"].as_str(), view["stream"].as_str()),
+        (Some("redis"), Some("events"))
+    );
     redis.process.take().unwrap().kill();
     server.send(reports_from(150));
     server.settled(300);
@@ -127,11 +177,21 @@ fn redis_has_what_the_store_has_through_a_kill() {
     let error = view["last_error"].as_str().unwrap();
     assert!(error.starts_with("a request failed: "), "{error}");
     redis.run();
-    let drained = hopwise(["export", "drain", "--wait", "100", "--api", &format!("http://{}", server.api)]);
+    let drained = hopwise([
+        "export",
+        "drain",
+        "--wait",
+        "100",
+        "--api",
+        &format!("http://{}", server.api),
+    ]);
     assert_eq!(drained.code, Some(0), "{drained:?}");
 
     let sql = format!("SELECT {} FROM events", FIELDS.join(", "));
-    assert_eq!(redis.entries("hopwise:events", &FIELDS), sorted(&own(&server, &sql)));
+    assert_eq!(
+        redis.entries("hopwise:events", &FIELDS),
+        sorted(&own(&server, &sql))
+    );
     let count = own(&server, "SELECT count(*) FROM rollups");
     assert_eq!(redis.ask(&["XLEN", "hopwise:rollups"]).to_string(), count);
     let mut flows = Vec::new();
@@ -141,7 +201,10 @@ fn redis_has_what_the_store_has_through_a_kill() {
         flows.push([field("flow"), field("reports"), field("path").replace(',', ">")].join("\t"));
     }
     flows.sort();
-    assert_eq!(flows, sorted(&own(&server, "SELECT flow, reports, path FROM flows")));
+    assert_eq!(
+        flows,
+        sorted(&own(&server, "SELECT flow, reports, path FROM flows"))
+    );
     let view = exported(&server, "settled", |view| view["waiting"] == 0);
     assert_eq!((&view["rejected"], &view["expired"]), (&0.into(), &0.into()));
     drop(server);
@@ -151,9 +214,15 @@ fn redis_has_what_the_store_has_through_a_kill() {
     let server = Server::start(&config);
     server.send(reports_from(0));
     let view = exported(&server, "refused", |view| view["last_error"].is_string());
-    assert_eq!(view["last_error"], format!("the server refused the credentials: {refused}"));
+    assert_eq!(
+        view["last_error"],
+        format!("the server refused the credentials: {refused}")
+    );
     assert_eq!((&view["rejected"], &view["delivered"]), (&0.into(), &0.into()));
-    assert!(server.stop().0.success(), "a stop does not wait for a server for ever");
+    assert!(
+        server.stop().0.success(),
+        "a stop does not wait for a server for ever"
+    );
 }
 
 #[test]
@@ -164,7 +233,12 @@ fn redis_with_tls_is_trusted_only_by_its_authority() {
     fs::write(&password, "correct horse\n").unwrap();
     let address = format!("127.0.0.1:{}", redis.port);
     let with = |scheme: &str, ca: &str| {
-        export(scheme, redis.port, &password, &format!("streams = [\"events\"]\nca = {:?}\n", tls::file(ca)))
+        export(
+            scheme,
+            redis.port,
+            &password,
+            &format!("streams = [\"events\"]\nca = {:?}\n", tls::file(ca)),
+        )
     };
     let said = |config: &str| check(&directory, config);
     assert_eq!(
@@ -178,21 +252,45 @@ fn redis_with_tls_is_trusted_only_by_its_authority() {
     );
     assert_eq!(
         said(&with("redis", "ca.pem")),
-        (Some(1), format!("export cache: {address} ended the connection; if it wants TLS, write rediss://"))
+        (
+            Some(1),
+            format!("export cache: {address} ended the connection; if it wants TLS, write rediss://")
+        )
     );
     let named = with("rediss", "ca.pem").replace("127.0.0.1", "localhost");
-    assert_eq!(said(&named), (Some(0), format!("export cache: localhost:{} has what is needed", redis.port)));
+    assert_eq!(
+        said(&named),
+        (
+            Some(0),
+            format!("export cache: localhost:{} has what is needed", redis.port)
+        )
+    );
 
     let server = Server::start(&with("rediss", "ca.pem"));
     server.send((0..50).map(|n| report(n, 1000 + n as u16, [1000, 2000, 3000])));
     server.settled(50);
-    let drained = hopwise(["export", "drain", "--wait", "100", "--api", &format!("http://{}", server.api)]);
+    let drained = hopwise([
+        "export",
+        "drain",
+        "--wait",
+        "100",
+        "--api",
+        &format!("http://{}", server.api),
+    ]);
     assert_eq!(drained.code, Some(0), "{drained:?}");
     let sql = format!("SELECT {} FROM events", FIELDS.join(", "));
-    assert_eq!(redis.entries("hopwise:events", &FIELDS), sorted(&own(&server, &sql)));
+    assert_eq!(
+        redis.entries("hopwise:events", &FIELDS),
+        sorted(&own(&server, &sql))
+    );
     drop(server);
     let Some(plain) = Redis::start(false) else { return };
-    let config = export("rediss", plain.port, &password, &format!("ca = {:?}\n", tls::file("ca.pem")));
+    let config = export(
+        "rediss",
+        plain.port,
+        &password,
+        &format!("ca = {:?}\n", tls::file("ca.pem")),
+    );
     let sentence = format!(
         "export cache: 127.0.0.1:{} does not answer to TLS; if it has none, write redis:// in place of rediss://",
         plain.port

@@ -34,7 +34,12 @@ impl Gateway {
     fn start() -> Option<Self> {
         let (program, directory, port) = (program()?, TempDir::new(), free_port());
         fs::create_dir_all(directory.join("objects/net")).unwrap();
-        let mut gateway = Self { program, process: None, directory, port };
+        let mut gateway = Self {
+            program,
+            process: None,
+            directory,
+            port,
+        };
         gateway.run();
         Some(gateway)
     }
@@ -50,7 +55,10 @@ impl Gateway {
             "eu-north-1",
             "--port",
         ]);
-        command.arg(format!("127.0.0.1:{}", self.port)).arg("posix").arg(self.directory.join("objects"));
+        command
+            .arg(format!("127.0.0.1:{}", self.port))
+            .arg("posix")
+            .arg(self.directory.join("objects"));
         self.process = Some(Process::start(&mut command, &self.directory, self.port));
     }
 
@@ -61,7 +69,9 @@ impl Gateway {
 
 #[test]
 fn objects_of_s3_have_what_the_store_has_through_a_kill() {
-    let Some(mut gateway) = Gateway::start() else { return };
+    let Some(mut gateway) = Gateway::start() else {
+        return;
+    };
     let directory = TempDir::new();
     let (right, wrong) = (directory.join("right"), directory.join("wrong"));
     fs::write(&right, "correct horse\n").unwrap();
@@ -76,8 +86,14 @@ fn objects_of_s3_have_what_the_store_has_through_a_kill() {
         )
     };
     for (config, words) in [
-        (export("net", &wrong, "eu-north-1"), "the server refuses the credentials (HTTP 403: "),
-        (export("other", &right, "eu-north-1"), "the server has no such bucket (HTTP 404: "),
+        (
+            export("net", &wrong, "eu-north-1"),
+            "the server refuses the credentials (HTTP 403: ",
+        ),
+        (
+            export("other", &right, "eu-north-1"),
+            "the server has no such bucket (HTTP 404: ",
+        ),
     ] {
         let (code, said) = check(&directory, &config);
         assert_eq!(code, Some(1), "{said}");
@@ -87,7 +103,11 @@ fn objects_of_s3_have_what_the_store_has_through_a_kill() {
     let config = export("net/site=north+(1)", &right, "eu-north-1");
     let here = format!("export lake: localhost:{} has what is needed", address.port());
     assert_eq!(check(&directory, &config), (Some(0), here));
-    assert_eq!(files(&gateway.objects()), Vec::<PathBuf>::new(), "the check leaves nothing");
+    assert_eq!(
+        files(&gateway.objects()),
+        Vec::<PathBuf>::new(),
+        "the check leaves nothing"
+    );
 
     let server = Server::start(&config);
     server.send(reports_from(0));
@@ -107,15 +127,29 @@ fn objects_of_s3_have_what_the_store_has_through_a_kill() {
         let path = file.display().to_string();
         path.contains("/net/site=north+(1)/events/date=2") && path.ends_with(".parquet")
     };
-    assert!(objects.len() > 2 && objects.iter().all(|file| day(&file)), "{objects:?}");
+    assert!(
+        objects.len() > 2 && objects.iter().all(|file| day(&file)),
+        "{objects:?}"
+    );
     // A name says how many records are inside.
     let said: usize = objects
         .iter()
-        .map(|file| file.to_str().unwrap().rsplit('-').nth(1).unwrap().parse::<usize>().unwrap())
+        .map(|file| {
+            file.to_str()
+                .unwrap()
+                .rsplit('-')
+                .nth(1)
+                .unwrap()
+                .parse::<usize>()
+                .unwrap()
+        })
         .sum();
     assert_eq!(said, ids(&server).len());
     let Some(rows) = rows(&objects) else { return };
-    let mut found: Vec<String> = rows.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+    let mut found: Vec<String> = rows
+        .iter()
+        .map(|row| row["id"].as_str().unwrap().to_owned())
+        .collect();
     found.sort_unstable();
     assert_eq!(found, ids(&server));
 }
@@ -127,7 +161,11 @@ fn what_is_wrong_with_a_bucket_is_said_without_a_connection() {
     fs::write(&secret, "s\n").unwrap();
     let wrong = |url: &str, more: &str| {
         let file = directory.join("wrong.toml");
-        fs::write(&file, format!("[exports.lake]\nkind = \"parquet\"\nurl = \"{url}\"\n{more}")).unwrap();
+        fs::write(
+            &file,
+            format!("[exports.lake]\nkind = \"parquet\"\nurl = \"{url}\"\n{more}"),
+        )
+        .unwrap();
         let run = hopwise(["check", "-c", file.to_str().unwrap()]);
         assert_ne!(run.code, Some(0), "{run:?}");
         run.stderr

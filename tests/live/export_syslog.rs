@@ -25,7 +25,11 @@ impl Rsyslog {
         if !is_installed("exports to syslog", "rsyslogd") {
             return None;
         }
-        let mut rsyslog = Self { process: None, port: free_port(), directory: TempDir::new() };
+        let mut rsyslog = Self {
+            process: None,
+            port: free_port(),
+            directory: TempDir::new(),
+        };
         rsyslog.run();
         Some(rsyslog)
     }
@@ -50,14 +54,18 @@ impl Rsyslog {
     /// These parameters of the messages, a line each, once there are so many.
     fn messages(&self, count: usize) -> Vec<String> {
         let value = |data: &str, name: &str| -> String {
-            let rest = data.split_once(&format!(" {name}=\"")).map_or("", |(_, rest)| rest);
+            let rest = data
+                .split_once(&format!(" {name}=\""))
+                .map_or("", |(_, rest)| rest);
             rest.split('"').next().unwrap().to_owned()
         };
         let start = Instant::now();
         loop {
             let text = fs::read_to_string(self.directory.join("messages")).unwrap_or_default();
-            let mut lines: Vec<String> =
-                text.lines().map(|data| FIELDS.map(|field| value(data, field)).join("\t")).collect();
+            let mut lines: Vec<String> = text
+                .lines()
+                .map(|data| FIELDS.map(|field| value(data, field)).join("\t"))
+                .collect();
             if lines.len() >= count {
                 lines.sort();
                 return lines;
@@ -79,13 +87,22 @@ fn events(server: &Server) -> Vec<String> {
 }
 
 fn drain(server: &Server) {
-    let drained = hopwise(["export", "drain", "--wait", "100", "--api", &format!("http://{}", server.api)]);
+    let drained = hopwise([
+        "export",
+        "drain",
+        "--wait",
+        "100",
+        "--api",
+        &format!("http://{}", server.api),
+    ]);
     assert_eq!(drained.code, Some(0), "{drained:?}");
 }
 
 #[test]
 fn rsyslog_has_the_events_of_the_store_through_a_kill() {
-    let Some(mut rsyslog) = Rsyslog::start() else { return };
+    let Some(mut rsyslog) = Rsyslog::start() else {
+        return;
+    };
     let directory = TempDir::new();
     let config = format!(
         "[exports.log]\nkind = \"syslog\"\nurl = \"tcp://127.0.0.1:{}\"\nlinger = \"0s\"\n",

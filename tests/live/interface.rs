@@ -15,12 +15,16 @@ const PORT: u16 = 32766;
 /// Two namespaces with a link; otherwise reports the test as skipped.
 fn pair() -> Option<Pair> {
     let pair = Pair::create();
-    pair.map_err(|error| skipped(&format!("interfaces: network namespaces need root ({error})"))).ok()
+    pair.map_err(|error| skipped(&format!("interfaces: network namespaces need root ({error})")))
+        .ok()
 }
 
 /// Sends datagrams from one end of the link to the other, over IPv4 or IPv6.
 fn send(pair: &Pair, family: usize, datagrams: &[Vec<u8>]) {
-    let (from, to) = (SocketAddr::new(Pair::NEAR[family], 0), SocketAddr::new(Pair::FAR[family], PORT));
+    let (from, to) = (
+        SocketAddr::new(Pair::NEAR[family], 0),
+        SocketAddr::new(Pair::FAR[family], PORT),
+    );
     let mut sender = pair.near.run(|| Sender::connect(from, to)).unwrap().unwrap();
     for burst in datagrams.chunks(32) {
         let burst: Vec<&[u8]> = burst.iter().map(Vec::as_slice).collect();
@@ -33,11 +37,16 @@ fn send(pair: &Pair, family: usize, datagrams: &[Vec<u8>]) {
 /// Valid and invalid reports, with sequence gaps; their contents do not depend on the receive time.
 fn mixed() -> Vec<Vec<u8>> {
     let good = report(0, 1, [1, 2, 3]);
-    let mut datagrams: Vec<Vec<u8>> =
-        (0..2_000).map(|seq| report(seq, (seq % 50) as u16, [1, 2, seq * 1_000])).collect();
+    let mut datagrams: Vec<Vec<u8>> = (0..2_000)
+        .map(|seq| report(seq, (seq % 50) as u16, [1, 2, seq * 1_000]))
+        .collect();
     datagrams.extend((0..good.len()).map(|length| good[..length].to_vec()));
     datagrams.extend((0..300_u32).map(|seed| (0..seed).map(|i| (seed * 31 + i * 7) as u8).collect()));
-    datagrams.extend((2_000..2_500).filter(|seq| seq % 10 != 0).map(|seq| report(seq, 1, [1, 2, 3])));
+    datagrams.extend(
+        (2_000..2_500)
+            .filter(|seq| seq % 10 != 0)
+            .map(|seq| report(seq, 1, [1, 2, 3])),
+    );
     datagrams
 }
 
@@ -52,7 +61,10 @@ fn conclusions(server: &Server, status: &Value) -> Value {
         .json();
     let mut sources = status["sources"].clone();
     for source in sources.as_array_mut().unwrap() {
-        source.as_object_mut().unwrap().retain(|name, _| name != "last_seen" && name != "lost");
+        source
+            .as_object_mut()
+            .unwrap()
+            .retain(|name, _| name != "last_seen" && name != "lost");
     }
     json!({
         "events": events["rows"],
@@ -67,7 +79,10 @@ fn conclusions(server: &Server, status: &Value) -> Value {
 fn lines(value: &Value) -> Vec<String> {
     match value {
         Value::Array(list) => list.iter().map(Value::to_string).collect(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| format!("{name}: {value}")).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect(),
         other => vec![other.to_string()],
     }
 }
@@ -104,7 +119,9 @@ fn same_answers(mode: &str) {
             assert_balanced(&status);
             // Events of the kernel arrive a moment later than its counters.
             let (mut concluded, start) = (conclusions(&server, &status), std::time::Instant::now());
-            while expected.as_ref().is_some_and(|expected: &Value| expected["events"] != concluded["events"])
+            while expected
+                .as_ref()
+                .is_some_and(|expected: &Value| expected["events"] != concluded["events"])
                 && start.elapsed() < server::TIMEOUT
             {
                 concluded = conclusions(&server, &server.json("/api/v1/status"));
@@ -112,7 +129,11 @@ fn same_answers(mode: &str) {
             expected.get_or_insert_with(|| concluded.clone());
             (input(&status)["kind"].as_str().unwrap().to_owned(), concluded)
         });
-        assert!(socket.1["events"].as_array().unwrap().len() > 100, "{:#}", socket.1);
+        assert!(
+            socket.1["events"].as_array().unwrap().len() > 100,
+            "{:#}",
+            socket.1
+        );
         for (part, expected) in socket.1.as_object().unwrap() {
             // The kernel counts refusals by reason, not by sender.
             if part == "sources" && kind.starts_with("kernel") {
@@ -150,8 +171,11 @@ fn thresholds_that_change_while_it_runs_give_the_same_answers() {
     let mut expected = None;
     let answers = ["", KERNEL].map(|mode| {
         let listen = "collector.listen = [\"xdp://veth0\"]";
-        let server =
-            Server::start_within(pair.far.name(), "xdp://veth0", &format!("{mode}\n{}", thresholds(10_000)));
+        let server = Server::start_within(
+            pair.far.name(),
+            "xdp://veth0",
+            &format!("{mode}\n{}", thresholds(10_000)),
+        );
         let server = server.unwrap();
         for (at, hop) in [(0, None), (1, Some(60_000)), (2, Some(20_000)), (3, Some(90_000))] {
             if let Some(hop) = hop {
@@ -202,10 +226,17 @@ fn several_workers_share_an_interface() {
     send(&pair, 0, &datagrams);
     let status = server.settled(datagrams.len() as u64);
     assert_balanced(&status);
-    let busy = status["workers"].as_array().unwrap().iter().filter(|worker| worker["reports"] != 0).count();
+    let busy = status["workers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|worker| worker["reports"] != 0)
+        .count();
     assert_eq!((busy, dropped(&status, "fanout")), (3, 0), "{status:#}");
     // The receiving workers count missing numbers, whatever queue the datagrams arrived on.
-    server.wait_for("60 lost", |status| stage(status, "network")["drops"]["lost"] == 60);
+    server.wait_for("60 lost", |status| {
+        stage(status, "network")["drops"]["lost"] == 60
+    });
 }
 
 #[test]
@@ -237,15 +268,19 @@ fn goes_and_comes_back(mode: &str) {
     assert_eq!(input(&gone)["datagrams"], 500);
     pair.link().unwrap();
     // An interface is created before it is set up; in between it may be read by a slower receive path.
-    let back =
-        server.wait_for("up again", |status| input(status)["up"] == true && input(status)["kind"] == kind);
+    let back = server.wait_for("up again", |status| {
+        input(status)["up"] == true && input(status)["kind"] == kind
+    });
     assert!(input(&back)["reopened"].as_u64() >= Some(1), "{back:#}");
     let more: Vec<_> = (500..1_000).map(|seq| report(seq, 1, [1, 2, 3])).collect();
     send(&pair, 0, &more);
     let status = server.settled(1_000);
     assert_balanced(&status);
     assert_eq!(
-        (&input(&status)["datagrams"], stage(&status, "network")["drops"]["lost"].as_u64()),
+        (
+            &input(&status)["datagrams"],
+            stage(&status, "network")["drops"]["lost"].as_u64()
+        ),
         (&json!(1_000), Some(0))
     );
 }
@@ -253,7 +288,9 @@ fn goes_and_comes_back(mode: &str) {
 #[test]
 fn an_interface_that_appears_later_is_opened_when_it_appears() {
     let Some(pair) = pair() else { return };
-    pair.far.ip(&["link", "set", "veth0", "name", "veth1"]).unwrap_or_default();
+    pair.far
+        .ip(&["link", "set", "veth0", "name", "veth1"])
+        .unwrap_or_default();
     pair.far.ip(&["link", "delete", "veth0"]).unwrap_or_default();
     pair.far.ip(&["link", "delete", "veth1"]).unwrap_or_default();
     let server = Server::start_within(pair.far.name(), "xdp://veth0", "").unwrap();
@@ -284,9 +321,16 @@ fn an_attached_program_forces_a_slower_rx_path_until_it_is_detached() {
         Ok(foreign) => foreign,
         Err(error) => return skipped(&format!("a program that is already there: {error}")),
     };
-    let refused = Server::start_within(pair.far.name(), "xdp://veth0", "collector.xdp.lowest = \"native\"");
+    let refused = Server::start_within(
+        pair.far.name(),
+        "xdp://veth0",
+        "collector.xdp.lowest = \"native\"",
+    );
     let error = refused.map(|_| ()).unwrap_err();
-    assert!(error.contains("xdp-native") && error.contains("another"), "{error}");
+    assert!(
+        error.contains("xdp-native") && error.contains("another"),
+        "{error}"
+    );
 
     let server = Server::start_within(pair.far.name(), "xdp://veth0", "").unwrap();
     let status = server.json("/api/v1/status");
@@ -298,15 +342,37 @@ fn an_attached_program_forces_a_slower_rx_path_until_it_is_detached() {
         .collect();
     assert_eq!(
         (&input(&status)["kind"], tried),
-        (&json!("packet"), vec!["xdp-zerocopy", "xdp-native", "xdp-generic"])
+        (
+            &json!("packet"),
+            vec!["xdp-zerocopy", "xdp-native", "xdp-generic"]
+        )
     );
-    assert!(input(&status)["tried"][1]["reason"].as_str().unwrap().contains("another"), "{status:#}");
-    send(&pair, 0, &(0..300).map(|seq| report(seq, 1, [1, 2, 3])).collect::<Vec<_>>());
+    assert!(
+        input(&status)["tried"][1]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("another"),
+        "{status:#}"
+    );
+    send(
+        &pair,
+        0,
+        &(0..300).map(|seq| report(seq, 1, [1, 2, 3])).collect::<Vec<_>>(),
+    );
     server.settled(300);
     drop(foreign);
     let up = server.wait_for("climbed", |status| input(status)["kind"] == "xdp-native");
-    assert_eq!((&input(&up)["reopened"], input(&up)["queues"].as_u64()), (&json!(1), Some(1)));
-    send(&pair, 0, &(300..600).map(|seq| report(seq, 1, [1, 2, 3])).collect::<Vec<_>>());
+    assert_eq!(
+        (&input(&up)["reopened"], input(&up)["queues"].as_u64()),
+        (&json!(1), Some(1))
+    );
+    send(
+        &pair,
+        0,
+        &(300..600)
+            .map(|seq| report(seq, 1, [1, 2, 3]))
+            .collect::<Vec<_>>(),
+    );
     let status = server.settled(600);
     assert_balanced(&status);
     assert_eq!(dropped(&status, "network"), 0, "{status:#}");
@@ -314,19 +380,34 @@ fn an_attached_program_forces_a_slower_rx_path_until_it_is_detached() {
 
 #[test]
 fn an_interface_with_another_number_of_queues_is_read_again() {
-    let Ok(pair) = Pair::with_queues(2) else { return skipped("queues: network namespaces need root") };
+    let Ok(pair) = Pair::with_queues(2) else {
+        return skipped("queues: network namespaces need root");
+    };
     // Both ends: a veth runs programs in its driver only if it has a receive queue for each transmit queue of the other end.
     for end in [&pair.near, &pair.far] {
-        end.run(|| nic::device::set_queues(Pair::DEVICE, 1, 1)).unwrap().unwrap();
+        end.run(|| nic::device::set_queues(Pair::DEVICE, 1, 1))
+            .unwrap()
+            .unwrap();
     }
     let server = Server::start_within(pair.far.name(), "xdp://veth0", "").unwrap();
     let kind = input(&server.json("/api/v1/status"))["kind"].clone();
-    if let Err(error) = pair.far.run(|| nic::device::set_queues(Pair::DEVICE, 2, 2)).unwrap() {
+    if let Err(error) = pair
+        .far
+        .run(|| nic::device::set_queues(Pair::DEVICE, 2, 2))
+        .unwrap()
+    {
         return skipped(&format!("queues that change while they are read: {error}"));
     }
     let status = server.wait_for("read again", |status| input(status)["reopened"] == 1);
-    assert_eq!((&input(&status)["kind"], &input(&status)["queues"]), (&kind, &json!(2)));
-    send(&pair, 0, &(0..300).map(|seq| report(seq, 1, [1, 2, 3])).collect::<Vec<_>>());
+    assert_eq!(
+        (&input(&status)["kind"], &input(&status)["queues"]),
+        (&kind, &json!(2))
+    );
+    send(
+        &pair,
+        0,
+        &(0..300).map(|seq| report(seq, 1, [1, 2, 3])).collect::<Vec<_>>(),
+    );
     assert_balanced(&server.settled(300));
 }
 
@@ -340,19 +421,25 @@ fn under_overload_every_frame_is_accounted_for() {
         let Ok(server) = Server::start_within(pair.far.name(), "xdp://veth0", &extra) else {
             return skipped("overload: there is no AF_XDP here");
         };
-        let datagrams: Vec<_> = (0..5_000).map(|seq| report(seq, (seq % 10) as u16, [1, 2, 3])).collect();
+        let datagrams: Vec<_> = (0..5_000)
+            .map(|seq| report(seq, (seq % 10) as u16, [1, 2, 3]))
+            .collect();
         // A stopped program is the slowest possible reader.
         server.signal("-STOP");
         send(&pair, 0, &datagrams[..4_000]);
         server.signal("-CONT");
-        server.wait_for("awake", |status| stage(status, "kernel")["out"].as_u64() > Some(0));
+        server.wait_for("awake", |status| {
+            stage(status, "kernel")["out"].as_u64() > Some(0)
+        });
         send(&pair, 0, &datagrams[4_000..]);
         let status = server.wait_for("accounted for", |status| stage(status, "nic")["in"] == 5_000);
         assert_balanced(&status);
         let lost = dropped(&status, "kernel") + dropped(&status, "nic");
         assert!(lost > 0, "{status:#}");
         // The missing numbers were all dropped here: the network lost nothing.
-        server.wait_for("no loss of the network's", |status| dropped(status, "network") == 0);
+        server.wait_for("no loss of the network's", |status| {
+            dropped(status, "network") == 0
+        });
     }
 }
 
@@ -364,7 +451,9 @@ fn under_overload_the_kernels_program_accounts_for_every_frame() {
     if input(&server.json("/api/v1/status"))["kind"] != "kernel-native" {
         return skipped("overload of the kernel's program: it does not run here");
     }
-    let steady: Vec<_> = (0..3_000).map(|seq| report(seq, (seq % 10) as u16, [1, 2, 3])).collect();
+    let steady: Vec<_> = (0..3_000)
+        .map(|seq| report(seq, (seq % 10) as u16, [1, 2, 3]))
+        .collect();
     send(&pair, 0, &steady[..100]);
     server.settled(100);
     // Reports without a change do not reach user space.
@@ -373,9 +462,15 @@ fn under_overload_the_kernels_program_accounts_for_every_frame() {
     server.signal("-CONT");
     let status = server.settled(3_000);
     assert_balanced(&status);
-    assert_eq!((dropped(&status, "kernel"), dropped(&status, "network")), (0, 0), "{status:#}");
+    assert_eq!(
+        (dropped(&status, "kernel"), dropped(&status, "network")),
+        (0, 0),
+        "{status:#}"
+    );
     // Reports with a change fill the ring.
-    let changes: Vec<_> = (3_000..7_000).map(|seq| report(seq, 1, [1, 2, seq * 100_000])).collect();
+    let changes: Vec<_> = (3_000..7_000)
+        .map(|seq| report(seq, 1, [1, 2, seq * 100_000]))
+        .collect();
     server.signal("-STOP");
     send(&pair, 0, &changes);
     server.signal("-CONT");
@@ -392,11 +487,17 @@ fn under_overload_the_kernels_program_accounts_for_every_frame() {
 
 /// Programs and maps that a process has open.
 fn capabilities(process: u32) -> Ids {
-    let mut ids = Ids { programs: Vec::new(), maps: Vec::new() };
+    let mut ids = Ids {
+        programs: Vec::new(),
+        maps: Vec::new(),
+    };
     for file in std::fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap_or_default();
         for (name, list) in [("prog_id:", &mut ids.programs), ("map_id:", &mut ids.maps)] {
-            list.extend(text.lines().filter_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok()));
+            list.extend(
+                text.lines()
+                    .filter_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok()),
+            );
         }
     }
     ids
@@ -420,11 +521,20 @@ fn no_program_and_no_map_is_left_behind() {
         let start = std::time::Instant::now();
         loop {
             let left = ids.alive().unwrap();
-            let on_it = pair.far.run(|| nic::device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().xdp;
+            let on_it = pair
+                .far
+                .run(|| nic::device::facts(Pair::DEVICE))
+                .unwrap()
+                .unwrap()
+                .unwrap()
+                .xdp;
             if left.is_empty() && on_it.is_none_or(|programs| programs.is_empty()) {
                 break;
             }
-            assert!(start.elapsed() < server::TIMEOUT, "{end} {settings}: {left:?} left of {ids:?}");
+            assert!(
+                start.elapsed() < server::TIMEOUT,
+                "{end} {settings}: {left:?} left of {ids:?}"
+            );
         }
     }
 }
@@ -432,14 +542,25 @@ fn no_program_and_no_map_is_left_behind() {
 #[test]
 fn an_insufficient_receive_path_is_refused_with_a_remedy() {
     let Some(pair) = pair() else { return };
-    let refused = Server::start_within(pair.far.name(), "xdp://none0", "collector.xdp.lowest = \"packet\"");
+    let refused = Server::start_within(
+        pair.far.name(),
+        "xdp://none0",
+        "collector.xdp.lowest = \"packet\"",
+    );
     let error = refused.map(|_| ()).unwrap_err();
     let expected = "there is no interface `none0` here (`ip link` lists those there are); make it, name another one, or allow \
                     lowest = \"udp\"";
     assert!(error.contains(expected), "{error}");
-    let refused = Server::start_within(pair.far.name(), "xdp://lo", "collector.xdp.zero_copy = \"require\"");
+    let refused = Server::start_within(
+        pair.far.name(),
+        "xdp://lo",
+        "collector.xdp.zero_copy = \"require\"",
+    );
     let error = refused.map(|_| ()).unwrap_err();
-    assert!(error.contains("xdp-zerocopy") && error.contains("hopwise doctor lo"), "{error}");
+    assert!(
+        error.contains("xdp-zerocopy") && error.contains("hopwise doctor lo"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -447,7 +568,11 @@ fn four_capabilities_are_enough_for_the_best_rx_path() {
     let Some(pair) = pair() else { return };
     let how = "setpriv --reuid 65534 --clear-groups --inh-caps -all,+bpf,+net_admin,+net_raw,+ipc_lock \
                --ambient-caps -all,+bpf,+net_admin,+net_raw,+ipc_lock";
-    if std::process::Command::new("setpriv").arg("--version").output().is_err() {
+    if std::process::Command::new("setpriv")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
         return skipped("four capabilities: there is no `setpriv` (util-linux)");
     }
     let as_root = Server::start_within(pair.far.name(), "xdp://veth0", "").unwrap();
@@ -459,9 +584,13 @@ fn four_capabilities_are_enough_for_the_best_rx_path() {
     assert_eq!(input(&status)["kind"], best, "{status:#}");
     // And once more by the thread that opens again, with the capabilities it retained.
     pair.far.ip(&["link", "delete", "veth0"]).unwrap();
-    server.wait_for("gone", |status| input(status)["kind"] != best || input(status)["up"] == false);
+    server.wait_for("gone", |status| {
+        input(status)["kind"] != best || input(status)["up"] == false
+    });
     pair.link().unwrap();
-    server.wait_for("as before", |status| input(status)["kind"] == best && input(status)["up"] == true);
+    server.wait_for("as before", |status| {
+        input(status)["kind"] == best && input(status)["up"] == true
+    });
 }
 
 #[test]
@@ -473,9 +602,17 @@ fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
         for task in std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap() {
             let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
             let field = |name: &str| {
-                status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
+                status
+                    .lines()
+                    .find_map(|line| line.strip_prefix(name))
+                    .unwrap()
+                    .trim()
+                    .to_owned()
             };
-            threads.push((field("Name:"), u64::from_str_radix(&field("CapEff:"), 16).unwrap()));
+            threads.push((
+                field("Name:"),
+                u64::from_str_radix(&field("CapEff:"), 16).unwrap(),
+            ));
         }
         threads.sort();
         threads
@@ -492,7 +629,9 @@ fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
     let start = std::time::Instant::now();
     let other = loop {
         let threads = capabilities(&server);
-        let other = threads.into_iter().find(|(name, effective)| *effective != expected(name));
+        let other = threads
+            .into_iter()
+            .find(|(name, effective)| *effective != expected(name));
         if other.is_none() || start.elapsed() > server::TIMEOUT {
             break other;
         }
@@ -506,7 +645,9 @@ fn privileges_are_given_up_but_for_the_thread_that_opens_again() {
             &format!("collector.capabilities = \"{wanted}\""),
         )
         .unwrap();
-        let ours = capabilities(&server).into_iter().filter(|(name, _)| !name.starts_with("input-"));
+        let ours = capabilities(&server)
+            .into_iter()
+            .filter(|(name, _)| !name.starts_with("input-"));
         for (name, effective) in ours {
             assert!(
                 effective & !expected == 0 && (wanted != "all" || effective & opening == opening),

@@ -28,7 +28,18 @@ const NAMES: [&str; 3] = ["s1", "s2", "s3"];
 fn links() -> Result<(Namespace, [Namespace; 2]), nic::Error> {
     let (fabric, hosts) = (Namespace::create()?, [Namespace::create()?, Namespace::create()?]);
     for (host, (port, address)) in hosts.iter().zip([("s1p1", "10.0.1.5"), ("s3p2", "10.0.2.6")]) {
-        host.ip(&["link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", fabric.name()])?;
+        host.ip(&[
+            "link",
+            "add",
+            "eth0",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            port,
+            "netns",
+            fabric.name(),
+        ])?;
         host.ip(&["link", "set", "eth0", "up"])?;
         fabric.ip(&["link", "set", port, "up"])?;
         host.ip(&["address", "add", &format!("{address}/32"), "dev", "eth0"])?;
@@ -36,7 +47,9 @@ fn links() -> Result<(Namespace, [Namespace; 2]), nic::Error> {
         host.ip(&["route", "add", "default", "via", "169.254.1.1"])?;
     }
     for (a, b) in [("s1p2", "s2p1"), ("s2p2", "s3p1")] {
-        fabric.ip(&["link", "add", a, "mtu", "2000", "type", "veth", "peer", "name", b, "mtu", "2000"])?;
+        fabric.ip(&[
+            "link", "add", a, "mtu", "2000", "type", "veth", "peer", "name", b, "mtu", "2000",
+        ])?;
         fabric.ip(&["link", "set", a, "up"])?;
         fabric.ip(&["link", "set", b, "up"])?;
     }
@@ -46,7 +59,11 @@ fn links() -> Result<(Namespace, [Namespace; 2]), nic::Error> {
 fn switch(index: usize) -> String {
     let number = index + 1;
     // The first one keeps its rules, the others lose them when they end.
-    let state = if index == 0 { "state = \"s1-rules.json\"" } else { "" };
+    let state = if index == 0 {
+        "state = \"s1-rules.json\""
+    } else {
+        ""
+    };
     let port = |port: usize| {
         let edge = (index, port) == (0, 1) || (index, port) == (2, 2);
         format!("[[switch.ports]]\nnumber = {port}\ninterface = \"s{number}p{port}\"\nedge = {edge}\n")
@@ -54,7 +71,11 @@ fn switch(index: usize) -> String {
     let route =
         |net: usize, port: usize| format!("[[switch.routes]]\nto = \"10.0.{net}.0/24\"\nport = {port}\n");
     // The last one is reached over TLS.
-    let tls = if index == 2 { tls::section("server") } else { String::new() };
+    let tls = if index == 2 {
+        tls::section("server")
+    } else {
+        String::new()
+    };
     format!(
         "api.listen = \"127.0.0.1:{}\"\n{tls}[switch]\nnode = {}\nname = \"s{number}\"\n[switch.managed]\n{state}\n{}{}{}{}",
         8100 + number,
@@ -119,26 +140,50 @@ impl Fabric {
             socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             socket
         };
-        let (sender, receiver) = (socket(&hosts[0], "10.0.1.5:4000"), socket(&hosts[1], "10.0.2.6:5000"));
+        let (sender, receiver) = (
+            socket(&hosts[0], "10.0.1.5:4000"),
+            socket(&hosts[1], "10.0.2.6:5000"),
+        );
         let start = |name: &str, text: &str| {
-            Program::start_in(Some(fabric.name()), &files.join("."), &format!("{name}.toml"), text)
+            Program::start_in(
+                Some(fabric.name()),
+                &files.join("."),
+                &format!("{name}.toml"),
+                text,
+            )
         };
         let text = |index: usize| format!("{}{}", switch(index), if index == 0 { first } else { "" });
-        let switches = NAMES.iter().enumerate().map(|(index, name)| start(name, &text(index))).collect();
+        let switches = NAMES
+            .iter()
+            .enumerate()
+            .map(|(index, name)| start(name, &text(index)))
+            .collect();
         let mut text = manager(&files, links_in_file);
         if more.contains("collectors =") {
             text = text.replace(COLLECTORS, "");
         }
         let text = text.replace("[manager]\n", &format!("[manager]\n{more}"));
         let manager = start("manager", &text);
-        Some(Self { sender, receiver, manager, switches, files, fabric, _hosts: hosts })
+        Some(Self {
+            sender,
+            receiver,
+            manager,
+            switches,
+            files,
+            fabric,
+            _hosts: hosts,
+        })
     }
 
     /// A number in the first rule of a kind that a switch has, while packets flow.
     fn first_rule(&self, switch: usize, kind: &str, field: &str) -> Option<u64> {
         self.deliver();
         let view = self.switches[switch].get("/api/v1/switch/rules");
-        let mut rules = view["rules"].as_array().unwrap().iter().filter(|rule| rule["kind"] == kind);
+        let mut rules = view["rules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|rule| rule["kind"] == kind);
         rules.next().and_then(|rule| rule[field].as_u64())
     }
 
@@ -177,7 +222,12 @@ impl Fabric {
 
     fn reports(&self) -> u64 {
         let flows = self.manager.get("/api/v1/flows");
-        flows["flows"].as_array().unwrap().iter().map(|flow| flow["reports"].as_u64().unwrap()).sum()
+        flows["flows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|flow| flow["reports"].as_u64().unwrap())
+            .sum()
     }
 
     /// Kills each switch that keeps or loses its rules, and the manager; all of them come back by themselves.
@@ -189,8 +239,12 @@ impl Fabric {
                 device["name"] != NAMES[index] || device["state"] != "in_sync"
             });
             let name = format!("{}.toml", NAMES[index]);
-            self.switches[index] =
-                Program::start_in(Some(self.fabric.name()), &self.files.join("."), &name, &switch(index));
+            self.switches[index] = Program::start_in(
+                Some(self.fabric.name()),
+                &self.files.join("."),
+                &name,
+                &switch(index),
+            );
             self.wait_for_devices("in sync again", in_sync);
             self.wait_for_intent("complete");
         }
@@ -234,12 +288,27 @@ impl Fabric {
             ("domain/history", "ManagerHistory"),
         ] {
             let view = self.manager.get(&format!("/api/v1/{path}"));
-            schema::check(&document, &json!({"$ref": format!("#/components/schemas/{name}")}), &view, path);
+            schema::check(
+                &document,
+                &json!({"$ref": format!("#/components/schemas/{name}")}),
+                &view,
+                path,
+            );
         }
         let view = self.switches[0].get("/api/v1/switch/int");
-        schema::check(&document, &json!({"$ref": "#/components/schemas/SwitchCounters"}), &view, "int");
+        schema::check(
+            &document,
+            &json!({"$ref": "#/components/schemas/SwitchCounters"}),
+            &view,
+            "int",
+        );
         let view = self.switches[0].get("/api/v1/switch/rules");
-        schema::check(&document, &json!({"$ref": "#/components/schemas/SwitchRules"}), &view, "rules");
+        schema::check(
+            &document,
+            &json!({"$ref": "#/components/schemas/SwitchRules"}),
+            &view,
+            "rules",
+        );
     }
 }
 
@@ -262,7 +331,11 @@ fn an_intent_becomes_reports_and_a_killed_switch_is_filled_again() {
                         "watch": ["flow_path", "hop_latency"], "mode": "md"});
     let body = intent.to_string();
     let (status, plan) = fabric.manager.ask("POST", "/api/v1/intents/plan", &body);
-    assert_eq!((status, plan["devices"].as_array().unwrap().len()), (200, 3), "{plan:#}");
+    assert_eq!(
+        (status, plan["devices"].as_array().unwrap().len()),
+        (200, 3),
+        "{plan:#}"
+    );
     assert_eq!(plan["cost"]["bytes"], json!([24, 32]));
     let begun = Instant::now();
     let (status, added) = fabric.manager.ask("PUT", "/api/v1/intents", &body);
@@ -282,7 +355,13 @@ fn an_intent_becomes_reports_and_a_killed_switch_is_filled_again() {
         .map(|port| (&port["role"], &port["source"], &port["sink"]))
         .collect();
     let (edge, link) = (json!("edge"), json!("fabric"));
-    assert_eq!(roles, [(&edge, &json!(true), &json!(true)), (&link, &json!(false), &json!(false))]);
+    assert_eq!(
+        roles,
+        [
+            (&edge, &json!(true), &json!(true)),
+            (&link, &json!(false), &json!(false))
+        ]
+    );
 
     fabric.restart_everything();
     fabric.stop_and_start();
@@ -309,9 +388,18 @@ fn a_sink_that_is_silently_broken_is_named() {
     let Some(fabric) = Fabric::start() else { return };
     fabric.wait_for_devices("in sync", in_sync);
     let intent = json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md"});
-    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+    assert_eq!(
+        fabric
+            .manager
+            .ask("PUT", "/api/v1/intents", &intent.to_string())
+            .0,
+        200
+    );
     fabric.wait_for_intent("complete");
-    fabric.fabric.ip(&["route", "add", "blackhole", "127.0.0.9", "table", "local"]).unwrap();
+    fabric
+        .fabric
+        .ip(&["route", "add", "blackhole", "127.0.0.9", "table", "local"])
+        .unwrap();
     let begun = Instant::now();
     // The sink that sends no report, and the source whose packets they are about.
     let view = fabric.manager.wait("/api/v1/intents/web", "both named", |view| {
@@ -321,19 +409,36 @@ fn a_sink_that_is_silently_broken_is_named() {
     });
     eprintln!("named after {} ms", begun.elapsed().as_millis());
     let text = view["text"].as_str().unwrap();
-    assert!(text.starts_with("s3 had ") && text.contains("has sent no report of them"), "{text}");
+    assert!(
+        text.starts_with("s3 had ") && text.contains("has sent no report of them"),
+        "{text}"
+    );
     assert!(
         text.ends_with("(loss budget: 0 lost in the network; no report of any device arrives)"),
         "{text}"
     );
     let matched = |switch: usize| fabric.switches[switch].get("/api/v1/switch/int")["matched"].clone();
-    assert!(matched(0)[0]["packets"].as_u64().unwrap() > 10, "{:#}", matched(0));
-    assert_eq!((&matched(0)[0]["flows"], matched(2)), (&json!({"dport": [5000, 5000]}), json!([])));
+    assert!(
+        matched(0)[0]["packets"].as_u64().unwrap() > 10,
+        "{:#}",
+        matched(0)
+    );
+    assert_eq!(
+        (&matched(0)[0]["flows"], matched(2)),
+        (&json!({"dport": [5000, 5000]}), json!([]))
+    );
     let devices = fabric.manager.get("/api/v1/devices");
-    let silent: Vec<_> =
-        devices["devices"].as_array().unwrap().iter().map(|device| device["silence"].is_string()).collect();
+    let silent: Vec<_> = devices["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|device| device["silence"].is_string())
+        .collect();
     assert_eq!(silent, [false, false, true]);
-    fabric.fabric.ip(&["route", "del", "blackhole", "127.0.0.9", "table", "local"]).unwrap();
+    fabric
+        .fabric
+        .ip(&["route", "del", "blackhole", "127.0.0.9", "table", "local"])
+        .unwrap();
     fabric.wait_for_intent("complete");
 }
 
@@ -343,7 +448,13 @@ fn a_reload_takes_devices_away_and_adds_them() {
     let Some(fabric) = Fabric::start() else { return };
     fabric.wait_for_devices("in sync", in_sync);
     let intent = json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md"});
-    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+    assert_eq!(
+        fabric
+            .manager
+            .ask("PUT", "/api/v1/intents", &intent.to_string())
+            .0,
+        200
+    );
     fabric.wait_for_intent("complete");
     let text = manager(&fabric.files, true);
     let (before, after) = text.split_once("[[inventory.devices]]\nname = \"s3\"").unwrap();
@@ -353,11 +464,21 @@ fn a_reload_takes_devices_away_and_adds_them() {
         fabric.manager.ask("POST", "/api/v1/config/reload", "")
     };
     // A wrong file changes nothing, and the line is named.
-    let (status, answer) = reload(&format!("{text}[[inventory.links]]\nbetween = [\"s9:1\", \"s1:2\"]\n"));
-    assert!(status == 400 && answer.to_string().contains("s9"), "{status} {answer}");
+    let (status, answer) = reload(&format!(
+        "{text}[[inventory.links]]\nbetween = [\"s9:1\", \"s1:2\"]\n"
+    ));
+    assert!(
+        status == 400 && answer.to_string().contains("s9"),
+        "{status} {answer}"
+    );
     let rules = |index: usize| fabric.switches[index].get("/api/v1/switch/rules")["rules"].clone();
     let kinds = |index: usize, kind: &str| {
-        rules(index).as_array().unwrap().iter().filter(|rule| rule["kind"] == kind).count()
+        rules(index)
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|rule| rule["kind"] == kind)
+            .count()
     };
     assert!(kinds(2, "watch") > 0);
     let without = format!("{before}{links}");
@@ -365,14 +486,28 @@ fn a_reload_takes_devices_away_and_adds_them() {
     let two = |view: &Value| view["devices"].as_array().unwrap().len() == 2;
     fabric.manager.wait("/api/v1/devices", "s3 is emptied", two);
     // It removes INT for as long as somebody may send it, and measures nothing.
-    assert_eq!((kinds(2, "watch"), kinds(2, "source"), kinds(2, "sink")), (0, 0, 2), "{:#}", rules(2));
+    assert_eq!(
+        (kinds(2, "watch"), kinds(2, "source"), kinds(2, "sink")),
+        (0, 0, 2),
+        "{:#}",
+        rules(2)
+    );
     fabric.deliver();
-    assert_eq!(reload(&format!("{before}[[inventory.devices]]\nname = \"s3\"{after}")).0, 200);
+    assert_eq!(
+        reload(&format!("{before}[[inventory.devices]]\nname = \"s3\"{after}")).0,
+        200
+    );
     fabric.wait_for_devices("in sync with s3", in_sync);
-    fabric.manager.wait("/api/v1/devices", "all", |view| view["devices"].as_array().unwrap().len() == 3);
+    fabric.manager.wait("/api/v1/devices", "all", |view| {
+        view["devices"].as_array().unwrap().len() == 3
+    });
     fabric.wait_for_intent("complete");
     let history = fabric.manager.get("/api/v1/domain/history?subject=s3");
-    let entries = history["history"].as_array().unwrap().iter().filter(|entry| entry["action"] == "device");
+    let entries = history["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["action"] == "device");
     let texts: Vec<&str> = entries.map(|entry| entry["text"].as_str().unwrap()).collect();
     assert_eq!(
         texts,
@@ -399,9 +534,15 @@ fn a_map_of_dta_collectors_is_handed_out_and_grows() {
     };
     write(&["map", "new", "a=http://127.0.0.1:1,127.0.0.1:40040"]);
     let more = format!("dta_map = {map:?}\n");
-    let Some(fabric) = Fabric::start_with(true, DTA, &more) else { return };
+    let Some(fabric) = Fabric::start_with(true, DTA, &more) else {
+        return;
+    };
     let collector = |port: u16| {
-        let socket = fabric.fabric.run(|| UdpSocket::bind(("127.0.0.1", port))).unwrap().unwrap();
+        let socket = fabric
+            .fabric
+            .run(|| UdpSocket::bind(("127.0.0.1", port)))
+            .unwrap()
+            .unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         socket
     };
@@ -425,13 +566,23 @@ fn a_map_of_dta_collectors_is_handed_out_and_grows() {
     let has = |names: &[&str]| {
         let view = |view: &Value| view["dta_collectors"] == json!(names);
         fabric.manager.wait("/api/v1/domain", "the map", view);
-        fabric.switches[0].wait("/api/v1/switch", "the map", |view| view["dta"]["map"] == json!(names));
+        fabric.switches[0].wait("/api/v1/switch", "the map", |view| {
+            view["dta"]["map"] == json!(names)
+        });
     };
     has(&["a"]);
-    assert_eq!((given(0), given(1)), ((json!(["a"]), Some(1)), (Value::Null, None)));
+    assert_eq!(
+        (given(0), given(1)),
+        ((json!(["a"]), Some(1)), (Value::Null, None))
+    );
     wait_for_report(0);
 
-    write(&["map", "grow", support::text(&map), "b=http://127.0.0.1:1,127.0.0.1:40041"]);
+    write(&[
+        "map",
+        "grow",
+        support::text(&map),
+        "b=http://127.0.0.1:1,127.0.0.1:40041",
+    ]);
     assert_eq!(fabric.manager.ask("POST", "/api/v1/config/reload", "").0, 200);
     has(&["a", "b"]);
     wait_for_report(1);
@@ -439,7 +590,10 @@ fn a_map_of_dta_collectors_is_handed_out_and_grows() {
     // A file that is no map changes nothing.
     std::fs::write(&map, "{}").unwrap();
     let (status, answer) = fabric.manager.ask("POST", "/api/v1/config/reload", "");
-    assert!(status == 400 && answer.to_string().contains("is no map of collectors"), "{status} {answer}");
+    assert!(
+        status == 400 && answer.to_string().contains("is no map of collectors"),
+        "{status} {answer}"
+    );
     assert_eq!(given(0), (json!(["a", "b"]), Some(2)));
 }
 
@@ -451,7 +605,13 @@ fn the_rule_of_an_intent_is_evaluated_for_its_flows() {
     let put = |name: &str, port: u16, rule: &str| {
         let intent = json!({"name": name, "match": {"dport": port}, "watch": ["hop_latency"], "mode": "md",
                             "tell": {"rule": rule, "thresholds": {"hop_latency": "1s"}}});
-        assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+        assert_eq!(
+            fabric
+                .manager
+                .ask("PUT", "/api/v1/intents", &intent.to_string())
+                .0,
+            200
+        );
     };
     put("web", 5000, "max(hop_latency) > 0");
     put("long", 5000, "hops > 9");
@@ -459,25 +619,46 @@ fn the_rule_of_an_intent_is_evaluated_for_its_flows() {
     let rules = |kind: &str| {
         let view = fabric.manager.get(&format!("/api/v1/events?kind={kind}"));
         let events = view["events"].as_array().unwrap().iter();
-        events.map(|event| event["rule"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        events
+            .map(|event| event["rule"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     let begun = Instant::now();
     while rules("rule_on").is_empty() {
         fabric.deliver();
-        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+        assert!(
+            begun.elapsed() < TIMEOUT,
+            "{:#}",
+            fabric.manager.get("/api/v1/intents")
+        );
     }
     // One that comes does not end the others, nor make them events again.
     put("short", 5000, "hops < 9");
     while rules("rule_on").len() < 2 {
         fabric.deliver();
-        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+        assert!(
+            begun.elapsed() < TIMEOUT,
+            "{:#}",
+            fabric.manager.get("/api/v1/intents")
+        );
     }
-    assert_eq!((rules("rule_on"), rules("rule_off")), (vec!["short".to_owned(), "web".to_owned()], vec![]));
-    let flow = fabric.manager.get("/api/v1/flows")["flows"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (rules("rule_on"), rules("rule_off")),
+        (vec!["short".to_owned(), "web".to_owned()], vec![])
+    );
+    let flow = fabric.manager.get("/api/v1/flows")["flows"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let flow = fabric.manager.get(&format!("/api/v1/flows/{flow}"));
     assert_eq!(flow["intents"], json!(["long", "short", "web"]));
     // The thresholds are those of the intents: no change is as large.
-    assert_eq!(fabric.manager.get("/api/v1/events?kind=change&metric=hop_latency")["events"], json!([]));
+    assert_eq!(
+        fabric
+            .manager
+            .get("/api/v1/events?kind=change&metric=hop_latency")["events"],
+        json!([])
+    );
 }
 
 /// A rule that becomes true leads to more detail of its flow for a while, within the limits.
@@ -488,15 +669,31 @@ fn a_rule_that_becomes_true_is_followed_by_more_detail() {
     let intent = json!({"name": "web", "match": {"dport": "5000-5001"}, "watch": ["flow_path", "hop_latency"], "mode": "md",
                         "tell": {"rule": "max(hop_latency) > 0",
                                  "then": {"watch": ["queue_occupancy"], "match": "this flow", "for": "4s"}}});
-    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
-    let child = || fabric.manager.get("/api/v1/intents")["intents"].as_array().unwrap().get(1).cloned();
+    assert_eq!(
+        fabric
+            .manager
+            .ask("PUT", "/api/v1/intents", &intent.to_string())
+            .0,
+        200
+    );
+    let child = || {
+        fabric.manager.get("/api/v1/intents")["intents"]
+            .as_array()
+            .unwrap()
+            .get(1)
+            .cloned()
+    };
     let begun = Instant::now();
     let view = loop {
         fabric.deliver();
         if let Some(child) = child() {
             break child;
         }
-        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+        assert!(
+            begun.elapsed() < TIMEOUT,
+            "{:#}",
+            fabric.manager.get("/api/v1/intents")
+        );
     };
     eprintln!("followed after {} ms", begun.elapsed().as_millis());
     assert_eq!(
@@ -505,21 +702,32 @@ fn a_rule_that_becomes_true_is_followed_by_more_detail() {
     );
     // Only where the flow enters.
     let flow = json!({"src": ["10.0.1.5/32"], "dst": ["10.0.2.6/32"], "sport": ["4000"], "dport": ["5000"], "proto": [17]});
-    assert_eq!((&view["intent"]["match"], &view["intent"]["at"]), (&flow, &json!({"edges": ["s1"]})));
+    assert_eq!(
+        (&view["intent"]["match"], &view["intent"]["at"]),
+        (&flow, &json!({"edges": ["s1"]}))
+    );
     fabric.check_schemas();
     let (status, answer) = fabric.manager.ask(
         "PUT",
         "/api/v1/intents",
         &json!({"name": "web.drill-1", "watch": ["hop_latency"]}).to_string(),
     );
-    assert!(status == 409 && answer["error"].as_str().unwrap().contains("drill-down of `web`"), "{answer}");
+    assert!(
+        status == 409 && answer["error"].as_str().unwrap().contains("drill-down of `web`"),
+        "{answer}"
+    );
 
     // The queues of this flow are measured, and the limit holds for another one.
-    let id = fabric.manager.get("/api/v1/flows")["flows"][0]["id"].as_str().unwrap().to_owned();
+    let id = fabric.manager.get("/api/v1/flows")["flows"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let texts = || -> Vec<String> {
         let view = fabric.manager.get("/api/v1/domain/history?subject=web");
         let entries = view["history"].as_array().unwrap().iter().rev();
-        let texts = entries.filter(|entry| entry["action"] != "add").map(|entry| entry["text"].clone());
+        let texts = entries
+            .filter(|entry| entry["action"] != "add")
+            .map(|entry| entry["text"].clone());
         texts.map(|text| text.as_str().unwrap().to_owned()).collect()
     };
     let (mut measured, mut denied) = (false, false);
@@ -527,17 +735,35 @@ fn a_rule_that_becomes_true_is_followed_by_more_detail() {
         fabric.deliver();
         let _ = fabric.sender.send_to(&[7; 100], "10.0.2.6:5001");
         let flow = fabric.manager.get(&format!("/api/v1/flows/{id}"));
-        measured |= flow["hops"].as_array().unwrap().iter().any(|hop| !hop["queue_occupancy"].is_null());
-        denied |= texts().iter().any(|text| text.contains("too many drill-downs are active"));
-        assert!(begun.elapsed() < TIMEOUT, "{measured} {denied} {:#}", fabric.manager.get("/api/v1/intents"));
+        measured |= flow["hops"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|hop| !hop["queue_occupancy"].is_null());
+        denied |= texts()
+            .iter()
+            .any(|text| text.contains("too many drill-downs are active"));
+        assert!(
+            begun.elapsed() < TIMEOUT,
+            "{measured} {denied} {:#}",
+            fabric.manager.get("/api/v1/intents")
+        );
     }
     // It ends by itself, and leaves nothing.
     while child().is_some() {
         fabric.deliver();
-        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+        assert!(
+            begun.elapsed() < TIMEOUT,
+            "{:#}",
+            fabric.manager.get("/api/v1/intents")
+        );
     }
     fabric.wait_for_devices("in sync without it", |device| {
-        let rules = device["rules"].as_array().unwrap().iter().filter_map(Value::as_str);
+        let rules = device["rules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str);
         in_sync(device) && !rules.clone().any(|rule| rule.contains("queue"))
     });
     let texts = texts();
@@ -545,7 +771,10 @@ fn a_rule_that_becomes_true_is_followed_by_more_detail() {
         texts[0],
         "web.drill-1 watches queue_occupancy for 4 s: the rule became true for from 10.0.1.5/32, to 10.0.2.6/32, UDP, source port 4000, port 5000"
     );
-    assert!(texts.iter().any(|text| text == "web.drill-1 has ended"), "{texts:#?}");
+    assert!(
+        texts.iter().any(|text| text == "web.drill-1 has ended"),
+        "{texts:#?}"
+    );
 }
 
 /// The manager on standby has the intents that were added at the one that acts, and keeps them in force when that one fails. One that
@@ -570,7 +799,10 @@ fn a_manager_on_standby_keeps_intents_that_were_added_while_running() {
         json!({"name": name, "match": {"dport": port}, "watch": ["hop_latency"], "mode": "md"}).to_string()
     };
     for (name, port) in [("web", 5000), ("dns", 53)] {
-        assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &web(name, port)).0, 200);
+        assert_eq!(
+            fabric.manager.ask("PUT", "/api/v1/intents", &web(name, port)).0,
+            200
+        );
     }
     second.wait("/api/v1/intents", "both", |view| names(view) == ["dns", "web"]);
     assert_eq!(fabric.manager.ask("DELETE", "/api/v1/intents/dns", "").0, 200);
@@ -585,34 +817,55 @@ fn a_manager_on_standby_keeps_intents_that_were_added_while_running() {
         (&json!(false), &json!("has the intents of 127.0.0.1:8100"))
     );
     let (status, refusal) = second.ask("PUT", "/api/v1/intents", &web("late", 80));
-    assert!(status == 409 && refusal["error"].as_str().unwrap().contains("(127.0.0.1:8100)"), "{refusal}");
+    assert!(
+        status == 409 && refusal["error"].as_str().unwrap().contains("(127.0.0.1:8100)"),
+        "{refusal}"
+    );
 
     fabric.wait_for_devices("in sync with it", in_sync);
     let rules = fabric.switches[0].get("/api/v1/switch/rules")["rules"].clone();
-    assert!(rules.as_array().unwrap().iter().any(|rule| rule["kind"] == "watch"), "{rules:#}");
+    assert!(
+        rules
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|rule| rule["kind"] == "watch"),
+        "{rules:#}"
+    );
     fabric.manager.kill();
     second.wait("/api/v1/domain", "the peer is lost", |view| {
         let text = view["copy"].as_str().unwrap_or_default();
         view["acting"] == true || text.contains("cannot copy the intents of 127.0.0.1:8100: ")
     });
     second.wait("/api/v1/domain", "it acts", |view| view["acting"] == true);
-    second.wait("/api/v1/devices", "in sync", |view| view["devices"].as_array().unwrap().iter().all(in_sync));
+    second.wait("/api/v1/devices", "in sync", |view| {
+        view["devices"].as_array().unwrap().iter().all(in_sync)
+    });
     assert_eq!(fabric.switches[0].get("/api/v1/switch/rules")["rules"], rules);
 
     // What was removed while the first one was away does not return with it.
     assert_eq!(second.ask("DELETE", "/api/v1/intents/web", "").0, 200);
     assert_eq!(second.ask("PUT", "/api/v1/intents", &web("new", 80)).0, 200);
     let first = start("manager.toml", &on_standby(&fabric.files, "127.0.0.1:8109"));
-    first.wait("/api/v1/intents", "only the new one", |view| names(view) == ["new"]);
+    first.wait("/api/v1/intents", "only the new one", |view| {
+        names(view) == ["new"]
+    });
     assert_eq!(
-        (first.get("/api/v1/domain")["acting"].clone(), names(&second.get("/api/v1/intents"))),
+        (
+            first.get("/api/v1/domain")["acting"].clone(),
+            names(&second.get("/api/v1/intents"))
+        ),
         (json!(false), vec!["new".to_owned()])
     );
     check_copy(&second);
 }
 
 fn names(view: &Value) -> Vec<String> {
-    let names = view["intents"].as_array().unwrap().iter().map(|intent| intent["name"].clone());
+    let names = view["intents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|intent| intent["name"].clone());
     names.map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
@@ -620,17 +873,29 @@ fn names(view: &Value) -> Vec<String> {
 fn check_copy(manager: &Program) {
     let document = manager.get("/api/v1/openapi.json");
     let view = manager.get("/api/v1/domain/intents");
-    schema::check(&document, &json!({"$ref": "#/components/schemas/ManagerCopy"}), &view, "copy");
-    assert_eq!((&view["acting"], names(&view)), (&json!(true), vec!["new".to_owned()]));
+    schema::check(
+        &document,
+        &json!({"$ref": "#/components/schemas/ManagerCopy"}),
+        &view,
+        "copy",
+    );
+    assert_eq!(
+        (&view["acting"], names(&view)),
+        (&json!(true), vec!["new".to_owned()])
+    );
 }
 
 /// Without links in the file, the switches find each other by LLDP, and INT passes where both ends hear each other.
 #[test]
 fn links_are_found_by_lldp() {
-    let Some(mut fabric) = Fabric::start_with(false, "", "") else { return };
+    let Some(mut fabric) = Fabric::start_with(false, "", "") else {
+        return;
+    };
     let links = json!([[11, 2, 12, 1], [12, 2, 13, 1]]);
     let begun = Instant::now();
-    fabric.manager.wait("/api/v1/domain", "both links", |view| view["links"] == links);
+    fabric
+        .manager
+        .wait("/api/v1/domain", "both links", |view| view["links"] == links);
     eprintln!("links after {} ms", begun.elapsed().as_millis());
     let neighbour = json!({"system": "s1", "port": "s1p2", "chassis": "02:68:00:00:0b:00", "description": "port 2",
                            "ttl": 121, "several": false});
@@ -638,30 +903,60 @@ fn links_are_found_by_lldp() {
     assert_eq!(rules["ports"][0]["neighbour"], neighbour);
     let ports = fabric.manager.get("/api/v1/devices/s1")["ports"].clone();
     assert_eq!(ports[0]["neighbour"], Value::Null);
-    assert_eq!(ports[1]["neighbour"], json!({"system": "s2", "port": "s2p1", "note": null}));
-    assert_eq!((&ports[1]["role"], &ports[1]["peer"]), (&json!("fabric"), &json!("s2:1")));
+    assert_eq!(
+        ports[1]["neighbour"],
+        json!({"system": "s2", "port": "s2p1", "note": null})
+    );
+    assert_eq!(
+        (&ports[1]["role"], &ports[1]["peer"]),
+        (&json!("fabric"), &json!("s2:1"))
+    );
 
     fabric.wait_for_devices("in sync", in_sync);
     let intent =
         json!({"name": "web", "match": {"dport": 5000}, "watch": ["flow_path", "hop_latency"], "mode": "md"});
-    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+    assert_eq!(
+        fabric
+            .manager
+            .ask("PUT", "/api/v1/intents", &intent.to_string())
+            .0,
+        200
+    );
     fabric.wait_for_intent("complete");
-    assert_eq!(fabric.manager.get("/api/v1/flows")["flows"][0]["path"], json!([11, 12, 13]));
+    assert_eq!(
+        fabric.manager.get("/api/v1/flows")["flows"][0]["path"],
+        json!([11, 12, 13])
+    );
     fabric.check_schemas();
 
     // A switch that ends says so: its neighbours close their ports to it, and its place in the history is kept.
     fabric.switches[2].stop();
     let gone = json!([[11, 2, 12, 1]]);
-    fabric.manager.wait("/api/v1/domain", "one link", |view| view["links"] == gone);
-    fabric.switches[2] =
-        Program::start_in(Some(fabric.fabric.name()), &fabric.files.join("."), "s3.toml", &switch(2));
-    fabric.manager.wait("/api/v1/domain", "both links again", |view| view["links"] == links);
+    fabric
+        .manager
+        .wait("/api/v1/domain", "one link", |view| view["links"] == gone);
+    fabric.switches[2] = Program::start_in(
+        Some(fabric.fabric.name()),
+        &fabric.files.join("."),
+        "s3.toml",
+        &switch(2),
+    );
+    fabric.manager.wait("/api/v1/domain", "both links again", |view| {
+        view["links"] == links
+    });
     fabric.wait_for_devices("in sync again", in_sync);
     fabric.wait_for_intent("complete");
     let history = fabric.manager.get("/api/v1/domain/history?subject=s2:2");
-    let texts: Vec<_> =
-        history["history"].as_array().unwrap().iter().map(|entry| entry["text"].as_str().unwrap()).collect();
-    assert_eq!(texts, ["leads to s3:1", "no longer leads to s3:1", "leads to s3:1"]);
+    let texts: Vec<_> = history["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        texts,
+        ["leads to s3:1", "no longer leads to s3:1", "leads to s3:1"]
+    );
     for switch in &fabric.switches {
         let totals = switch.get("/api/v1/switch")["totals"].clone();
         assert_eq!(totals["balanced"], true, "{totals:#}");
@@ -680,15 +975,30 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
         (json!([]), "write a table as in [[intents]]"),
         (json!({"name": "a"}), "nothing is watched"),
         (json!({"name": "a", "watch": ["speed"]}), "\"flow_path\""),
-        (json!({"name": "a", "watch": ["hop_latency"], "match": {"dscp": 3}}), "DSCP"),
-        (json!({"name": "a", "watch": ["hop_latency"], "sample": "1 in 0"}), "sampl"),
-        (json!({"name": "a", "watch": ["hop_latency"], "at": {"edges": ["leaf*"]}}), "leaf*"),
-        (json!({"name": "a", "watch": ["hop_latency"], "until": "2020-01-01T00:00:00Z"}), "past"),
+        (
+            json!({"name": "a", "watch": ["hop_latency"], "match": {"dscp": 3}}),
+            "DSCP",
+        ),
+        (
+            json!({"name": "a", "watch": ["hop_latency"], "sample": "1 in 0"}),
+            "sampl",
+        ),
+        (
+            json!({"name": "a", "watch": ["hop_latency"], "at": {"edges": ["leaf*"]}}),
+            "leaf*",
+        ),
+        (
+            json!({"name": "a", "watch": ["hop_latency"], "until": "2020-01-01T00:00:00Z"}),
+            "past",
+        ),
         (
             json!({"name": "a", "watch": ["hop_latency"], "budget": "9 reports/s"}),
             "add a filter per_hop or per_flow",
         ),
-        (json!({"name": "a", "watch": ["hop_latency"], "tell": {"rule": "hops > 5ms"}}), "hops"),
+        (
+            json!({"name": "a", "watch": ["hop_latency"], "tell": {"rule": "hops > 5ms"}}),
+            "hops",
+        ),
         (
             json!({"name": "a", "watch": ["hop_latency"], "match": {"dscp": 3}, "tell": {"rule": "hops > 1"}}),
             "remove `dscp`, or `tell`",
@@ -697,7 +1007,10 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
     for (body, reason) in intents {
         for (method, path) in [("PUT", "/api/v1/intents"), ("POST", "/api/v1/intents/plan")] {
             let (status, message) = error(method, path, body.clone());
-            assert!(status == 400 && message.contains(reason), "{body}: {status} {message}");
+            assert!(
+                status == 400 && message.contains(reason),
+                "{body}: {status} {message}"
+            );
         }
     }
     assert_eq!(error("DELETE", "/api/v1/intents/a", Value::Null).0, 404);
@@ -707,22 +1020,43 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
     let switch =
         |method: &str, path: &str, body: Value| fabric.switches[0].ask(method, path, &body.to_string());
     let rules = fabric.switches[0].get("/api/v1/switch/rules");
-    assert_eq!(switch("POST", "/api/v1/switch/claim", json!({"term": 1, "epoch": 1})).0, 409);
     assert_eq!(
-        switch("PATCH", "/api/v1/switch/rules", json!({"election": rules["election"], "changes": []})).0,
+        switch("POST", "/api/v1/switch/claim", json!({"term": 1, "epoch": 1})).0,
+        409
+    );
+    assert_eq!(
+        switch(
+            "PATCH",
+            "/api/v1/switch/rules",
+            json!({"election": rules["election"], "changes": []})
+        )
+        .0,
         400
     );
     let (status, answer) = switch("PUT", "/api/v1/switch/watch", json!([{"dport": 80}]));
-    assert!(status == 400 && answer["error"].as_str().unwrap().contains("add an intent"), "{answer}");
+    assert!(
+        status == 400 && answer["error"].as_str().unwrap().contains("add an intent"),
+        "{answer}"
+    );
     assert_eq!(fabric.switches[0].get("/api/v1/switch/rules"), rules);
     // Another manager with a higher election takes over one switch: this one goes on with the others. When it takes over most of them,
     // this one stops acting, and says so.
     let claim = json!({"term": rules["election"]["term"].as_u64().unwrap() + 1, "epoch": 1});
     assert_eq!(switch("POST", "/api/v1/switch/claim", claim.clone()).0, 200);
     fabric.manager.wait("/api/v1/devices", "one taken over", |view| {
-        view["devices"][0]["text"].as_str().unwrap_or_default().contains("another manager acts on it")
+        view["devices"][0]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("another manager acts on it")
     });
     assert_eq!(fabric.manager.get("/api/v1/domain")["acting"], true);
-    assert_eq!(fabric.switches[1].ask("POST", "/api/v1/switch/claim", &claim.to_string()).0, 200);
-    fabric.manager.wait("/api/v1/domain", "superseded", |view| view["acting"] == false);
+    assert_eq!(
+        fabric.switches[1]
+            .ask("POST", "/api/v1/switch/claim", &claim.to_string())
+            .0,
+        200
+    );
+    fabric
+        .manager
+        .wait("/api/v1/domain", "superseded", |view| view["acting"] == false);
 }

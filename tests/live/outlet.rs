@@ -39,7 +39,13 @@ impl Kafka {
     /// Writes messages, a line each, into a partition.
     fn write(&self, stream: &str, partition: u32, lines: &str) {
         let mut child = Command::new("kcat")
-            .args(["-P", "-b", &self.url()[6..], "-t", &format!("hopwise.{stream}.v1")])
+            .args([
+                "-P",
+                "-b",
+                &self.url()[6..],
+                "-t",
+                &format!("hopwise.{stream}.v1"),
+            ])
             .args(["-p", &partition.to_string()])
             .stdin(Stdio::piped())
             .spawn()
@@ -75,7 +81,12 @@ fn apply(config: &Path, name: &str) {
 /// The sum of a count over all partitions of an outlet.
 fn sum(outlet: &Server, name: &str) -> u64 {
     let view = outlet.json("/api/v1/exports");
-    view["exports"].as_array().unwrap().iter().map(|one| one[name].as_u64().unwrap()).sum()
+    view["exports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one[name].as_u64().unwrap())
+        .sum()
 }
 
 /// Waits until as many rows are in a table as there are messages, but for those that nobody can read.
@@ -95,34 +106,61 @@ fn adds_up(outlet: &Server) {
     for one in view["exports"].as_array().unwrap() {
         let settled = ["delivered", "left_out", "rejected", "held"].map(|name| number(one, name));
         assert_eq!(number(one, "read"), settled.iter().sum::<u64>(), "{one:#}");
-        assert_eq!((number(one, "waiting"), &one["last_error"]), (0, &Value::Null), "{one:#}");
+        assert_eq!(
+            (number(one, "waiting"), &one["last_error"]),
+            (0, &Value::Null),
+            "{one:#}"
+        );
     }
     let stage = &view["stage"];
-    let dropped: u64 = stage["drops"].as_object().unwrap().values().map(|drop| drop.as_u64().unwrap()).sum();
-    assert_eq!(number(stage, "in"), number(stage, "out") + number(stage, "queued") + dropped, "{stage:#}");
+    let dropped: u64 = stage["drops"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|drop| drop.as_u64().unwrap())
+        .sum();
+    assert_eq!(
+        number(stage, "in"),
+        number(stage, "out") + number(stage, "queued") + dropped,
+        "{stage:#}"
+    );
 }
 
 #[test]
 fn what_a_fleet_sends_by_kafka_is_there_once_whatever_is_killed() {
-    let Some(mut kafka) = Kafka::start(1, 1) else { return };
-    let Some(mut engine) = ClickHouse::start(SECRET) else { return };
+    let Some(mut kafka) = Kafka::start(1, 1) else {
+        return;
+    };
+    let Some(mut engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (_directory, password) = password();
     let configs = [("c1", "protobuf"), ("c2", "json"), ("c3", "protobuf")]
         .map(|(name, format)| collector(name, &kafka.url(), format));
     let [c1, c2, c3] = configs.each_ref().map(|config| Server::start(config));
     apply(&c1.path("hopwise.toml"), "bus");
     let texts = ["1/2", "2/2"].map(|share| outlet(&kafka, &engine, &password, share));
-    let mut outlets = texts.each_ref().map(|text| Some(Server::start_outlet(TempDir::new(), text)));
+    let mut outlets = texts
+        .each_ref()
+        .map(|text| Some(Server::start_outlet(TempDir::new(), text)));
     apply(&outlets[0].as_ref().unwrap().path("outlet.toml"), "outlet");
     let gone = console(&engine, &password, "");
-    let mut fleet = Fleet { pair: [Some(c1), Some(c2)], alone: Some(c3), sent: 0 };
+    let mut fleet = Fleet {
+        pair: [Some(c1), Some(c2)],
+        alone: Some(c3),
+        sent: 0,
+    };
     fleet.send();
     // One of the pair at a time, at work: the other hears what comes meanwhile.
     for (at, config) in configs[..2].iter().enumerate() {
         let server = fleet.pair[at].take().unwrap();
         fleet.pair[at] = Some(killed(server, config, || fleet.send()));
         fleet.send();
-        fleet.pair.iter().flatten().for_each(|server| wait_for_stored(server, fleet.sent - 1));
+        fleet
+            .pair
+            .iter()
+            .flatten()
+            .for_each(|server| wait_for_stored(server, fleet.sent - 1));
     }
     kafka.brokers[0].kill();
     fleet.send();
@@ -148,7 +186,14 @@ fn what_a_fleet_sends_by_kafka_is_there_once_whatever_is_killed() {
     drop(gone);
     let console = console(&engine, &password, "");
     fleet.send();
-    let Fleet { pair: [Some(c1), Some(c2)], alone: Some(c3), sent } = fleet else { panic!("all run") };
+    let Fleet {
+        pair: [Some(c1), Some(c2)],
+        alone: Some(c3),
+        sent,
+    } = fleet
+    else {
+        panic!("all run")
+    };
     for (server, last) in [(&c1, sent - 1), (&c2, sent - 1), (&c3, ALONE + sent - 1)] {
         wait_for_stored(server, last);
         drain(server);
@@ -160,10 +205,17 @@ fn what_a_fleet_sends_by_kafka_is_there_once_whatever_is_killed() {
         arrives(&kafka, &engine, stream, 0);
     }
     outlets.iter().for_each(adds_up);
-    let partitions =
-        outlets.each_ref().map(|outlet| outlet.json("/api/v1/exports")["exports"].as_array().unwrap().len());
+    let partitions = outlets.each_ref().map(|outlet| {
+        outlet.json("/api/v1/exports")["exports"]
+            .as_array()
+            .unwrap()
+            .len()
+    });
     assert_eq!(partitions.iter().sum::<usize>(), 5 * 3, "{partitions:?}");
-    assert_eq!([sum(&outlets[0], "rejected"), sum(&outlets[1], "rejected")], [0, 0]);
+    assert_eq!(
+        [sum(&outlets[0], "rejected"), sum(&outlets[1], "rejected")],
+        [0, 0]
+    );
     once(&[&c1, &c2, &c3], (sent, back), &engine, &console);
 }
 
@@ -171,8 +223,16 @@ fn what_a_fleet_sends_by_kafka_is_there_once_whatever_is_killed() {
 fn once(collectors: &[&Server; 3], (sent, back): (u32, u32), engine: &ClickHouse, console: &Server) {
     let [first, second, third] = collectors.map(stored);
     let all: BTreeSet<u64> = (0..sent.into()).collect();
-    assert_eq!(first.union(&second).copied().collect::<BTreeSet<_>>(), all, "the pair has everything");
-    let lost: Vec<u64> = all.iter().copied().filter(|n| !third.contains(&(n + u64::from(ALONE)))).collect();
+    assert_eq!(
+        first.union(&second).copied().collect::<BTreeSet<_>>(),
+        all,
+        "the pair has everything"
+    );
+    let lost: Vec<u64> = all
+        .iter()
+        .copied()
+        .filter(|n| !third.contains(&(n + u64::from(ALONE))))
+        .collect();
     let began = *lost.first().expect("something came while it was away");
     assert_eq!(lost, (began..back.into()).collect::<Vec<_>>());
     assert!(began <= u64::from(back - STEP));
@@ -186,15 +246,24 @@ fn once(collectors: &[&Server; 3], (sent, back): (u32, u32), engine: &ClickHouse
         "SELECT collector, uniqExact(id) FROM net.events WHERE {FIRST} GROUP BY collector ORDER BY collector"
     ));
     let line = |name: &str, stored: &BTreeSet<u64>| format!("{name}\t{}", stored.len());
-    assert_eq!(rows, [line("c1", &first), line("c2", &second), line("c3", &third)].join("\n"));
+    assert_eq!(
+        rows,
+        [line("c1", &first), line("c2", &second), line("c3", &third)].join("\n")
+    );
 }
 
 /// The lines of all files of rejected messages.
 fn rejected(outlet: &Server) -> Vec<Value> {
-    let files = fs::read_dir(outlet.path("state")).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(outlet.path("state"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let texts = files.filter(|file| file.to_string_lossy().ends_with(".rejected.jsonl"));
     let texts: Vec<String> = texts.map(|file| fs::read_to_string(file).unwrap()).collect();
-    texts.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
+    texts
+        .iter()
+        .flat_map(|text| text.lines())
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// What `check --connect` says of both sides.
@@ -214,10 +283,16 @@ fn has_kept_three(outlet: &Server) {
     lines.sort_by_key(|line| line["offset"].as_u64());
     let words: Vec<&str> = lines.iter().map(|line| line["words"].as_str().unwrap()).collect();
     assert_eq!(words[0], "it is no message of protobuf, or cut off");
-    assert!(words[1].starts_with("it is of version 99 of the schema"), "{words:?}");
+    assert!(
+        words[1].starts_with("it is of version 99 of the schema"),
+        "{words:?}"
+    );
     assert!(words[2].starts_with("it is no object of JSON: EOF"), "{words:?}");
     for line in &lines {
-        assert_eq!((&line["topic"], &line["partition"]), (&"hopwise.events.v1".into(), &1.into()));
+        assert_eq!(
+            (&line["topic"], &line["partition"]),
+            (&"hopwise.events.v1".into(), &1.into())
+        );
     }
     assert_eq!(lines[0]["value"], "dGhpcyBpcyBub25l");
     let metrics = outlet.get("/metrics").body;
@@ -236,13 +311,18 @@ fn is_alone(outlet: &Server, text: &str, directory: &TempDir) {
     let state = outlet.path("state");
     fs::write(&other, text.replace("\"state\"", &format!("{state:?}"))).unwrap();
     let run = hopwise(["outlet", "-c", other.to_str().unwrap()]);
-    assert!(run.code != Some(0) && run.stderr.contains("another outlet uses"), "{run:?}");
+    assert!(
+        run.code != Some(0) && run.stderr.contains("another outlet uses"),
+        "{run:?}"
+    );
 }
 
 #[test]
 fn kafka_messages_that_nobody_can_read_are_kept_and_the_rest_is_passed_on() {
     let Some(kafka) = Kafka::start(1, 1) else { return };
-    let Some(engine) = ClickHouse::start(SECRET) else { return };
+    let Some(engine) = ClickHouse::start(SECRET) else {
+        return;
+    };
     let (directory, password) = password();
     let config = collector("c1", &kafka.url(), "json");
     let text = outlet(&kafka, &engine, &password, "1/1");
@@ -263,9 +343,17 @@ fn kafka_messages_that_nobody_can_read_are_kept_and_the_rest_is_passed_on() {
     let server = Server::start(&config);
     apply(&server.path("hopwise.toml"), "bus");
     apply(&file, "outlet");
-    let sides =
-        [format!("from Kafka: {}", &kafka.url()[6..]), format!("to ClickHouse: {}", engine.address())];
-    assert_eq!(connect(&file), (Some(0), sides.map(|side| format!("outlet {side} has what is needed"))));
+    let sides = [
+        format!("from Kafka: {}", &kafka.url()[6..]),
+        format!("to ClickHouse: {}", engine.address()),
+    ];
+    assert_eq!(
+        connect(&file),
+        (
+            Some(0),
+            sides.map(|side| format!("outlet {side} has what is needed"))
+        )
+    );
     server.send(reports_from(0));
     server.settled(150);
     drain(&server);
@@ -296,8 +384,11 @@ fn a_file_that_cannot_be_written_now_holds_up_only_its_partition() {
     let hook = Scripted::start(&[]);
     let directory = TempDir::new();
     let config = directory.join("hopwise.toml");
-    fs::write(&config, collector("c1", &kafka.url(), "json").replace(STREAMS, "streams = [\"events\"]\n"))
-        .unwrap();
+    fs::write(
+        &config,
+        collector("c1", &kafka.url(), "json").replace(STREAMS, "streams = [\"events\"]\n"),
+    )
+    .unwrap();
     apply(&config, "bus");
     // Who opens it to write waits until somebody reads, as with a disk that hangs.
     let state = TempDir::new();
@@ -314,12 +405,18 @@ fn a_file_that_cannot_be_written_now_holds_up_only_its_partition() {
     let of = |partition: u64, name: &str| {
         let view = outlet.json("/api/v1/exports");
         let all = view["exports"].as_array().unwrap();
-        all.iter().find(|one| one["partition"] == partition).map_or(0, |one| one[name].as_u64().unwrap())
+        all.iter()
+            .find(|one| one["partition"] == partition)
+            .map_or(0, |one| one[name].as_u64().unwrap())
     };
     let until = |partition, name: &str, count| {
         let start = Instant::now();
         while of(partition, name) != count {
-            assert!(start.elapsed() < TIMEOUT, "{name} of {partition}: {:#}", outlet.json("/api/v1/exports"));
+            assert!(
+                start.elapsed() < TIMEOUT,
+                "{name} of {partition}: {:#}",
+                outlet.json("/api/v1/exports")
+            );
         }
     };
     kafka.write("events", 1, "this is none\n");

@@ -34,7 +34,10 @@ fn peak(server: &Server) -> u64 {
 }
 
 fn message(stream: &str, number: u64) -> String {
-    let (id, ts) = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15), 1_795_654_800_000_000_000 + number * 1000);
+    let (id, ts) = (
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        1_795_654_800_000_000_000 + number * 1000,
+    );
     let (host, port) = (number % 5_000, number % 60_000);
     let flow = format!(
         "{{\"src\":\"2001:db8::{host:x}\",\"dst\":\"2001:db8::1\",\"sport\":{port},\"dport\":443,\"proto\":6}}"
@@ -58,7 +61,14 @@ fn fill(kafka: &Kafka) {
     for stream in STREAMS {
         for (partition, option) in (0..PARTITIONS).zip(options) {
             let mut child = Command::new("kcat")
-                .args(["-P", "-b", &kafka.url()[6..], "-t", &format!("hopwise.{stream}.v1"), option])
+                .args([
+                    "-P",
+                    "-b",
+                    &kafka.url()[6..],
+                    "-t",
+                    &format!("hopwise.{stream}.v1"),
+                    option,
+                ])
                 .args(["-p", &partition.to_string(), "-Xlinger.ms=100"])
                 .stdin(Stdio::piped())
                 .spawn()
@@ -123,8 +133,14 @@ fn an_outlet_stays_within_its_memory_whatever_is_in_kafka() {
         // Each read may end a little earlier than it might.
         number(&one["requests"]) > 0 && number(&one["memory"]) * 10 > number(&one["memory_limit"]) * 8
     });
-    let sum =
-        |name: &str| view["exports"].as_array().unwrap().iter().map(|one| number(&one[name])).sum::<u64>();
+    let sum = |name: &str| {
+        view["exports"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| number(&one[name]))
+            .sum::<u64>()
+    };
     let (held, limit) = (sum("memory"), sum("memory_limit"));
     assert_eq!(number(&view["memory"]), MEMORY);
     assert!(held <= limit && limit <= MEMORY, "{held} {limit}");
@@ -142,6 +158,12 @@ fn an_outlet_stays_within_its_memory_whatever_is_in_kafka() {
         mib(hanging),
         mib(busy)
     );
-    assert!(hanging <= base + MEMORY, "{hanging} hanging, {base} without messages");
-    assert!(busy <= base + MEMORY, "{busy} busy, {base} without messages: {view:#}");
+    assert!(
+        hanging <= base + MEMORY,
+        "{hanging} hanging, {base} without messages"
+    );
+    assert!(
+        busy <= base + MEMORY,
+        "{busy} busy, {base} without messages: {view:#}"
+    );
 }

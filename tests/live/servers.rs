@@ -31,7 +31,11 @@ pub(super) fn is_installed(what: &str, program: &str) -> bool {
 
 /// A port that nobody listens on now.
 pub(super) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// The body of an answer to GET.
@@ -57,8 +61,15 @@ impl Process {
 
     /// Starts it.
     pub(super) fn spawn(command: &mut Command, directory: &TempDir) -> Self {
-        let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(directory.join("log"))
+            .unwrap();
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         Self(command.current_dir(directory.join("")).spawn().unwrap())
     }
 
@@ -68,14 +79,21 @@ impl Process {
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let ended = self.0.try_wait().unwrap();
             let log = || std::fs::read_to_string(directory.join("log")).unwrap_or_default();
-            assert!(ended.is_none() && start.elapsed() < TIMEOUT, "no server: {ended:?}\n{}", log());
+            assert!(
+                ended.is_none() && start.elapsed() < TIMEOUT,
+                "no server: {ended:?}\n{}",
+                log()
+            );
             thread::yield_now();
         }
     }
 
     /// Sends it a signal.
     pub(super) fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill")
+            .args([signal, &self.0.id().to_string()])
+            .status()
+            .unwrap();
         assert!(sent.success());
     }
 
@@ -110,7 +128,9 @@ pub(super) fn front_for(clients: Option<&str>, certificate: &str, to: SocketAddr
         None => config.with_no_client_auth(),
         Some(authority) => {
             let mut roots = RootCertStore::empty();
-            roots.add(CertificateDer::from_pem_file(tls::file(authority)).unwrap()).unwrap();
+            roots
+                .add(CertificateDer::from_pem_file(tls::file(authority)).unwrap())
+                .unwrap();
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
             config.with_client_cert_verifier(verifier.build().unwrap())
         }
@@ -119,7 +139,10 @@ pub(super) fn front_for(clients: Option<&str>, certificate: &str, to: SocketAddr
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     thread::spawn(move || {
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();

@@ -53,7 +53,15 @@ impl Line {
         link(&switches[2], "right", &hosts[1], "eth0", "1500")?;
         for (host, [v4, v6]) in hosts.iter().zip(HOSTS) {
             host.ip(&["address", "add", &format!("{v4}/32"), "dev", "eth0"])?;
-            host.ip(&["-6", "address", "add", &format!("{v6}/128"), "dev", "eth0", "nodad"])?;
+            host.ip(&[
+                "-6",
+                "address",
+                "add",
+                &format!("{v6}/128"),
+                "dev",
+                "eth0",
+                "nodad",
+            ])?;
             host.ip(&["route", "add", "169.254.1.1", "dev", "eth0"])?;
             host.ip(&["route", "add", "default", "via", "169.254.1.1"])?;
             host.ip(&["-6", "route", "add", "default", "via", "fe80::1", "dev", "eth0"])?;
@@ -65,13 +73,21 @@ impl Line {
         let mut reports = Vec::new();
         let mut switches = Vec::new();
         for (index, namespace) in namespaces.iter().enumerate() {
-            let socket = namespace.run(|| UdpSocket::bind("127.0.0.1:32766")).unwrap().unwrap();
+            let socket = namespace
+                .run(|| UdpSocket::bind("127.0.0.1:32766"))
+                .unwrap()
+                .unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             reports.push(socket);
             let config = config(index, watch);
             switches.push(Server::start_raw_within(namespace.name(), &config).unwrap());
         }
-        Self { hosts, switches, reports, namespaces }
+        Self {
+            hosts,
+            switches,
+            reports,
+            namespaces,
+        }
     }
 
     /// Runs a program on a host; its output if it succeeded.
@@ -81,24 +97,40 @@ impl Line {
             .args(command)
             .output()
             .unwrap();
-        let said =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        if output.status.success() { Ok(said) } else { Err(said) }
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        if output.status.success() {
+            Ok(said)
+        } else {
+            Err(said)
+        }
     }
 
     fn ping(&self, to: &str, more: &[&str]) -> Result<String, String> {
-        self.on(0, &[&["ping", "-n", "-c", "3", "-i", "0.05", "-W", "20", to], more].concat())
+        self.on(
+            0,
+            &[&["ping", "-n", "-c", "3", "-i", "0.05", "-W", "20", to], more].concat(),
+        )
     }
 
     /// iperf3 from the first host to an address of the second, its result.
     fn iperf(&self, to: &str, more: &[&str]) -> Value {
         let serve = ["netns", "exec", self.hosts[1].name(), "iperf3", "-s", "-1"];
-        let mut serving = Command::new("ip").args(serve).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let mut serving = Command::new("ip")
+            .args(serve)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
         let start = Instant::now();
         let result = loop {
             let run = self.on(0, &[&["iperf3", "-J", "-c", to], more].concat());
-            let result: Value =
-                run.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+            let result: Value = run
+                .ok()
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default();
             // Retries until the server listens: some versions exit with 0 and print only an error.
             if result["end"]["sum"].is_object()
                 || result["end"]["sum_sent"].is_object()
@@ -120,7 +152,10 @@ impl Line {
             for report in decoder.reports(&buffer[..len]) {
                 let report = report.unwrap();
                 let nodes = report.hops().filter_map(|hop| hop.node_id).collect();
-                paths.push((nodes, report.flow.map_or_else(String::new, |flow| flow.to_string())));
+                paths.push((
+                    nodes,
+                    report.flow.map_or_else(String::new, |flow| flow.to_string()),
+                ));
             }
         }
         paths
@@ -131,7 +166,12 @@ impl Line {
         let document: Value = self.switches[0].json("/api/v1/openapi.json");
         for server in &self.switches {
             let view = server.json("/api/v1/switch");
-            schema::check(&document, &json!({"$ref": "#/components/schemas/Switch"}), &view, "switch");
+            schema::check(
+                &document,
+                &json!({"$ref": "#/components/schemas/Switch"}),
+                &view,
+                "switch",
+            );
             let totals = &view["totals"];
             assert_eq!(totals["balanced"], true, "{view:#}");
             let number = |name: &str| totals[name].as_u64().unwrap();
@@ -149,8 +189,10 @@ impl Line {
     /// Packets with wrong checksums received by the hosts.
     fn checksum_errors(&self) -> u64 {
         let one = |host: &Namespace| {
-            let table =
-                within(host.name(), || std::fs::read_to_string("/proc/thread-self/net/snmp")).unwrap();
+            let table = within(host.name(), || {
+                std::fs::read_to_string("/proc/thread-self/net/snmp")
+            })
+            .unwrap();
             let table = table.unwrap();
             let lines: Vec<&str> = table.lines().collect();
             let columns = |pair: &[&str]| -> u64 {
@@ -185,7 +227,9 @@ fn config(index: usize, watch: &str) -> String {
 
 #[test]
 fn hosts_notice_nothing_and_the_collector_receives_all_reports() {
-    let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else { return };
+    let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else {
+        return;
+    };
     for to in HOSTS[1] {
         let said = line.ping(to, &[]).unwrap();
         assert!(said.contains("3 received") && said.contains("ttl=61"), "{said}");
@@ -195,31 +239,43 @@ fn hosts_notice_nothing_and_the_collector_receives_all_reports() {
     assert!(tcp["end"]["sum_received"]["bytes"].as_u64() > ENOUGH, "{tcp:#}");
     let forth = line.paths(2);
     assert!(
-        forth.iter().any(|(path, flow)| path == &NODES && flow.starts_with("10.0.1.5:")),
+        forth
+            .iter()
+            .any(|(path, flow)| path == &NODES && flow.starts_with("10.0.1.5:")),
         "{:?}",
         forth.first()
     );
-    assert!(forth.iter().all(|(path, _)| path.len() == 3), "no report lacks a node");
+    assert!(
+        forth.iter().all(|(path, _)| path.len() == 3),
+        "no report lacks a node"
+    );
     let back = line.paths(0);
     assert!(
-        back.iter().any(|(path, flow)| path == &[13, 12, 11] && flow.starts_with("10.0.2.6:")),
+        back.iter()
+            .any(|(path, flow)| path == &[13, 12, 11] && flow.starts_with("10.0.2.6:")),
         "{:?}",
         back.first()
     );
     // A virtual machine may lose packets when its CPUs are descheduled, but not three times in a row.
     let lost = [0; 3].map(|_| {
         let udp = line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "20M", "-l", "1000"]);
-        udp["end"]["sum"]["lost_percent"].as_f64().unwrap_or_else(|| panic!("{udp:#}"))
+        udp["end"]["sum"]["lost_percent"]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{udp:#}"))
     });
     assert!(lost.iter().any(|lost| *lost < 5.0), "{lost:?}");
     // The socket of this test queues only some of them.
-    let reported = line.switches[2].json("/api/v1/switch")["int"]["reported"].as_u64().unwrap();
+    let reported = line.switches[2].json("/api/v1/switch")["int"]["reported"]
+        .as_u64()
+        .unwrap();
     assert!(reported > 1_000 && !line.paths(2).is_empty(), "{reported}");
     let v6 = line.iperf(HOSTS[1][1], &["-n", "1M"]);
     assert!(v6["end"]["sum_received"]["bytes"].as_u64() > ENOUGH, "{v6:#}");
     let forth = line.paths(2);
     assert!(
-        forth.iter().any(|(path, flow)| path == &NODES && flow.starts_with("[fd00:0:0:1::5]:")),
+        forth
+            .iter()
+            .any(|(path, flow)| path == &NODES && flow.starts_with("[fd00:0:0:1::5]:")),
         "{:?}",
         forth.first()
     );
@@ -230,7 +286,10 @@ fn hosts_notice_nothing_and_the_collector_receives_all_reports() {
     }
     (0..3).for_each(|switch| drop(line.paths(switch)));
     let plain = line.iperf(HOSTS[1][0], &["-n", "1M"]);
-    assert!(plain["end"]["sum_received"]["bytes"].as_u64() > ENOUGH, "{plain:#}");
+    assert!(
+        plain["end"]["sum_received"]["bytes"].as_u64() > ENOUGH,
+        "{plain:#}"
+    );
     assert_eq!(line.paths(2), []);
     line.assert_balanced(&["queue_full", "not_sent"]);
     assert_eq!(line.checksum_errors(), 0);
@@ -238,7 +297,9 @@ fn hosts_notice_nothing_and_the_collector_receives_all_reports() {
 
 #[test]
 fn packets_too_long_are_refused_by_icmp_and_links_can_be_changed() {
-    let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else { return };
+    let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else {
+        return;
+    };
     line.ping(HOSTS[1][0], &["-M", "do", "-s", "1472"]).unwrap();
     let patch = |switch: usize, port: u16, body: Value| {
         let path = format!("/api/v1/switch/ports/{port}");
@@ -261,7 +322,11 @@ fn packets_too_long_are_refused_by_icmp_and_links_can_be_changed() {
     patch(1, 1, json!({"delay": "20ms"}));
     patch(1, 2, json!({"delay": "30ms"}));
     let said = line.ping(HOSTS[1][0], &[]).unwrap();
-    let least = said.split("= ").nth(1).and_then(|rest| rest.split('/').next()).unwrap();
+    let least = said
+        .split("= ")
+        .nth(1)
+        .and_then(|rest| rest.split('/').next())
+        .unwrap();
     assert!(least.parse::<f64>().unwrap() >= 50.0, "{said}");
     patch(1, 2, json!({"up": false}));
     line.ping(HOSTS[1][0], &["-W", "1"]).unwrap_err();
@@ -269,16 +334,28 @@ fn packets_too_long_are_refused_by_icmp_and_links_can_be_changed() {
     line.ping(HOSTS[1][0], &["-W", "1"]).unwrap_err();
     patch(1, 2, json!({"loss": 0}));
     line.ping(HOSTS[1][0], &[]).unwrap();
-    line.assert_balanced(&["too_big", "ttl_zero", "link_down", "link_loss", "queue_full", "not_sent"]);
+    line.assert_balanced(&[
+        "too_big",
+        "ttl_zero",
+        "link_down",
+        "link_loss",
+        "queue_full",
+        "not_sent",
+    ]);
     let metrics = line.switches[1].get("/metrics").body;
-    assert!(metrics.contains("hopwise_switch_drops_total{port=\"2\",reason=\"too_big\"}"), "{metrics}");
+    assert!(
+        metrics.contains("hopwise_switch_drops_total{port=\"2\",reason=\"too_big\"}"),
+        "{metrics}"
+    );
     let refused = line.switches[1].ask("PATCH", "/api/v1/switch/ports/9", "", "{}");
     assert_eq!(refused.status, 404);
 }
 
 #[test]
 fn a_queue_with_a_rate_keeps_to_it_and_reports_itself() {
-    let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else { return };
+    let Some(line) = Line::new("[[switch.watch]]\nmode = \"md\"\n") else {
+        return;
+    };
     let path = "/api/v1/switch/ports/2";
     let body = json!({"rate": "20Mbit/s", "depth": "100kB"}).to_string();
     assert_eq!(line.switches[1].ask("PATCH", path, "", &body).status, 200);
@@ -309,12 +386,18 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     send();
     let view = sink.json("/api/v1/switch");
     let before = Counters::of(&view);
-    assert!(before.matched > 500 && before.suppressed == 0 && before.filtered == 0, "{view:#}");
+    assert!(
+        before.matched > 500 && before.suppressed == 0 && before.filtered == 0,
+        "{view:#}"
+    );
     // Invalid filters are refused, and nothing changes.
     let path = "/api/v1/switch/filters";
     let bad = json!([{"algorithm": "per_hop", "metric": "flow_latency", "threshold": 1}]).to_string();
     let refused = sink.ask("PUT", path, "", &bad);
-    assert!(refused.status == 400 && refused.body.contains("per_flow"), "{refused:?}");
+    assert!(
+        refused.status == 400 && refused.body.contains("per_flow"),
+        "{refused:?}"
+    );
     let few = json!([{"proto": "udp", "algorithm": "per_flow", "metric": "flow_latency", "threshold": "5s"}]);
     let answer = sink.ask("PUT", path, "", &few.to_string());
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -322,7 +405,10 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     let view = sink.json("/api/v1/switch");
     let after = Counters::of(&view);
     // At most two flows; all packets of each but the first are suppressed. TCP packets, which no filter matches, are reported.
-    assert!((1..=4).contains(&after.matched) && after.suppressed > 500, "{view:#}");
+    assert!(
+        (1..=4).contains(&after.matched) && after.suppressed > 500,
+        "{view:#}"
+    );
     assert_eq!(after.suppressed, after.filtered, "{view:#}");
     assert!(after.reported - before.reported < before.matched / 2, "{view:#}");
     let metrics = sink.get("/metrics").body;
@@ -335,15 +421,22 @@ fn a_filter_of_the_sink_reports_less_and_its_counts_add_up() {
     // In the new file, the same filter follows another one: it keeps its state and counters.
     let other = "[[switch.filter]]\ndport = 9\nalgorithm = \"change\"\n";
     let file = format!("{watch}{other}[[switch.filter]]\nproto = \"udp\"\n{STEADY}");
-    reload(sink, &config(2, &file), |view| view["filters"].as_array().unwrap().len() == 2);
+    reload(sink, &config(2, &file), |view| {
+        view["filters"].as_array().unwrap().len() == 2
+    });
     let view = sink.json("/api/v1/switch");
     assert_eq!(view["filters"][1]["suppressed"], after.suppressed, "{view:#}");
     // The first switch is no longer the source of these flows.
     let role = "[[switch.role]]\ndst = \"10.0.2.0/24\"\nrole = \"transit\"\n";
-    reload(&line.switches[0], &config(0, &format!("{watch}{role}")), |view| view["roles"] != json!([]));
+    reload(&line.switches[0], &config(0, &format!("{watch}{role}")), |view| {
+        view["roles"] != json!([])
+    });
     send();
     let last = Counters::of(&sink.json("/api/v1/switch"));
-    assert_eq!((last.filtered, last.suppressed), (after.filtered, after.suppressed));
+    assert_eq!(
+        (last.filtered, last.suppressed),
+        (after.filtered, after.suppressed)
+    );
     assert!(last.plain > after.plain + 500, "{}", last.plain);
     line.assert_balanced(&["queue_full", "not_sent"]);
 }
@@ -393,14 +486,22 @@ impl Counters {
         assert_eq!(int("reported") + others, datagrams, "{view:#}");
         let filters = view["filters"].as_array().unwrap();
         let counts = |filter: &Value| -> u64 {
-            filter["reported"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+            filter["reported"]
+                .as_object()
+                .unwrap()
+                .values()
+                .map(|count| count.as_u64().unwrap())
+                .sum()
         };
         Self {
             plain: int("plain"),
             reported: int("reported"),
             filtered: int("filtered"),
             matched: filters.iter().map(counts).sum(),
-            suppressed: filters.iter().map(|filter| filter["suppressed"].as_u64().unwrap()).sum(),
+            suppressed: filters
+                .iter()
+                .map(|filter| filter["suppressed"].as_u64().unwrap())
+                .sum(),
         }
     }
 }
@@ -419,11 +520,17 @@ impl collector::Output for Paths {
 
 #[test]
 fn single_records_over_ipv6_become_paths_in_the_collector() {
-    let Some(line) = Line::new("[[switch.watch]]\nproto = \"udp\"\nmode = \"sf\"\n") else { return };
+    let Some(line) = Line::new("[[switch.watch]]\nproto = \"udp\"\nmode = \"sf\"\n") else {
+        return;
+    };
     let mut collector = collector::Collector::new(collector::Config::default());
     let (mut paths, done) = (Paths::default(), std::sync::atomic::AtomicBool::new(false));
-    let now =
-        || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let now = || {
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_nanos() as u64
+    };
     // Relaxed: the flag orders no other memory.
     let order = std::sync::atomic::Ordering::Relaxed;
     std::thread::scope(|scope| {
@@ -434,8 +541,13 @@ fn single_records_over_ipv6_become_paths_in_the_collector() {
                 match line.reports[2].recv(&mut buffer) {
                     Ok(len) => {
                         let (payload, received) = (&buffer[..len], now());
-                        let datagram =
-                            collector::Datagram { payload, source, src_port: 1, listener: 0, received };
+                        let datagram = collector::Datagram {
+                            payload,
+                            source,
+                            src_port: 1,
+                            listener: 0,
+                            received,
+                        };
                         collector.handle(&[datagram], &mut paths);
                     }
                     // No datagram arrived for a while.
@@ -451,9 +563,21 @@ fn single_records_over_ipv6_become_paths_in_the_collector() {
     let sf = &collector.stats().sf;
     assert!(sf.complete.sets > 50, "{sf:?}");
     let ours = |flow: &str| flow.starts_with("[fd00:0:0:1::5]:") && flow.contains("[fd00:0:0:2::6]:");
-    assert!(paths.0.iter().any(|(flow, path)| ours(flow) && path == &NODES), "{:?}", paths.0);
-    assert!(paths.0.iter().all(|(_, path)| path.is_empty() || path == &NODES), "{:?}", paths.0);
-    let views: Vec<Value> = line.switches.iter().map(|server| server.json("/api/v1/switch")).collect();
+    assert!(
+        paths.0.iter().any(|(flow, path)| ours(flow) && path == &NODES),
+        "{:?}",
+        paths.0
+    );
+    assert!(
+        paths.0.iter().all(|(_, path)| path.is_empty() || path == &NODES),
+        "{:?}",
+        paths.0
+    );
+    let views: Vec<Value> = line
+        .switches
+        .iter()
+        .map(|server| server.json("/api/v1/switch"))
+        .collect();
     views.iter().for_each(|view| {
         let _checked = Counters::of(view);
     });
@@ -473,19 +597,32 @@ fn an_invalid_file_is_refused_and_a_missing_interface_reported() {
     std::fs::write(&path, file).unwrap();
     let run = support::hopwise(["check", "-c", support::text(&path)]);
     assert_eq!(run.code, Some(2));
-    assert!(run.stderr.contains("there is no port 7; there are: 1, 2"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("there is no port 7; there are: 1, 2"),
+        "{}",
+        run.stderr
+    );
     std::fs::write(&path, config(0, "").replace("\"left\"", "\"no-such-nic\"")).unwrap();
     let run = support::hopwise(["check", "-c", support::text(&path)]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
-    assert!(run.stderr.contains("there is no interface `no-such-nic`"), "{}", run.stderr);
     assert!(
-        run.stdout.starts_with("ok: a switch, node 11, 2 port(s), 4 route(s), 0 watched, no collector"),
+        run.stderr.contains("there is no interface `no-such-nic`"),
+        "{}",
+        run.stderr
+    );
+    assert!(
+        run.stdout
+            .starts_with("ok: a switch, node 11, 2 port(s), 4 route(s), 0 watched, no collector"),
         "{}",
         run.stdout
     );
     let run = support::hopwise(["run", "-c", support::text(&path)]);
     assert_eq!(run.code, Some(2));
-    assert!(run.stderr.contains("port 1: open interface no-such-nic"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("port 1: open interface no-such-nic"),
+        "{}",
+        run.stderr
+    );
 }
 
 /// Reports the path of every UDP packet by DTA, as an essential report.
@@ -499,33 +636,70 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
     let directory = support::TempDir::new();
     let (map, one) = (directory.join("map.json"), "a=http://127.0.0.1:1,127.0.0.1:40040");
     fs::write(&map, support::hopwise(["map", "new", one]).stdout).unwrap();
-    let config = DTA.replace("collectors = [\"127.0.0.1:40040\"]", &format!("map = \"{}\"", map.display()));
+    let config = DTA.replace(
+        "collectors = [\"127.0.0.1:40040\"]",
+        &format!("map = \"{}\"", map.display()),
+    );
     let Some(line) = Line::new(&config) else { return };
-    let translator = line.namespaces[2].run(|| UdpSocket::bind("127.0.0.1:40040")).unwrap().unwrap();
+    let translator = line.namespaces[2]
+        .run(|| UdpSocket::bind("127.0.0.1:40040"))
+        .unwrap()
+        .unwrap();
     translator.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let udp = line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "400k", "-l", "500"]);
     assert!(udp["end"]["sum"]["packets"].as_u64() > Some(20), "{udp:#}");
     let mut buffer = [0; 2048];
     let mut next = |socket: &UdpSocket| -> (u16, Vec<u8>) {
         let len = socket.recv(&mut buffer).unwrap();
-        (Report::parse(&buffer[..len]).unwrap().base.sequence, buffer[..len].to_vec())
+        (
+            Report::parse(&buffer[..len]).unwrap().base.sequence,
+            buffer[..len].to_vec(),
+        )
     };
     let (first, bytes) = next(&translator);
     let report = Report::parse(&bytes).unwrap();
-    let Operation::KeyWrite { store: 1, copies: 2, key, data } = report.operation else {
+    let Operation::KeyWrite {
+        store: 1,
+        copies: 2,
+        key,
+        data,
+    } = report.operation
+    else {
         panic!("{report:?}")
     };
-    assert_eq!((key.len(), &key[..8], key[12]), (13, &[10, 0, 1, 5, 10, 0, 2, 6][..], 17));
-    let nodes: Vec<u32> = data.chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+    assert_eq!(
+        (key.len(), &key[..8], key[12]),
+        (13, &[10, 0, 1, 5, 10, 0, 2, 6][..], 17)
+    );
+    let nodes: Vec<u32> = data
+        .chunks(4)
+        .map(|word| u32::from_be_bytes(word.try_into().unwrap()))
+        .collect();
     assert_eq!((nodes, report.base.reporter), (vec![11, 12, 13, 0, 0], 13));
-    assert_eq!((1..20).map(|i| (next(&translator).0).wrapping_sub(i)).collect::<Vec<_>>(), [first; 19]);
+    assert_eq!(
+        (1..20)
+            .map(|i| (next(&translator).0).wrapping_sub(i))
+            .collect::<Vec<_>>(),
+        [first; 19]
+    );
     // The translator misses all but the first.
-    let body =
-        control::Body::Nack { cause: control::Cause::Gap, last: first, trigger: first.wrapping_add(2) };
+    let body = control::Body::Nack {
+        cause: control::Cause::Gap,
+        last: first,
+        trigger: first.wrapping_add(2),
+    };
     let mut nack = [0; 32];
-    let len = Control { sequence: 0, reporter: 13, body }.emit(&mut nack).unwrap();
+    let len = Control {
+        sequence: 0,
+        reporter: 13,
+        body,
+    }
+    .emit(&mut nack)
+    .unwrap();
     translator.send_to(&nack[..len], "127.0.0.1:40044").unwrap();
-    let again = (0..1000).map(|_| next(&translator).0).find(|sequence| *sequence == first.wrapping_add(1));
+    let again = (0..1000)
+        .map(|_| next(&translator).0)
+        .find(|sequence| *sequence == first.wrapping_add(1));
     assert!(again.is_some());
     let view = line.switches[2].json("/api/v1/switch");
     let (dta, mapping) = (&view["dta"], &view["dta"]["mappings"][0]);
@@ -533,18 +707,38 @@ fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
         dta["collectors"][0]["nacks"] == 1 && dta["collectors"][0]["retransmitted"].as_u64() > Some(10),
         "{dta:#}"
     );
-    assert!(mapping["operations"] == mapping["sent"] && mapping["sent"].as_u64() > Some(20), "{dta:#}");
+    assert!(
+        mapping["operations"] == mapping["sent"] && mapping["sent"].as_u64() > Some(20),
+        "{dta:#}"
+    );
     // The same counters as metrics, which were read earlier: counters only grow.
     let after = line.switches[2].get("/metrics").body;
     for (name, labels, least) in [
-        ("nacks_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["nacks"]),
-        ("retransmitted_total", "collector=\"127.0.0.1:40040\"", &dta["collectors"][0]["retransmitted"]),
+        (
+            "nacks_total",
+            "collector=\"127.0.0.1:40040\"",
+            &dta["collectors"][0]["nacks"],
+        ),
+        (
+            "retransmitted_total",
+            "collector=\"127.0.0.1:40040\"",
+            &dta["collectors"][0]["retransmitted"],
+        ),
         ("operations_total", "mapping=\"paths\"", &mapping["operations"]),
-        ("outcome_total", "mapping=\"paths\",outcome=\"sent\"", &mapping["sent"]),
+        (
+            "outcome_total",
+            "mapping=\"paths\",outcome=\"sent\"",
+            &mapping["sent"],
+        ),
     ] {
         let mark = format!("hopwise_switch_dta_{name}{{{labels}}} ");
-        let value = after.lines().find_map(|line| line.strip_prefix(&mark)?.parse::<u64>().ok());
-        assert!(value >= least.as_u64() && value.is_some(), "{mark}{value:?} {least}");
+        let value = after
+            .lines()
+            .find_map(|line| line.strip_prefix(&mark)?.parse::<u64>().ok());
+        assert!(
+            value >= least.as_u64() && value.is_some(),
+            "{mark}{value:?} {least}"
+        );
     }
     assert_eq!(line.paths(2), [], "no Telemetry Reports");
     line.assert_balanced(&["queue_full", "not_sent"]);
@@ -564,31 +758,55 @@ const TRANSLATOR: &str = "[translator]\nlisten = \"127.0.0.1:40040\"\n\
 fn a_switch_with_a_translator_in_its_process_reports_by_rdma() {
     let directory = support::TempDir::new();
     let memory = TRANSLATOR.replace("DIRECTORY", support::text(&directory.join("")));
-    let Some(line) = Line::new(&format!("{DTA}{memory}")) else { return };
+    let Some(line) = Line::new(&format!("{DTA}{memory}")) else {
+        return;
+    };
     let udp = line.iperf(HOSTS[1][0], &["-t", "1", "-u", "-b", "400k", "-l", "500"]);
     assert!(udp["end"]["sum"]["packets"].as_u64() > Some(20), "{udp:#}");
     let (port, sink) = (&udp["start"]["connected"][0]["local_port"], &line.switches[2]);
     let key = format!("10.0.1.5:{port}%20%3E%2010.0.2.6:5201%20udp");
     let answer = sink.json(&format!("/api/v1/dta/stores/paths/get?key={key}"));
-    assert_eq!(answer["fields"]["value"], serde_json::json!([11, 12, 13, 0, 0]), "{answer:#}");
+    assert_eq!(
+        answer["fields"]["value"],
+        serde_json::json!([11, 12, 13, 0, 0]),
+        "{answer:#}"
+    );
     let stage = sink.json("/api/v1/translator");
-    assert!(stage["reports"].as_u64() > Some(20) && stage["balanced"] == true, "{stage:#}");
+    assert!(
+        stage["reports"].as_u64() > Some(20) && stage["balanced"] == true,
+        "{stage:#}"
+    );
     assert_eq!(line.paths(2), [], "no Telemetry Reports");
     line.assert_balanced(&["queue_full", "not_sent"]);
 }
 
 /// A map grows; one that does not fit is refused and changes nothing.
 fn a_map_is_read_again(switch: &Server, map: &std::path::Path, one: &str) {
-    let grown = support::hopwise(["map", "grow", support::text(map), "b=http://127.0.0.1:2,127.0.0.1:40041"]);
+    let grown = support::hopwise([
+        "map",
+        "grow",
+        support::text(map),
+        "b=http://127.0.0.1:2,127.0.0.1:40041",
+    ]);
     fs::write(map, grown.stdout).unwrap();
     switch.signal("-HUP");
     switch.log_line("configuration reloaded");
     let view = switch.json("/api/v1/switch");
-    let ways: Vec<_> =
-        view["dta"]["collectors"].as_array().unwrap().iter().map(|one| one["address"].clone()).collect();
+    let ways: Vec<_> = view["dta"]["collectors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["address"].clone())
+        .collect();
     assert_eq!(ways, ["127.0.0.1:40040", "127.0.0.1:40041"]);
     fs::write(map, support::hopwise(["map", "new", one]).stdout).unwrap();
     switch.signal("-HUP");
     switch.log_line("none can be taken away");
-    assert_eq!(switch.json("/api/v1/switch")["dta"]["collectors"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        switch.json("/api/v1/switch")["dta"]["collectors"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
 }

@@ -45,19 +45,33 @@ impl Unprivileged {
     /// Starts it with these ambient capabilities, like the service.
     fn start(capabilities: &[Cap]) -> Option<Self> {
         let pair = Pair::create();
-        let pair = pair.map_err(|error| skipped(&format!("without root: this needs root ({error})"))).ok()?;
+        let pair = pair
+            .map_err(|error| skipped(&format!("without root: this needs root ({error})")))
+            .ok()?;
         let directory = TempDir::new();
         let program = public_copy(&directory);
         fs::set_permissions(directory.join(""), fs::Permissions::from_mode(0o777)).unwrap();
-        let given: Vec<String> = capabilities.iter().map(|cap| cap.name().replacen("cap_", "+", 1)).collect();
+        let given: Vec<String> = capabilities
+            .iter()
+            .map(|cap| cap.name().replacen("cap_", "+", 1))
+            .collect();
         let mut command = Command::new("setpriv");
-        command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".to_owned()]);
+        command.args([
+            format!("--reuid={NOBODY}"),
+            format!("--regid={NOBODY}"),
+            "--clear-groups".to_owned(),
+        ]);
         if !given.is_empty() {
             let given = given.join(",");
             command.args([format!("--inh-caps={given}"), format!("--ambient-caps={given}")]);
         }
-        command.arg(&program).args(["run", "--listen", "xdp://veth0", "--api", API, "--store", "store"]);
-        command.current_dir(directory.join("")).stdin(Stdio::null()).stderr(Stdio::piped());
+        command
+            .arg(&program)
+            .args(["run", "--listen", "xdp://veth0", "--api", API, "--store", "store"]);
+        command
+            .current_dir(directory.join(""))
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped());
         let mut child = pair.far.run(|| command.spawn()).unwrap().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let mut log = String::new();
@@ -66,7 +80,12 @@ impl Unprivileged {
         }
         // Discards the rest, which would fill the pipe eventually.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        Some(Self { child, log, pair, _directory: directory })
+        Some(Self {
+            child,
+            log,
+            pair,
+            _directory: directory,
+        })
     }
 
     /// The line of the log with `mark` in it.
@@ -89,7 +108,12 @@ impl Unprivileged {
 
     /// Sends reports from the other end of the link, and waits until all are accounted for.
     fn receives(&self, reports: u32) -> Value {
-        let socket = self.pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
+        let socket = self
+            .pair
+            .near
+            .run(|| UdpSocket::bind((Pair::NEAR[0], 0)))
+            .unwrap()
+            .unwrap();
         let to = SocketAddr::new(Pair::FAR[0], 32766);
         let start = Instant::now();
         let came = |status: &Value| stage(status, "kernel")["in"].as_u64().unwrap();
@@ -119,7 +143,10 @@ impl Unprivileged {
             .filter_map(|task| {
                 // A thread that has ended meanwhile has none.
                 let read = |name: &str| fs::read_to_string(task.as_ref().ok()?.path().join(name)).ok();
-                Some((read("comm")?.trim().to_owned(), Capabilities::parse(&read("status")?)?))
+                Some((
+                    read("comm")?.trim().to_owned(),
+                    Capabilities::parse(&read("status")?)?,
+                ))
             })
             .collect()
     }
@@ -127,9 +154,14 @@ impl Unprivileged {
 
 #[test]
 fn four_capabilities_are_enough_and_one_thread_keeps_them() {
-    let Some(hopwise) = Unprivileged::start(&FOUR) else { return };
+    let Some(hopwise) = Unprivileged::start(&FOUR) else {
+        return;
+    };
     let line = hopwise.log_line("the input is open");
-    assert!(line.contains("input=\"xdp://veth0\" rx_path=\"xdp-native on 1 queue"), "{line}");
+    assert!(
+        line.contains("input=\"xdp://veth0\" rx_path=\"xdp-native on 1 queue"),
+        "{line}"
+    );
     let status = hopwise.receives(500);
     assert_eq!(status["inputs"][0]["kind"], "xdp-native");
     let capabilities = hopwise.capabilities();
@@ -141,7 +173,11 @@ fn four_capabilities_are_enough_and_one_thread_keeps_them() {
             name if name.starts_with("input-") => CapSet::of(&[Cap::BPF]),
             _ => CapSet::default(),
         };
-        assert_eq!((capabilities.permitted, capabilities.effective), (most, most), "{thread}");
+        assert_eq!(
+            (capabilities.permitted, capabilities.effective),
+            (most, most),
+            "{thread}"
+        );
         assert!(
             capabilities.ambient.is_empty() && capabilities.inheritable.is_empty() && !capabilities.root,
             "{thread}"
@@ -152,7 +188,9 @@ fn four_capabilities_are_enough_and_one_thread_keeps_them() {
 
 #[test]
 fn with_some_capabilities_the_next_best_rx_path_is_used() {
-    let Some(hopwise) = Unprivileged::start(&[Cap::NET_RAW]) else { return };
+    let Some(hopwise) = Unprivileged::start(&[Cap::NET_RAW]) else {
+        return;
+    };
     let line = hopwise.log_line("the input is open");
     assert!(line.contains("rx_path=\"packet"), "{line}");
     assert_eq!(hopwise.receives(500)["inputs"][0]["kind"], "packet");
@@ -160,12 +198,19 @@ fn with_some_capabilities_the_next_best_rx_path_is_used() {
 
 #[test]
 fn without_capabilities_reports_come_by_udp_and_the_log_says_what_to_do() {
-    let Some(hopwise) = Unprivileged::start(&[]) else { return };
+    let Some(hopwise) = Unprivileged::start(&[]) else {
+        return;
+    };
     let line = hopwise.log_line("CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW missing");
     let fix = "setcap cap_bpf,cap_net_admin,cap_net_raw,cap_ipc_lock+ep $(command -v hopwise)";
     assert!(line.contains("blocking") && line.contains(fix), "{line}");
     let line = hopwise.log_line("the input is open");
     assert!(line.contains("rx_path=\"udp"), "{line}");
     hopwise.receives(200);
-    assert!(hopwise.capabilities().values().all(|capabilities| capabilities.permitted.is_empty()));
+    assert!(
+        hopwise
+            .capabilities()
+            .values()
+            .all(|capabilities| capabilities.permitted.is_empty())
+    );
 }

@@ -22,13 +22,21 @@ fn alerts(server: &Server, what: &str, good: impl Fn(&Value) -> bool) -> Value {
         if good(&answer) {
             return answer;
         }
-        assert!(start.elapsed() < crate::support::server::TIMEOUT, "never {what}: {answer:#}");
+        assert!(
+            start.elapsed() < crate::support::server::TIMEOUT,
+            "never {what}: {answer:#}"
+        );
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 
 fn post(server: &Server, path: &str, body: Value) -> Value {
-    let answer = server.ask("POST", &format!("/api/v1/alerts/{path}"), OPERATE, &body.to_string());
+    let answer = server.ask(
+        "POST",
+        &format!("/api/v1/alerts/{path}"),
+        OPERATE,
+        &body.to_string(),
+    );
     assert_eq!(answer.status, 200, "{path} {body}: {answer:?}");
     let document = server.json("/api/v1/openapi.json");
     let operation = &document["paths"][format!("/api/v1/alerts/{path}")]["post"];
@@ -50,11 +58,17 @@ fn an_alert_has_a_place_a_beginning_and_an_end_and_notes_survive_a_restart() {
         (&json!(1), &json!(null), &json!(2))
     );
     assert_eq!(one["episodes"].as_array().unwrap().len(), 2);
-    let silence =
-        post(&server, "silences", json!({"filter": "rule == deep and queue == 3", "seconds": 3600}));
+    let silence = post(
+        &server,
+        "silences",
+        json!({"filter": "rule == deep and queue == 3", "seconds": 3600}),
+    );
     post(&server, "acknowledge", json!({"id": id}));
     let silenced = server.json("/api/v1/alerts");
-    assert_eq!((&silenced["alerts"][0]["silence"], &silenced["unacknowledged"]), (&silence["id"], &json!(0)));
+    assert_eq!(
+        (&silenced["alerts"][0]["silence"], &silenced["unacknowledged"]),
+        (&silence["id"], &json!(0))
+    );
 
     let (_, directory) = server.stop();
     is_known_after_a_restart(&Server::start_in(directory, RULES), &silence);
@@ -62,7 +76,11 @@ fn an_alert_has_a_place_a_beginning_and_an_end_and_notes_survive_a_restart() {
 
 /// The id of the alert.
 fn begins_and_ends(server: &Server) -> String {
-    server.send([report(0, 5000, CALM), report(1, 5001, CALM), report(2, 5000, DEEP)]);
+    server.send([
+        report(0, 5000, CALM),
+        report(1, 5001, CALM),
+        report(2, 5000, DEEP),
+    ]);
     let first = alerts(server, "firing", |answer| answer["firing"] == 1);
     assert_eq!(
         (&first["confirmed"], &first["unacknowledged"], &first["total"]),
@@ -91,10 +109,18 @@ fn begins_and_ends(server: &Server) -> String {
     );
     // The guilty queue, and what it had.
     assert_eq!(
-        json!([one["metric"], one["value"], one["threshold"], one["node"], one["queue"]]),
+        json!([
+            one["metric"],
+            one["value"],
+            one["threshold"],
+            one["node"],
+            one["queue"]
+        ]),
         json!(["queue_occupancy", 900, 500, 102, 3])
     );
-    let stored = server.query("SELECT min(ts) FROM events WHERE kind = 'rule_on'").json();
+    let stored = server
+        .query("SELECT min(ts) FROM events WHERE kind = 'rule_on'")
+        .json();
     assert_eq!(one["since"], stored["rows"][0][0]);
 
     let id = one["id"].as_str().unwrap();
@@ -106,7 +132,9 @@ fn begins_and_ends(server: &Server) -> String {
 
     server.send([report(3, 5000, CALM)]);
     // The collector knows of its end before that is stored.
-    let over = alerts(server, "resolved", |answer| answer["alerts"][0]["ended"] == "false");
+    let over = alerts(server, "resolved", |answer| {
+        answer["alerts"][0]["ended"] == "false"
+    });
     let one = &over["alerts"][0];
     assert_eq!(
         (&one["state"], &one["ended"], &one["count"]),
@@ -130,7 +158,10 @@ fn is_known_after_a_restart(server: &Server, silence: &Value) {
     assert_eq!(silences["silences"][0]["filter"], "rule == deep and queue == 3");
     server.send([report(0, 5000, DEEP)]);
     let last = alerts(server, "heard again", |answer| answer["firing"] == 1);
-    assert_eq!(last["alerts"][0]["count"], 2, "it lasted: nobody said that it was over");
+    assert_eq!(
+        last["alerts"][0]["count"], 2,
+        "it lasted: nobody said that it was over"
+    );
     let path = format!("/api/v1/alerts/silences/{}", silence["id"]);
     assert_eq!(server.ask("DELETE", &path, "", "").json()["active"], false);
     assert_eq!(server.ask("DELETE", &path, "", "").status, 404);
@@ -146,8 +177,16 @@ fn what_is_wrong_is_refused_and_a_reader_may_only_try() {
     let server = Server::start(&format!("{tokens}{RULES}"));
     let ask = |token: &str, method: &str, path: &str, body: Value| {
         let headers = format!("Authorization: Bearer {token}\r\n");
-        let answer = server.ask(method, &format!("/api/v1/alerts{path}"), &headers, &body.to_string());
-        (answer.status, answer.json()["error"].as_str().unwrap_or_default().to_owned())
+        let answer = server.ask(
+            method,
+            &format!("/api/v1/alerts{path}"),
+            &headers,
+            &body.to_string(),
+        );
+        (
+            answer.status,
+            answer.json()["error"].as_str().unwrap_or_default().to_owned(),
+        )
     };
     let (read, operate) = ("readreadreadread", "0123456789abcdef");
     let id = json!({"id": "0123456789abcdef"});
@@ -163,11 +202,23 @@ fn what_is_wrong_is_refused_and_a_reader_may_only_try() {
     assert_eq!(ask(operate, "POST", "/acknowledge", id).0, 200);
     for (path, body, words) in [
         ("/acknowledge", json!({"id": "x"}), "is no alert"),
-        ("/acknowledge", json!({"id": "0123456789abcdef", "comment": "x".repeat(501)}), "longer than 500"),
-        ("/silences", silence("sorce == 1", 60), "the filter is wrong at character 1"),
+        (
+            "/acknowledge",
+            json!({"id": "0123456789abcdef", "comment": "x".repeat(501)}),
+            "longer than 500",
+        ),
+        (
+            "/silences",
+            silence("sorce == 1", 60),
+            "the filter is wrong at character 1",
+        ),
         ("/silences", silence(" ", 60), "needs a filter"),
         ("/silences", silence("node == 1", 0), "out of range"),
-        ("/rules", json!({"name": "deep", "when": "hops > 1"}), "another rule has this name"),
+        (
+            "/rules",
+            json!({"name": "deep", "when": "hops > 1"}),
+            "another rule has this name",
+        ),
         ("/rules", json!({"name": "new", "when": "hops >"}), "rule `new`"),
         ("/try", json!({"whence": 1}), "unknown field"),
     ] {
@@ -182,13 +233,25 @@ fn a_rule_is_tried_on_the_past_and_then_enabled() {
     let server = Server::start(RULES);
     // Twice deep, with calm between; another flow stays calm.
     let latencies = [CALM, DEEP, CALM, DEEP, CALM];
-    server.send(latencies.iter().enumerate().map(|(seq, latencies)| report(seq as u32, 5000, *latencies)));
+    server.send(
+        latencies
+            .iter()
+            .enumerate()
+            .map(|(seq, latencies)| report(seq as u32, 5000, *latencies)),
+    );
     server.send([report(5, 5001, CALM)]);
     server.settled(6);
-    alerts(&server, "over", |answer| answer["alerts"][0]["count"] == 2 && answer["firing"] == 0);
+    alerts(&server, "over", |answer| {
+        answer["alerts"][0]["count"] == 2 && answer["firing"] == 0
+    });
     let tried = post(&server, "try", json!({"when": "max(hop_latency) > 500us"}));
     assert_eq!(
-        (&tried["fault"], &tried["times"], &tried["flows"], &tried["already"]),
+        (
+            &tried["fault"],
+            &tried["times"],
+            &tried["flows"],
+            &tried["already"]
+        ),
         (&json!(null), &json!(2), &json!(1), &json!(0))
     );
     let firing = &tried["firings"][0];
@@ -196,23 +259,65 @@ fn a_rule_is_tried_on_the_past_and_then_enabled() {
         json!([firing["text"], firing["value"], firing["node"], firing["metric"]]),
         json!(["10.0.0.1:5000>10.0.0.2:80/17", 900_000, 102, "hop_latency"])
     );
-    let counts: u64 = tried["counts"].as_array().unwrap().iter().filter_map(Value::as_u64).sum();
+    let counts: u64 = tried["counts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_u64)
+        .sum();
     assert_eq!(counts, 2);
-    assert!(tried["notes"][0].as_str().unwrap().contains("not by every report"), "{tried}");
+    assert!(
+        tried["notes"][0]
+            .as_str()
+            .unwrap()
+            .contains("not by every report"),
+        "{tried}"
+    );
     assert_eq!(tried["at_most"], false);
     // As the rule that was evaluated for each report.
-    assert_eq!(post(&server, "try", json!({"when": "max(queue_occupancy) > 500"}))["times"], 2);
-    assert_eq!(post(&server, "try", json!({"when": "flow_latency > 1s"}))["times"], 0);
+    assert_eq!(
+        post(&server, "try", json!({"when": "max(queue_occupancy) > 500"}))["times"],
+        2
+    );
+    assert_eq!(
+        post(&server, "try", json!({"when": "flow_latency > 1s"}))["times"],
+        0
+    );
     let wrong = post(&server, "try", json!({"when": "é < flow_latencie"}));
-    assert_eq!((&wrong["fault"]["position"], &wrong["times"]), (&json!(0), &json!(0)), "{wrong}");
+    assert_eq!(
+        (&wrong["fault"]["position"], &wrong["times"]),
+        (&json!(0), &json!(0)),
+        "{wrong}"
+    );
     let lasting = post(&server, "try", json!({"when": "max(hop_latency) > 500us for 3"}));
-    assert_eq!((&lasting["times"], &lasting["at_most"]), (&json!(2), &json!(true)), "{lasting}");
-    assert!(lasting["notes"][1].as_str().unwrap().contains("counts reports"), "{lasting}");
+    assert_eq!(
+        (&lasting["times"], &lasting["at_most"]),
+        (&json!(2), &json!(true)),
+        "{lasting}"
+    );
+    assert!(
+        lasting["notes"][1].as_str().unwrap().contains("counts reports"),
+        "{lasting}"
+    );
     let history = post(&server, "try", json!({"when": "previous(hops) > 2"}));
-    assert!(history["fault"]["message"].as_str().unwrap().contains("cannot be tried"), "{history}");
+    assert!(
+        history["fault"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("cannot be tried"),
+        "{history}"
+    );
 
-    let enabled = post(&server, "rules", json!({"name": "slow", "when": "max(hop_latency) > 500us"}));
-    assert_eq!((&enabled["enabled"], &enabled["reason"]), (&json!(true), &json!(null)), "{enabled}");
+    let enabled = post(
+        &server,
+        "rules",
+        json!({"name": "slow", "when": "max(hop_latency) > 500us"}),
+    );
+    assert_eq!(
+        (&enabled["enabled"], &enabled["reason"]),
+        (&json!(true), &json!(null)),
+        "{enabled}"
+    );
     let written = std::fs::read_to_string(server.path("hopwise.toml")).unwrap();
     assert!(written.ends_with(enabled["text"].as_str().unwrap()), "{written}");
     server.send([report(6, 5001, DEEP)]);

@@ -101,7 +101,11 @@ fn pages_make_up_the_whole() {
         ("/api/v1/flows?sort=latency", "flows", "after", 5),
     ] {
         let whole = server.json(path);
-        assert_eq!((whole[name].as_array().unwrap().len(), &whole["next"]), (rows, &Value::Null), "{path}");
+        assert_eq!(
+            (whole[name].as_array().unwrap().len(), &whole["next"]),
+            (rows, &Value::Null),
+            "{path}"
+        );
         let names = |rows: &[Value]| -> Vec<Value> {
             rows.iter()
                 .map(|row| json!([row["node"], row["from"], row["to"], row["path"], row["id"]]))
@@ -116,18 +120,33 @@ fn pages_make_up_the_whole() {
 fn metrics_are_openmetrics_for_those_that_accept_it() {
     let server = Server::start("");
     let plain = server.get("/metrics");
-    assert!(plain.headers.to_lowercase().contains("content-type: text/plain; version=0.0.4"), "{plain:?}");
+    assert!(
+        plain
+            .headers
+            .to_lowercase()
+            .contains("content-type: text/plain; version=0.0.4"),
+        "{plain:?}"
+    );
     assert!(plain.body.contains("\nprocess_open_fds ") && !plain.body.contains("quantile"));
     let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n";
     let open = server.ask("GET", "/metrics", accept, "");
-    assert!(open.headers.to_lowercase().contains("content-type: application/openmetrics-text"), "{open:?}");
+    assert!(
+        open.headers
+            .to_lowercase()
+            .contains("content-type: application/openmetrics-text"),
+        "{open:?}"
+    );
     assert!(open.body.ends_with("\n# EOF\n"));
 }
 
 #[test]
 fn promtool_accepts_the_metrics() {
     let mut promtool = Command::new("promtool");
-    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    promtool
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let Ok(mut child) = promtool.spawn() else {
         let line = "SKIPPED promtool_accepts_the_metrics: no promtool (Debian: prometheus)\n";
         std::io::stderr().write_all(line.as_bytes()).unwrap();
@@ -136,9 +155,18 @@ fn promtool_accepts_the_metrics() {
     let server = Server::start("");
     server.send((0..5).map(|seq| report(seq, 5000, [1_000, 2_000, 3_000])));
     server.settled(5);
-    child.stdin.take().unwrap().write_all(server.get("/metrics").body.as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(server.get("/metrics").body.as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]

@@ -70,7 +70,11 @@ const PUBLISHED: [&str; 59] = [
 #[test]
 fn every_case_runs_and_says_what_it_measured() {
     let list = hopwise(["bench", "--list"]);
-    let names: Vec<&str> = list.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let names: Vec<&str> = list
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
     for published in PUBLISHED {
         assert!(names.contains(&published), "{published}");
     }
@@ -89,8 +93,11 @@ fn every_case_runs_and_says_what_it_measured() {
         "skipped dta-live",
         "skipped rdma-xdp-",
     ];
-    let skipped: Vec<&str> =
-        run.stderr.lines().filter(|line| may_skip.iter().any(|text| line.contains(text))).collect();
+    let skipped: Vec<&str> = run
+        .stderr
+        .lines()
+        .filter(|line| may_skip.iter().any(|text| line.contains(text)))
+        .collect();
     for line in &skipped {
         support::skipped(line);
     }
@@ -104,12 +111,19 @@ fn every_case_runs_and_says_what_it_measured() {
 /// Checks the result of a case, by its name.
 fn plausible(outcome: &Value) {
     let name = outcome["name"].as_str().unwrap_or_default();
-    if ["udp-", "rx-", "switch-live", "dta-live"].iter().any(|kind| name.starts_with(kind)) {
+    if ["udp-", "rx-", "switch-live", "dta-live"]
+        .iter()
+        .any(|kind| name.starts_with(kind))
+    {
         assert_eq!(outcome["conditions"]["unaccounted"], 0, "{outcome}");
     }
     if name == "dta-key-write" {
         assert_eq!(outcome["conditions"]["frames_per_report"], 2.0, "{outcome}");
-        assert_eq!(outcome["conditions"]["frame_bytes_per_report"], 2.0 * 98.0, "{outcome}");
+        assert_eq!(
+            outcome["conditions"]["frame_bytes_per_report"],
+            2.0 * 98.0,
+            "{outcome}"
+        );
     }
     if name.starts_with("dta-query") {
         let found = outcome["conditions"]["found"].as_f64();
@@ -117,17 +131,26 @@ fn plausible(outcome: &Value) {
         assert!(half, "half of the keys are there: {outcome}");
     }
     if ["rdma-key-write", "rdma-append"].contains(&name) {
-        assert!(outcome["conditions"]["of_baseline"].as_f64() > Some(0.0), "{outcome}");
+        assert!(
+            outcome["conditions"]["of_baseline"].as_f64() > Some(0.0),
+            "{outcome}"
+        );
     }
     if name == "xdp-detect-1k" {
         assert_eq!(outcome["conditions"]["events_per_report"], 0.0, "{outcome}");
     }
     if name == "sf-join" {
-        assert!(outcome["conditions"]["sets_per_report"].as_f64() > Some(0.2), "{outcome}");
+        assert!(
+            outcome["conditions"]["sets_per_report"].as_f64() > Some(0.2),
+            "{outcome}"
+        );
     }
     if name == "aggregate-unfold-join" {
         // Nearly all; but on a slow machine many paths are incomplete at the end of such a short run.
-        assert!(outcome["conditions"]["joined_per_postcard"].as_f64() > Some(0.25), "{outcome}");
+        assert!(
+            outcome["conditions"]["joined_per_postcard"].as_f64() > Some(0.25),
+            "{outcome}"
+        );
     }
     if name.starts_with("fastpath-") {
         for fact in ["format", "order", "cache"] {
@@ -137,11 +160,20 @@ fn plausible(outcome: &Value) {
     if name.starts_with("live-") {
         let least = if name == "live-change-0" { 0.0 } else { 1.0 };
         assert!(outcome["conditions"]["sent"].as_f64() > Some(0.0), "{outcome}");
-        assert!(outcome["conditions"]["records"].as_f64() >= Some(least), "{outcome}");
-        assert!(outcome["conditions"]["api_ms_median"].as_f64() > Some(0.0), "{outcome}");
+        assert!(
+            outcome["conditions"]["records"].as_f64() >= Some(least),
+            "{outcome}"
+        );
+        assert!(
+            outcome["conditions"]["api_ms_median"].as_f64() > Some(0.0),
+            "{outcome}"
+        );
     }
     if name == "fastpath-6x8-change" {
-        assert!(outcome["conditions"]["events_per_report"].as_f64() > Some(0.99), "{outcome}");
+        assert!(
+            outcome["conditions"]["events_per_report"].as_f64() > Some(0.99),
+            "{outcome}"
+        );
     }
 }
 
@@ -153,9 +185,15 @@ fn complete(outcome: &Value) {
     else {
         panic!("{outcome}")
     };
-    assert!(outcome["spread"].is_f64() || outcome["spread"].is_u64(), "{outcome}");
+    assert!(
+        outcome["spread"].is_f64() || outcome["spread"].is_u64(),
+        "{outcome}"
+    );
     assert!(outcome["busy"].is_boolean(), "{outcome}");
-    assert!(min <= median && median <= max && (ns - median).abs() < 1e-9 && runs >= 1.0, "{outcome}");
+    assert!(
+        min <= median && median <= max && (ns - median).abs() < 1e-9 && runs >= 1.0,
+        "{outcome}"
+    );
     for fact in ["operation", "included", "cpu", "kernel"] {
         assert!(outcome["conditions"][fact].is_string(), "{outcome}");
     }
@@ -166,24 +204,46 @@ fn the_latency_of_int_is_measured_through_processes_of_switches() {
     let test = "the_latency_of_int_is_measured_through_processes_of_switches";
     let dir = TempDir::new();
     let out = dir.join("pages");
-    let run = hopwise(["experiment", "int-latency", "--runs", "1", "--packets", "20", "--out", text(&out)]);
+    let run = hopwise([
+        "experiment",
+        "int-latency",
+        "--runs",
+        "1",
+        "--packets",
+        "20",
+        "--out",
+        text(&out),
+    ]);
     if run.stderr.contains("needs root") {
         return skipped(&format!("{test}: network namespaces need root"));
     }
-    for line in run.stderr.lines().filter_map(|line| line.strip_prefix("SKIPPED ")) {
+    for line in run
+        .stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("SKIPPED "))
+    {
         skipped(&format!("{test}: {line}"));
     }
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let table = std::fs::read_to_string(out.join("int-latency-added.csv")).unwrap();
-    let tasks: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("hopwise,")).collect();
-    assert!(tasks.len() == 3 && tasks[2].starts_with("source and sink,"), "{table}");
+    let tasks: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("hopwise,"))
+        .collect();
+    assert!(
+        tasks.len() == 3 && tasks[2].starts_with("source and sink,"),
+        "{table}"
+    );
 }
 
 #[test]
 fn an_unknown_case_is_an_error() {
     let run = hopwise(["bench", "fastpath-9x9"]);
     assert_eq!(run.code, Some(2));
-    assert_eq!(run.stderr, "hopwise: there is no case `fastpath-9x9`; `hopwise bench --list` names them\n");
+    assert_eq!(
+        run.stderr,
+        "hopwise: there is no case `fastpath-9x9`; `hopwise bench --list` names them\n"
+    );
     assert_eq!(hopwise(["bench"]).code, Some(2));
 }
 
@@ -191,18 +251,30 @@ fn an_unknown_case_is_an_error() {
 fn text_output_has_a_line_per_case_with_its_conditions() {
     let run = hopwise(["bench", "decode-only", "--runs", "1", "--seconds", "0.01"]);
     assert!(run.stdout.starts_with("decode-only "), "{}", run.stdout);
-    assert!(run.stdout.contains(" ns/op ") && run.stdout.contains("payload_bytes: 262"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains(" ns/op ") && run.stdout.contains("payload_bytes: 262"),
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]
 fn a_peer_that_cannot_be_measured_is_refused_with_advice() {
     let none = hopwise(["bench", "peers"]);
     assert_eq!(none.code, Some(2));
-    assert!(none.stderr.contains("name the object file of an XDP program"), "{}", none.stderr);
+    assert!(
+        none.stderr.contains("name the object file of an XDP program"),
+        "{}",
+        none.stderr
+    );
     let program = env!("CARGO_BIN_EXE_hopwise");
     let run = hopwise(["bench", "peers", program]);
     assert_eq!(run.code, Some(2));
-    assert!(run.stderr.contains("compile it with clang -target bpf"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("compile it with clang -target bpf"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -212,19 +284,45 @@ fn a_peer_runs_on_the_reports_of_our_cases_and_one_that_reads_none_is_shown_as_s
     // Steering looks at a frame's port only.
     let path = dir.join("peer.o");
     std::fs::write(&path, xdp::STEER).unwrap();
-    let run = hopwise(["bench", "peers", text(&path), "--json", "--runs", "1", "--seconds", "0.01"]);
+    let run = hopwise([
+        "bench",
+        "peers",
+        text(&path),
+        "--json",
+        "--runs",
+        "1",
+        "--seconds",
+        "0.01",
+    ]);
     if run.stderr.contains("run it as root") {
-        return skipped(&format!("{test}: loading BPF programs needs CAP_BPF and CAP_NET_ADMIN"));
+        return skipped(&format!(
+            "{test}: loading BPF programs needs CAP_BPF and CAP_NET_ADMIN"
+        ));
     }
     assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
-    let outcomes: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let names: Vec<_> = outcomes.iter().filter_map(|outcome| outcome["name"].as_str()).collect();
-    assert_eq!(names, ["peer-6x8-1k", "peer-6x8-100k", "peer-6x8-change", "peer-1x1-1k"]);
+    let outcomes: Vec<Value> = run
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names: Vec<_> = outcomes
+        .iter()
+        .filter_map(|outcome| outcome["name"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["peer-6x8-1k", "peer-6x8-100k", "peer-6x8-change", "peer-1x1-1k"]
+    );
     for outcome in &outcomes {
         let conditions = &outcome["conditions"];
-        assert!(conditions["hopwise_ns"].as_f64().is_some_and(|ns| ns > 1.0), "{outcome}");
         assert!(
-            conditions["reads_reports"].as_str().is_some_and(|text| text.starts_with("no:")),
+            conditions["hopwise_ns"].as_f64().is_some_and(|ns| ns > 1.0),
+            "{outcome}"
+        );
+        assert!(
+            conditions["reads_reports"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("no:")),
             "{outcome}"
         );
         assert_eq!(
@@ -237,7 +335,8 @@ fn a_peer_runs_on_the_reports_of_our_cases_and_one_that_reads_none_is_shown_as_s
     let run = hopwise(["bench", "peers", text(&path), "--runs", "1", "--seconds", "0.01"]);
     assert_eq!(run.code, Some(2));
     assert!(
-        run.stderr.contains("must have one XDP program; it has: hopwise_cost, hopwise_cost_only"),
+        run.stderr
+            .contains("must have one XDP program; it has: hopwise_cost, hopwise_cost_only"),
         "{}",
         run.stderr
     );

@@ -9,8 +9,10 @@ use crate::support::{self, FIRST_TS, TempDir, capture, command, hex, hopwise, re
 
 /// Report 1.0 with the reporter's metadata about a truncated IPv4 packet: node 3, hw 2, seq 77, ports 7 to 8, queue 5, reason 51.
 fn report_10() -> Vec<u8> {
-    hex("16110142 00000003 0000004d 89abcdef 00070008 05330000 02000000 00020200 00000001 0800
-         45000578 00034000 3d06247b 0a000001 0a000002 04d20050")
+    hex(
+        "16110142 00000003 0000004d 89abcdef 00070008 05330000 02000000 00020200 00000001 0800
+         45000578 00034000 3d06247b 0a000001 0a000002 04d20050",
+    )
 }
 
 /// Report 2.0 about a TCP packet: node 3, hw 1, seq 2748, ports 7 to 8, queue 1 with occupancy 64.
@@ -22,7 +24,10 @@ fn report_20() -> Vec<u8> {
 #[test]
 fn one_object_per_report_with_the_documented_names() {
     let dir = TempDir::new();
-    let file = dir.capture("two.pcap", &[report_frame(&report_20()), report_frame(&report_10())]);
+    let file = dir.capture(
+        "two.pcap",
+        &[report_frame(&report_20()), report_frame(&report_10())],
+    );
     let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
     let flow = json!({"src": "10.0.0.1", "dst": "10.0.0.2", "sport": 1234, "dport": 80, "proto": 6});
     let expected = [
@@ -34,7 +39,10 @@ fn one_object_per_report_with_the_documented_names() {
             "hops": [{"node_id": 3, "ingress_if": 7, "egress_if": 8, "queue_id": 5, "ingress_ts": 2_309_737_967_u32}]}),
     ];
     assert_eq!((run.code, run.json()), (Some(0), expected.to_vec()));
-    assert_eq!(run.stderr, "2 frames, 2 reports (version 1.0: 1, version 2.0: 1)\n");
+    assert_eq!(
+        run.stderr,
+        "2 frames, 2 reports (version 1.0: 1, version 2.0: 1)\n"
+    );
 }
 
 #[test]
@@ -46,7 +54,12 @@ fn an_implausible_latency_is_marked() {
     let file = dir.capture("clone.pcap", &[report_frame(&bytes)]);
     let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
     let hop = json!({"node_id": 3, "hop_latency": 700, "implausible_latency": 700, "ingress_ts": 0, "egress_ts": 700});
-    assert_eq!((run.code, &run.json()[0]["hops"]), (Some(0), &json!([hop])), "{}", run.stderr);
+    assert_eq!(
+        (run.code, &run.json()[0]["hops"]),
+        (Some(0), &json!([hop])),
+        "{}",
+        run.stderr
+    );
     let text = hopwise(["decode".as_ref(), file.as_os_str()]).stdout;
     assert!(text.contains("implausible latency: 700 ns"), "{text}");
 }
@@ -73,8 +86,10 @@ fn patched(mut frame: Vec<u8>, at: usize, value: u16) -> Vec<u8> {
 fn a_broken_frame_is_refused_if_it_was_meant_for_us() {
     let (fragment, udp_length) = (20, 38);
     let dir = TempDir::new();
-    let mut v6 = hex("020000000002 020000000001 86dd 60000000 0008 11 40 20010db8000000000000000000000001
-        20010db8000000000000000000000064");
+    let mut v6 = hex(
+        "020000000002 020000000001 86dd 60000000 0008 11 40 20010db8000000000000000000000001
+        20010db8000000000000000000000064",
+    );
     v6.extend(hex("9c40 7ffe 0000 0000"));
     let frames = [
         patched(report_frame(&report_10()), udp_length, 500),
@@ -102,10 +117,17 @@ fn a_broken_frame_is_refused_if_it_was_meant_for_us() {
 fn a_report_about_a_report_is_recognised_by_its_port() {
     let dir = TempDir::new();
     // Report 1.0 about a UDP packet to port 5000 that contains report 1.0.
-    let nested = hex("14200041 00000003 0000004d 00000000 4500002c 00010000 40110000 0a000001 0a000002
-        04d21388 00180000 14000041 00000004 00000001 00000000");
+    let nested = hex(
+        "14200041 00000003 0000004d 00000000 4500002c 00010000 40110000 0a000001 0a000002
+        04d21388 00180000 14000041 00000004 00000001 00000000",
+    );
     let file = dir.capture("nested.pcap", &[udp_frame(5000, &nested)]);
-    let run = hopwise(["decode".as_ref(), "--json".as_ref(), "--port=5000".as_ref(), file.as_os_str()]);
+    let run = hopwise([
+        "decode".as_ref(),
+        "--json".as_ref(),
+        "--port=5000".as_ref(),
+        file.as_os_str(),
+    ]);
     let errors: Vec<_> = run.json().iter().map(|object| object["error"].clone()).collect();
     assert_eq!(errors, [json!("nested")]);
 }
@@ -144,7 +166,12 @@ fn refused_and_skipped_packets_are_distinguished() {
     let dir = TempDir::new();
     let mut cut = report_10();
     cut.truncate(14);
-    let frames = [report_frame(&cut), report_frame(&[0xf0, 0, 0, 0]), udp_frame(53, b"x"), vec![0; 60]];
+    let frames = [
+        report_frame(&cut),
+        report_frame(&[0xf0, 0, 0, 0]),
+        udp_frame(53, b"x"),
+        vec![0; 60],
+    ];
     let file = dir.capture("odd.pcap", &frames);
     let run = hopwise(["decode".as_ref(), "--json".as_ref(), file.as_os_str()]);
     let expected = [
@@ -178,9 +205,15 @@ fn a_refused_report_keeps_what_was_known_of_it() {
 #[test]
 fn other_ports_are_reports_when_asked_for() {
     let dir = TempDir::new();
-    let file = dir.capture("ports.pcap", &[udp_frame(5000, &report_20()), udp_frame(5001, &report_20())]);
+    let file = dir.capture(
+        "ports.pcap",
+        &[udp_frame(5000, &report_20()), udp_frame(5001, &report_20())],
+    );
     let run = |args: &[&str]| {
-        hopwise(args.iter().map(|arg| arg.as_ref()).chain([file.as_os_str()])).stdout.lines().count()
+        hopwise(args.iter().map(|arg| arg.as_ref()).chain([file.as_os_str()]))
+            .stdout
+            .lines()
+            .count()
     };
     assert_eq!(run(&["decode", "--json"]), 0);
     assert_eq!(run(&["decode", "--json", "--port", "5000"]), 1);
@@ -199,7 +232,10 @@ fn rocev2_on_another_port_has_the_icrc_of_4791() {
     let file = dir.capture("roce.pcap", &[write, other, wrong]);
     let run = |args: &[&str]| {
         let run = hopwise(args.iter().map(|arg| arg.as_ref()).chain([file.as_os_str()]));
-        run.json().iter().map(|line| json!([line["flow"]["dport"], line["error"]])).collect::<Vec<_>>()
+        run.json()
+            .iter()
+            .map(|line| json!([line["flow"]["dport"], line["error"]]))
+            .collect::<Vec<_>>()
     };
     assert_eq!(run(&["decode", "--json"]), [json!([4791, null])]);
     let expected = [json!([14_791, null]), json!([null, "bad_icrc"])];
@@ -208,7 +244,11 @@ fn rocev2_on_another_port_has_the_icrc_of_4791() {
     let config = dir.join("hopwise.toml");
     let stores =
         "[[collector.memory.stores]]\nname = \"a\"\nkind = \"key-write\"\nid = 1\nslots = 16\ndata = 4\n";
-    std::fs::write(&config, format!("[collector.memory]\nlisten = \"127.0.0.1:14791\"\n{stores}")).unwrap();
+    std::fs::write(
+        &config,
+        format!("[collector.memory]\nlisten = \"127.0.0.1:14791\"\n{stores}"),
+    )
+    .unwrap();
     let config = config.to_str().unwrap();
     assert_eq!(run(&["decode", "--json", "--config", config]).len(), 3);
 }
@@ -238,24 +278,42 @@ fn a_file_that_is_not_a_capture_gives_one_sentence_and_code_2() {
     let message = |path: &std::path::Path| {
         let run = hopwise(["decode".as_ref(), path.as_os_str()]);
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
-        run.stderr.lines().last().unwrap().replace(&format!("{}", path.display()), "FILE")
+        run.stderr
+            .lines()
+            .last()
+            .unwrap()
+            .replace(&format!("{}", path.display()), "FILE")
     };
-    assert_eq!(message(&dir.join("none.pcap")), "hopwise: FILE: there is no such file: check the path");
+    assert_eq!(
+        message(&dir.join("none.pcap")),
+        "hopwise: FILE: there is no such file: check the path"
+    );
     assert_eq!(
         message(&text),
         "hopwise: FILE: not a capture (it begins with 6e 6f 74 68): give a pcap or pcapng file, gzipped or not"
     );
-    assert_eq!(message(&empty), "hopwise: FILE: the file is too short for a capture");
+    assert_eq!(
+        message(&empty),
+        "hopwise: FILE: the file is too short for a capture"
+    );
     let folder = dir.join("captures");
     std::fs::create_dir(&folder).unwrap();
-    assert_eq!(message(&folder), "hopwise: FILE: is a directory: name the captures in it");
+    assert_eq!(
+        message(&folder),
+        "hopwise: FILE: is a directory: name the captures in it"
+    );
 }
 
 #[test]
 fn one_broken_file_does_not_hide_the_others() {
     let dir = TempDir::new();
     let good = dir.capture("good.pcap", &[report_frame(&report_20())]);
-    let run = hopwise(["decode".as_ref(), "--json".as_ref(), dir.join("none").as_os_str(), good.as_os_str()]);
+    let run = hopwise([
+        "decode".as_ref(),
+        "--json".as_ref(),
+        dir.join("none").as_os_str(),
+        good.as_os_str(),
+    ]);
     assert_eq!((run.code, run.stdout.lines().count()), (Some(2), 1));
 }
 
@@ -271,7 +329,10 @@ fn a_reader_that_goes_away_is_no_error() {
     child.stdout.take().unwrap().read_exact(&mut few).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()),
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        ),
         (Some(0), String::new())
     );
 }
@@ -282,7 +343,11 @@ fn a_configuration_says_which_source_has_which_profile() {
     let config = dir.join("hopwise.toml");
     let flags = |source: &str| {
         let file = capture("onos-int10-path-only.pcap");
-        std::fs::write(&config, format!("[[sources]]\nprefix = \"{source}\"\nprofile = \"onos\"\n")).unwrap();
+        std::fs::write(
+            &config,
+            format!("[[sources]]\nprefix = \"{source}\"\nprofile = \"onos\"\n"),
+        )
+        .unwrap();
         let run = hopwise([
             "decode".as_ref(),
             "--json".as_ref(),
@@ -292,7 +357,10 @@ fn a_configuration_says_which_source_has_which_profile() {
         ]);
         run.json()[0]["flags"].clone()
     };
-    assert_eq!([flags("10.0.3.0/24"), flags("10.0.4.0/24")], [json!(["flow"]), json!([])]);
+    assert_eq!(
+        [flags("10.0.3.0/24"), flags("10.0.4.0/24")],
+        [json!(["flow"]), json!([])]
+    );
 }
 
 #[test]
@@ -308,7 +376,12 @@ fn an_unknown_profile_is_refused_with_the_known_ones() {
 #[test]
 fn real_switches_are_understood() {
     let file = capture("onos-int10-congested.pcap");
-    let run = hopwise(["decode".as_ref(), "--profile=onos".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let run = hopwise([
+        "decode".as_ref(),
+        "--profile=onos".as_ref(),
+        "--json".as_ref(),
+        file.as_os_str(),
+    ]);
     let reports = run.json();
     assert_eq!((run.code, reports.len()), (Some(0), 4000));
     assert!(
@@ -317,7 +390,10 @@ fn real_switches_are_understood() {
             .all(|report| report["path"] == json!([101, 102, 103]) && report["flags"] == json!(["flow"]))
     );
     let most = |hop: usize| {
-        reports.iter().map(|report| report["hops"][hop]["queue_occupancy"].as_u64().unwrap()).max()
+        reports
+            .iter()
+            .map(|report| report["hops"][hop]["queue_occupancy"].as_u64().unwrap())
+            .max()
     };
     assert_eq!(most(1), Some(200));
     assert!(most(0) <= Some(64) && most(2) <= Some(64));
@@ -339,7 +415,12 @@ fn real_switches_are_understood() {
 #[test]
 fn paths_without_anything_else_are_paths() {
     let file = capture("onos-int10-path-only.pcap");
-    let run = hopwise(["decode".as_ref(), "--profile=onos".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let run = hopwise([
+        "decode".as_ref(),
+        "--profile=onos".as_ref(),
+        "--json".as_ref(),
+        file.as_os_str(),
+    ]);
     let hops = json!([{"node_id": 101}, {"node_id": 102}, {"node_id": 103}]);
     assert_eq!(run.json().len(), 500);
     assert!(run.json().iter().all(|report| report["hops"] == hops));
@@ -348,17 +429,29 @@ fn paths_without_anything_else_are_paths() {
 #[test]
 fn int_in_the_data_packets_themselves() {
     let file = capture("onos-int10-data-link.pcap");
-    let run = hopwise(["decode".as_ref(), "--packets".as_ref(), "--json".as_ref(), file.as_os_str()]);
+    let run = hopwise([
+        "decode".as_ref(),
+        "--packets".as_ref(),
+        "--json".as_ref(),
+        file.as_os_str(),
+    ]);
     let packets = run.json();
-    assert_eq!(run.stderr, "1,000 frames, 1,000 INT packets (version 1.0: 1,000)\n");
+    assert_eq!(
+        run.stderr,
+        "1,000 frames, 1,000 INT packets (version 1.0: 1,000)\n"
+    );
     assert!(
-        packets.iter().all(|packet| packet["path"] == json!([101, 102]) && packet["int_version"] == "1.0")
+        packets
+            .iter()
+            .all(|packet| packet["path"] == json!([101, 102]) && packet["int_version"] == "1.0")
     );
 }
 
 #[test]
 fn the_help_teaches_by_examples() {
-    for command in ["decode", "replay", "query", "events", "path", "top", "bench", "demo"] {
+    for command in [
+        "decode", "replay", "query", "events", "path", "top", "bench", "demo",
+    ] {
         let run = hopwise([command, "--help"]);
         assert_eq!(run.code, Some(0));
         assert!(run.stdout.contains("Examples:\n"), "{command}");
@@ -368,11 +461,15 @@ fn the_help_teaches_by_examples() {
 /// Agg_N(2) of node 21 by the timer, and Cor(3): examples of wire-formats 4.3.
 fn aggregates() -> [Vec<u8>; 2] {
     [
-        hex("12800002 00140000 00000063 00000006 00000015 ffffffff 00000015 0000f10a
-             d0e0f000 d0e0f5dc 0100002a 00000015 0000f10b d0e11328 d0e115e4 00000007"),
-        hex("15000002 00180000 00000063 00000008 ffffffff ffffffff 01000000 000002bc
+        hex(
+            "12800002 00140000 00000063 00000006 00000015 ffffffff 00000015 0000f10a
+             d0e0f000 d0e0f5dc 0100002a 00000015 0000f10b d0e11328 d0e115e4 00000007",
+        ),
+        hex(
+            "15000002 00180000 00000063 00000008 ffffffff ffffffff 01000000 000002bc
              000005dc 00000000 00000bb8 00000003 02000000 00000003 0000002a 00000000
-             00000034 00000003"),
+             00000034 00000003",
+        ),
     ]
 }
 
@@ -382,7 +479,10 @@ fn aggregates_are_recognised_by_their_port() {
     let [postcards, summaries] = aggregates();
     let broken = postcards[..60].to_vec();
     let frames = [&postcards, &summaries, &broken].map(|payload| udp_frame(32_767, payload));
-    let file = dir.capture("aggregates.pcap", &[&frames[..], &[report_frame(&report_10())]].concat());
+    let file = dir.capture(
+        "aggregates.pcap",
+        &[&frames[..], &[report_frame(&report_10())]].concat(),
+    );
     let run = hopwise(["decode".as_ref(), file.as_os_str()]);
     assert_eq!(run.code, Some(0));
     let expected =
@@ -408,15 +508,26 @@ fn aggregates_are_recognised_by_their_port() {
 #[test]
 fn the_port_of_aggregates_can_be_another() {
     let dir = TempDir::new();
-    let file = dir.capture("other.pcap", &aggregates().map(|payload| udp_frame(5001, &payload)));
+    let file = dir.capture(
+        "other.pcap",
+        &aggregates().map(|payload| udp_frame(5001, &payload)),
+    );
     let run = hopwise(["decode".as_ref(), file.as_os_str()]);
     assert_eq!(
         run.stderr,
         "2 frames, 0 reports\nskipped, not telemetry: 2 (other_port: 2)\n\
          `--packets` prints the INT in data packets; `--port` names another port of reports\n"
     );
-    let run =
-        hopwise(["decode".as_ref(), "--json".as_ref(), "--aggregate-port=5001".as_ref(), file.as_os_str()]);
-    let names: Vec<_> = run.json().iter().map(|object| object["aggregate"].clone()).collect();
+    let run = hopwise([
+        "decode".as_ref(),
+        "--json".as_ref(),
+        "--aggregate-port=5001".as_ref(),
+        file.as_os_str(),
+    ]);
+    let names: Vec<_> = run
+        .json()
+        .iter()
+        .map(|object| object["aggregate"].clone())
+        .collect();
     assert_eq!(names, ["agg_n", "cor"]);
 }

@@ -25,11 +25,27 @@ fn replay(args: &[&str]) -> support::Run {
 
 #[test]
 fn a_congested_switch_is_found() {
-    let run = replay(&["--profile", "onos", "--json", text(&capture("onos-int10-congested.pcap"))]);
-    let [found] = &run.json()[..] else { panic!("one object") };
-    assert_eq!((run.code, &found["frames"], &found["reports"]), (Some(0), &json!(4000), &json!(4000)));
-    assert_eq!(found["paths"], json!([{"path": [101, 102, 103], "flows": 8, "reports": 4000}]));
-    assert_eq!((&found["flows_total"], found["flows"].as_array().unwrap().len()), (&json!(8), 8));
+    let run = replay(&[
+        "--profile",
+        "onos",
+        "--json",
+        text(&capture("onos-int10-congested.pcap")),
+    ]);
+    let [found] = &run.json()[..] else {
+        panic!("one object")
+    };
+    assert_eq!(
+        (run.code, &found["frames"], &found["reports"]),
+        (Some(0), &json!(4000), &json!(4000))
+    );
+    assert_eq!(
+        found["paths"],
+        json!([{"path": [101, 102, 103], "flows": 8, "reports": 4000}])
+    );
+    assert_eq!(
+        (&found["flows_total"], found["flows"].as_array().unwrap().len()),
+        (&json!(8), 8)
+    );
     let queue = |node: usize| &found["nodes"][node]["queues"][0];
     assert_eq!(
         (&queue(1)["max"], &queue(1)["unit"], &queue(1)["count"]),
@@ -52,11 +68,22 @@ fn a_queue_has_the_unit_of_who_reports_it() {
     let config = dir.join("hopwise.toml");
     let other =
         "[profiles.x]\nqueue_unit = \"cells\"\n[[sources]]\nprefix = \"10.9.0.0/16\"\nprofile = \"x\"\n";
-    std::fs::write(&config, format!("{other}[[sources]]\nprefix = \"10.0.3.3\"\nprofile = \"onos\"\n"))
-        .unwrap();
-    let run = replay(&["-c", text(&config), "--json", text(&capture("onos-int10-congested.pcap"))]);
+    std::fs::write(
+        &config,
+        format!("{other}[[sources]]\nprefix = \"10.0.3.3\"\nprofile = \"onos\"\n"),
+    )
+    .unwrap();
+    let run = replay(&[
+        "-c",
+        text(&config),
+        "--json",
+        text(&capture("onos-int10-congested.pcap")),
+    ]);
     let nodes = &run.json()[0]["nodes"];
-    assert!((0..3).all(|node| nodes[node]["queues"][0]["unit"] == "packets"), "{nodes}");
+    assert!(
+        (0..3).all(|node| nodes[node]["queues"][0]["unit"] == "packets"),
+        "{nodes}"
+    );
 }
 
 #[test]
@@ -67,10 +94,26 @@ fn names_of_the_configuration_replace_ids() {
         [[inventory.hosts]]\nname = \"h1\"\naddresses = [\"10.0.1.1\"]\n";
     std::fs::write(&config, settings).unwrap();
     let capture = capture("onos-int10-congested.pcap");
-    let run = replay(&["-c", text(&config), "--profile", "onos", "--store", text(&store), text(&capture)]);
-    let line =
-        |start: &str| run.stdout.lines().find(|line| line.trim_start().starts_with(start)).map(str::to_owned);
-    assert!(line("8").is_some_and(|line| line.ends_with("leaf1 > spine > 103")), "{}", run.stdout);
+    let run = replay(&[
+        "-c",
+        text(&config),
+        "--profile",
+        "onos",
+        "--store",
+        text(&store),
+        text(&capture),
+    ]);
+    let line = |start: &str| {
+        run.stdout
+            .lines()
+            .find(|line| line.trim_start().starts_with(start))
+            .map(str::to_owned)
+    };
+    assert!(
+        line("8").is_some_and(|line| line.ends_with("leaf1 > spine > 103")),
+        "{}",
+        run.stdout
+    );
     for node in ["leaf1 ", "spine ", "103 "] {
         assert!(line(node).is_some(), "{node}: {}", run.stdout);
     }
@@ -80,7 +123,10 @@ fn names_of_the_configuration_replace_ids() {
         hopwise(["query", "--dir", text(&store), sql].iter().chain(extra)).stdout
     };
     let cells = |text: String| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
-    assert_eq!(cells(ask(&["-c", text(&config)])), ["path", "src", "leaf1>spine>103", "h1"]);
+    assert_eq!(
+        cells(ask(&["-c", text(&config)])),
+        ["path", "src", "leaf1>spine>103", "h1"]
+    );
     assert_eq!(cells(ask(&[])), ["path", "src", "101>102>103", "10.0.1.1"]);
     let csv = ask(&["-c", text(&config), "--format", "csv"]);
     assert_eq!(csv, "path,src\r\n101>102>103,10.0.1.1\r\n");
@@ -100,18 +146,38 @@ fn a_capture_is_read_as_the_listeners_of_its_ports_would() {
     // The frames are from 192.0.2.1, about node 3, to port 32766.
     let allow = "[[collector.allow]]\nfrom = [\"192.0.2.0/24\"]\n";
     assert_eq!(found(allow), (json!(2), json!({})));
-    assert_eq!(found(&format!("{allow}nodes = [4]\n")), (json!(0), json!({"node_not_allowed": 2})));
+    assert_eq!(
+        found(&format!("{allow}nodes = [4]\n")),
+        (json!(0), json!({"node_not_allowed": 2}))
+    );
     let other = "[[collector.allow]]\nfrom = [\"10.0.0.0/8\"]\n";
     assert_eq!(found(other), (json!(0), json!({"sender_not_allowed": 2})));
-    assert_eq!(found(&format!("{other}listen = [\"udp://*:32767\"]\n")), (json!(2), json!({})));
+    assert_eq!(
+        found(&format!("{other}listen = [\"udp://*:32767\"]\n")),
+        (json!(2), json!({}))
+    );
 }
 
 #[test]
 fn paths_without_latencies_give_paths_and_no_latency() {
-    let run = replay(&["--profile", "onos", "--json", text(&capture("onos-int10-path-only.pcap"))]);
+    let run = replay(&[
+        "--profile",
+        "onos",
+        "--json",
+        text(&capture("onos-int10-path-only.pcap")),
+    ]);
     let found = &run.json()[0];
-    assert_eq!(found["paths"], json!([{"path": [101, 102, 103], "flows": 8, "reports": 500}]));
-    assert!(found["flows"].as_array().unwrap().iter().all(|flow| flow["flow_latency"] == Value::Null));
+    assert_eq!(
+        found["paths"],
+        json!([{"path": [101, 102, 103], "flows": 8, "reports": 500}])
+    );
+    assert!(
+        found["flows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|flow| flow["flow_latency"] == Value::Null)
+    );
     let node = |node: u32| json!({"node": node, "queues": [], "links": []});
     assert_eq!(found["nodes"], json!([node(101), node(102), node(103)]));
 }
@@ -124,7 +190,11 @@ fn uncountable_losses_are_named_in_the_text_output() {
         " 102  queue_occupancy   queue 0       4,000        0       84     200  packets",
         "10.0.3.3   103   1      1.0      4,000     -     -      -         -  not countable: its sequence number never moves",
     ] {
-        assert!(run.stdout.lines().any(|found| found == line), "{line}\n{}", run.stdout);
+        assert!(
+            run.stdout.lines().any(|found| found == line),
+            "{line}\n{}",
+            run.stdout
+        );
     }
 }
 
@@ -172,7 +242,10 @@ fn a_replay_fills_a_store() {
     let ask = |sql: &str, format: &str| hopwise(["query", "--dir", text(&store), "--format", format, sql]);
     // Three reports of one node are not a path yet: reports of other nodes may be missing.
     let sql = "SELECT flow, path, reports FROM flows";
-    assert_eq!(ask(sql, "csv").stdout, "flow,path,reports\r\n10.0.0.1:1234>10.0.0.2:80/6,,3\r\n");
+    assert_eq!(
+        ask(sql, "csv").stdout,
+        "flow,path,reports\r\n10.0.0.1:1234>10.0.0.2:80/6,,3\r\n"
+    );
     assert_eq!(
         ask(sql, "json").json(),
         [json!({"flow": "10.0.0.1:1234>10.0.0.2:80/6", "path": null, "reports": 3})]
@@ -181,10 +254,26 @@ fn a_replay_fills_a_store() {
         ask(sql, "table").stdout,
         "flow                         path  reports\n10.0.0.1:1234>10.0.0.2:80/6              3\n"
     );
-    let events = hopwise(["events", "--dir", text(&store), "--json", "--metric", "queue_occupancy"]).json();
-    let [event] = &events[..] else { panic!("{events:?}") };
+    let events = hopwise([
+        "events",
+        "--dir",
+        text(&store),
+        "--json",
+        "--metric",
+        "queue_occupancy",
+    ])
+    .json();
+    let [event] = &events[..] else {
+        panic!("{events:?}")
+    };
     assert_eq!(
-        (&event["kind"], &event["node"], &event["queue"], &event["value"], &event["ts"]),
+        (
+            &event["kind"],
+            &event["node"],
+            &event["queue"],
+            &event["value"],
+            &event["ts"]
+        ),
         (&json!("new"), &json!(3), &json!(1), &json!(64), &json!(FIRST_TS))
     );
 }
@@ -193,22 +282,49 @@ fn a_replay_fills_a_store() {
 fn stored_events_are_filtered_by_a_condition() {
     let dir = TempDir::new();
     let store = dir.join("store");
-    replay(&["--profile", "onos", "--store", text(&store), text(&capture("onos-int10-congested.pcap"))]);
+    replay(&[
+        "--profile",
+        "onos",
+        "--store",
+        text(&store),
+        text(&capture("onos-int10-congested.pcap")),
+    ]);
     let count = |sql: &str| {
         let run = hopwise(["query", "--dir", text(&store), "--format", "json", sql]);
         run.json()[0]["n"].as_u64().unwrap()
     };
     let found = |condition: &str| {
-        let run =
-            hopwise(["events", "--dir", text(&store), "--json", "--limit", "100000", "--filter", condition]);
-        if run.code == Some(1) { 0 } else { run.json().len() as u64 }
+        let run = hopwise([
+            "events",
+            "--dir",
+            text(&store),
+            "--json",
+            "--limit",
+            "100000",
+            "--filter",
+            condition,
+        ]);
+        if run.code == Some(1) {
+            0
+        } else {
+            run.json().len() as u64
+        }
     };
     let changes = "kind = 'change' AND metric = 'queue_occupancy' AND value > 50";
     for (condition, sql) in [
         ("kind == change and queue_occupancy > 50", changes),
-        ("not kind == latest and src == 10.0.1.1", "kind <> 'latest' AND src = '10.0.1.1'"),
-        ("kind == new and path ~ 101>*>103", "kind = 'new' AND path = '101>102>103'"),
-        ("kind == latest and node in (101, 103)", "kind = 'latest' AND node IN (101, 103)"),
+        (
+            "not kind == latest and src == 10.0.1.1",
+            "kind <> 'latest' AND src = '10.0.1.1'",
+        ),
+        (
+            "kind == new and path ~ 101>*>103",
+            "kind = 'new' AND path = '101>102>103'",
+        ),
+        (
+            "kind == latest and node in (101, 103)",
+            "kind = 'latest' AND node IN (101, 103)",
+        ),
         ("host in 192.0.2.0/24", "0"),
     ] {
         assert_eq!(
@@ -218,21 +334,58 @@ fn stored_events_are_filtered_by_a_condition() {
         );
     }
     assert!(count(&format!("SELECT count(*) AS n FROM events WHERE {changes}")) > 0);
-    let time = |offset| count(&format!("SELECT ts AS n FROM events ORDER BY ts LIMIT 1 OFFSET {offset}"));
+    let time = |offset| {
+        count(&format!(
+            "SELECT ts AS n FROM events ORDER BY ts LIMIT 1 OFFSET {offset}"
+        ))
+    };
     let (from, to) = (time(100).to_string(), time(300).to_string());
-    for filter in [&[][..], &["--filter", "node in (101, 102, 103) or not node in (101, 102, 103)"]] {
-        let all =
-            ["events", "--dir", text(&store), "--json", "--limit", "100000", "--from", &from, "--to", &to];
+    for filter in [
+        &[][..],
+        &[
+            "--filter",
+            "node in (101, 102, 103) or not node in (101, 102, 103)",
+        ],
+    ] {
+        let all = [
+            "events",
+            "--dir",
+            text(&store),
+            "--json",
+            "--limit",
+            "100000",
+            "--from",
+            &from,
+            "--to",
+            &to,
+        ];
         let listed = hopwise(all.iter().chain(filter)).json().len() as u64;
-        let node = if filter.is_empty() { "1" } else { "node IS NOT NULL" };
+        let node = if filter.is_empty() {
+            "1"
+        } else {
+            "node IS NOT NULL"
+        };
         let sql = format!("ts >= {from} AND ts <= {to} AND kind <> 'latest' AND {node}");
-        assert_eq!(listed, count(&format!("SELECT count(*) AS n FROM events WHERE {sql}")), "{filter:?}");
+        assert_eq!(
+            listed,
+            count(&format!("SELECT count(*) AS n FROM events WHERE {sql}")),
+            "{filter:?}"
+        );
         assert!(listed > 50, "{listed} events");
     }
-    let wrong = hopwise(["events", "--dir", text(&store), "--filter", "kind == drop and src > 10.0.0.1"]);
+    let wrong = hopwise([
+        "events",
+        "--dir",
+        text(&store),
+        "--filter",
+        "kind == drop and src > 10.0.0.1",
+    ]);
     let expected =
         "src is compared by == != in\n  kind == drop and src > 10.0.0.1\n                       ^\n";
-    assert!(wrong.code == Some(2) && wrong.stderr.ends_with(expected), "{wrong:?}");
+    assert!(
+        wrong.code == Some(2) && wrong.stderr.ends_with(expected),
+        "{wrong:?}"
+    );
 }
 
 /// In a terminal that `script` makes.
@@ -256,14 +409,21 @@ fn a_query_without_sql_is_a_shell() {
     };
     let program = env!("CARGO_BIN_EXE_hopwise");
     let query = ["query", "--dir", text(&store), "--format", "csv"];
-    assert_eq!(piped("SELECT count(*) AS n FROM flows;\n", program, &query), "n\r\n1\r\n");
+    assert_eq!(
+        piped("SELECT count(*) AS n FROM flows;\n", program, &query),
+        "n\r\n1\r\n"
+    );
     if Command::new("script").arg("--version").output().is_err() {
         return support::skipped("the shell of `hopwise query`: script is not installed (bsdutils)");
     }
     let shell = format!("{program} query --dir {} --format csv", text(&store));
     let input = ".schema flows\nSELECT reports\nFROM flows;\nSELECT no_such;\n.quit\n";
     let shown = piped(input, "script", &["-qec", &shell, "/dev/null"]);
-    for part in ["flows: flow, ", "reports\r\r\n3\r\r\n", "hopwise: no such column: no_such"] {
+    for part in [
+        "flows: flow, ",
+        "reports\r\r\n3\r\r\n",
+        "hopwise: no such column: no_such",
+    ] {
         assert!(shown.contains(part), "{part:?} is not in {shown:?}");
     }
     let history = std::fs::read_to_string(dir.join("state/hopwise/query_history")).unwrap();
@@ -277,18 +437,29 @@ fn helpers(store: &Path) -> Vec<String> {
         std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(wanted.as_bytes()))
     };
     let processes = std::fs::read_dir("/proc").unwrap();
-    processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(is_helper).collect()
+    processes
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(is_helper)
+        .collect()
 }
 
 #[test]
 fn a_shell_asks_one_process() {
     let dir = TempDir::new();
     let (store, shown) = (dir.join("store"), dir.join("shown"));
-    replay(&["--store", text(&store), text(&dir.capture("few.pcap", &[1, 2].map(report)))]);
+    replay(&[
+        "--store",
+        text(&store),
+        text(&dir.capture("few.pcap", &[1, 2].map(report))),
+    ]);
     if Command::new("script").arg("--version").output().is_err() {
         return support::skipped("the process of a shell: script is not installed (bsdutils)");
     }
-    let shell = format!("{} query --dir {} --format csv", env!("CARGO_BIN_EXE_hopwise"), text(&store));
+    let shell = format!(
+        "{} query --dir {} --format csv",
+        env!("CARGO_BIN_EXE_hopwise"),
+        text(&store)
+    );
     let mut child = Command::new("script")
         .args(["-qec", &shell, "/dev/null"])
         .env("XDG_STATE_HOME", dir.join("state"))
@@ -302,7 +473,11 @@ fn a_shell_asks_one_process() {
     for word in ["one", "two"] {
         writeln!(input, "SELECT '{word}' || '!' AS said;").unwrap();
         // The line that is echoed has the parts of it only.
-        let said = || std::fs::read_to_string(&shown).unwrap().contains(&format!("{word}!"));
+        let said = || {
+            std::fs::read_to_string(&shown)
+                .unwrap()
+                .contains(&format!("{word}!"))
+        };
         let deadline = Instant::now() + Duration::from_secs(60);
         while !said() {
             assert!(Instant::now() < deadline, "no answer");
@@ -320,27 +495,58 @@ fn a_shell_asks_one_process() {
 fn a_path_is_drawn_out_of_a_store() {
     let dir = TempDir::new();
     let store = dir.join("store");
-    replay(&["--profile", "onos", "--store", text(&store), text(&capture("onos-int10-congested.pcap"))]);
+    replay(&[
+        "--profile",
+        "onos",
+        "--store",
+        text(&store),
+        text(&capture("onos-int10-congested.pcap")),
+    ]);
     let path = |flow: &str| hopwise(["path", "--dir", text(&store), flow]);
     let one = path("10.0.1.1:5000");
-    assert_eq!(one.stdout.lines().nth(2), Some("  10.0.1.1 ─ 101 ─ 102 ─ 103 ─ 10.0.2.2"));
+    assert_eq!(
+        one.stdout.lines().nth(2),
+        Some("  10.0.1.1 ─ 101 ─ 102 ─ 103 ─ 10.0.2.2")
+    );
     assert_eq!(path("10.0.1.1").stdout.lines().count(), 9);
     let none = path("10.9.9.9");
     assert_eq!((none.code, none.stdout.as_str()), (Some(1), ""));
-    let json = hopwise(["path", "--dir", text(&store), "--json", "10.0.1.1:5000>10.0.2.2:6000/17"]).json();
-    assert_eq!((&json[0]["path"], &json[0]["reports"]), (&json!([101, 102, 103]), &json!(449)));
+    let json = hopwise([
+        "path",
+        "--dir",
+        text(&store),
+        "--json",
+        "10.0.1.1:5000>10.0.2.2:6000/17",
+    ])
+    .json();
+    assert_eq!(
+        (&json[0]["path"], &json[0]["reports"]),
+        (&json!([101, 102, 103]), &json!(449))
+    );
 }
 
 #[test]
 fn questions_that_cannot_be_answered_say_why() {
     let dir = TempDir::new();
     let store = dir.join("store");
-    replay(&["--store", text(&store), text(&dir.capture("few.pcap", &[1, 2].map(report)))]);
+    replay(&[
+        "--store",
+        text(&store),
+        text(&dir.capture("few.pcap", &[1, 2].map(report))),
+    ]);
     let ask = |sql: &str| hopwise(["query", "--dir", text(&store), sql]);
     let wrong = ask("SELECT kin FROM events");
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.stderr.starts_with("hopwise: no such column: kin"), "{}", wrong.stderr);
-    assert!(wrong.stderr.ends_with("\n  SELECT kin FROM events\n         ^\n"), "{}", wrong.stderr);
+    assert!(
+        wrong.stderr.starts_with("hopwise: no such column: kin"),
+        "{}",
+        wrong.stderr
+    );
+    assert!(
+        wrong.stderr.ends_with("\n  SELECT kin FROM events\n         ^\n"),
+        "{}",
+        wrong.stderr
+    );
     for refused in ["DELETE FROM events", "ATTACH 'x' AS y", "PRAGMA user_version"] {
         assert_eq!(ask(refused).code, Some(2), "{refused}");
     }
@@ -370,9 +576,14 @@ fn questions_that_cannot_be_answered_say_why() {
     );
     let many = "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c LIMIT 1000) SELECT printf('%.*c', 100000, 'x') FROM c";
     let long = hopwise(["query", "--dir", text(&store), "--format", "csv", many]);
-    assert!(long.stdout.len() < 9 << 20 && long.stdout.len() > 1 << 20, "{}", long.stdout.len());
     assert!(
-        long.stderr.ends_with("a result has at most 8 MiB; select fewer columns, or ask in parts\n"),
+        long.stdout.len() < 9 << 20 && long.stdout.len() > 1 << 20,
+        "{}",
+        long.stdout.len()
+    );
+    assert!(
+        long.stderr
+            .ends_with("a result has at most 8 MiB; select fewer columns, or ask in parts\n"),
         "{}",
         long.stderr
     );
@@ -397,7 +608,11 @@ fn a_store_in_use_and_a_wrong_configuration_are_one_sentence() {
     std::fs::write(&config, "[collector]\nmax_flow = 1\n").unwrap();
     let run = replay(&["-c", text(&config), "x.pcap"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
-    assert!(run.stderr.contains("hopwise.toml:2") && run.stderr.contains("max_flows"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("hopwise.toml:2") && run.stderr.contains("max_flows"),
+        "{}",
+        run.stderr
+    );
     assert_eq!(replay(&["--speed", "fast", "x.pcap"]).code, Some(2));
     assert_eq!(replay(&[text(&dir.join("none.pcap"))]).code, Some(2));
 }

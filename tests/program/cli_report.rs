@@ -23,7 +23,11 @@ impl Translator {
         let socket = UdpSocket::bind((at(number), 0)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let to = socket.local_addr().unwrap();
-        Self { socket, to, control: (at(number + 100), 40044).into() }
+        Self {
+            socket,
+            to,
+            control: (at(number + 100), 40044).into(),
+        }
     }
 
     fn args<'a>(&self, rest: &[&'a str]) -> Vec<String> {
@@ -34,7 +38,10 @@ impl Translator {
             "--control".to_owned(),
             self.control.to_string(),
         ];
-        start.into_iter().chain(rest.iter().map(|text: &&'a str| (*text).to_owned())).collect()
+        start
+            .into_iter()
+            .chain(rest.iter().map(|text: &&'a str| (*text).to_owned()))
+            .collect()
     }
 
     fn receive(&self) -> (Vec<u8>, SocketAddr) {
@@ -45,7 +52,13 @@ impl Translator {
 
     fn answer(&self, body: Body) {
         let mut bytes = [0; 32];
-        let len = Control { sequence: 0, reporter: 7, body }.emit(&mut bytes).unwrap();
+        let len = Control {
+            sequence: 0,
+            reporter: 7,
+            body,
+        }
+        .emit(&mut bytes)
+        .unwrap();
         self.socket.send_to(&bytes[..len], self.control).unwrap();
     }
 }
@@ -58,23 +71,85 @@ fn one_report_of_each_kind_goes_out_as_written() {
     let two = [0, 0, 0, 1, 0, 0, 0, 2];
     let cases: [(&[&str], Operation<'_>); 5] = [
         (
-            &["key-write", "--store", "1", "--key", flow, "--data", "0000000b0000000c"],
-            Operation::KeyWrite { copies: 2, store: 1, key: &key, data: &[0, 0, 0, 11, 0, 0, 0, 12] },
+            &[
+                "key-write",
+                "--store",
+                "1",
+                "--key",
+                flow,
+                "--data",
+                "0000000b0000000c",
+            ],
+            Operation::KeyWrite {
+                copies: 2,
+                store: 1,
+                key: &key,
+                data: &[0, 0, 0, 11, 0, 0, 0, 12],
+            },
         ),
         (
             &["append", "--list", "5", "--entry", "a0a1", "--entry", "b0b1"],
-            Operation::Append { list: 5, entry_len: 2, entries: &[0xa0, 0xa1, 0xb0, 0xb1] },
+            Operation::Append {
+                list: 5,
+                entry_len: 2,
+                entries: &[0xa0, 0xa1, 0xb0, 0xb1],
+            },
         ),
         (
-            &["key-increment", "--store", "2", "--key", "10.0.0.1", "--by", "5", "--copies", "4"],
-            Operation::KeyIncrement { copies: 4, store: 2, delta: 5, key: &[10, 0, 0, 1] },
+            &[
+                "key-increment",
+                "--store",
+                "2",
+                "--key",
+                "10.0.0.1",
+                "--by",
+                "5",
+                "--copies",
+                "4",
+            ],
+            Operation::KeyIncrement {
+                copies: 4,
+                store: 2,
+                delta: 5,
+                key: &[10, 0, 0, 1],
+            },
         ),
         (
-            &["postcard", "--store", "3", "--key", flow, "--hop", "2", "--path-len", "3", "--value", "12"],
-            Operation::Postcard { hop: 2, path_len: 3, store: 3, value: 12, key: &key },
+            &[
+                "postcard",
+                "--store",
+                "3",
+                "--key",
+                flow,
+                "--hop",
+                "2",
+                "--path-len",
+                "3",
+                "--value",
+                "12",
+            ],
+            Operation::Postcard {
+                hop: 2,
+                path_len: 3,
+                store: 3,
+                value: 12,
+                key: &key,
+            },
         ),
         (
-            &["sketch", "--sketch", "4", "--epoch", "17", "--depth", "2", "--op", "max", "--counters", "1,2"],
+            &[
+                "sketch",
+                "--sketch",
+                "4",
+                "--epoch",
+                "17",
+                "--depth",
+                "2",
+                "--op",
+                "max",
+                "--counters",
+                "1,2",
+            ],
             Operation::SketchMerge {
                 sketch: 4,
                 epoch: 17,
@@ -91,7 +166,12 @@ fn one_report_of_each_kind_goes_out_as_written() {
         let run = hopwise(
             translator.args(&[&["--reporter", "7", "--immediate", "--priority", "high"], args].concat()),
         );
-        assert_eq!((run.code, run.stdout.as_str()), (Some(0), "1 report sent\n"), "{}", run.stderr);
+        assert_eq!(
+            (run.code, run.stdout.as_str()),
+            (Some(0), "1 report sent\n"),
+            "{}",
+            run.stderr
+        );
         let (bytes, _) = translator.receive();
         let report = Report::parse(&bytes).unwrap();
         assert_eq!(report.operation, operation);
@@ -119,13 +199,24 @@ fn an_essential_report_is_sent_again_when_it_is_missed_and_a_refusal_ends_with_1
         "--entry",
         "a0",
     ];
-    let child = command(translator.args(&args)).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let child = command(translator.args(&args))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     let (first, from) = translator.receive();
     let sequence = Report::parse(&first).unwrap().base.sequence;
     assert_eq!(from.ip(), translator.control.ip(), "answers find the reporter");
-    translator.answer(Body::Nack { cause: Cause::Gap, last: sequence.wrapping_sub(1), trigger: sequence });
+    translator.answer(Body::Nack {
+        cause: Cause::Gap,
+        last: sequence.wrapping_sub(1),
+        trigger: sequence,
+    });
     assert_eq!(translator.receive().0, first);
-    translator.answer(Body::Nack { cause: Cause::Unknown, last: sequence, trigger: sequence });
+    translator.answer(Body::Nack {
+        cause: Cause::Unknown,
+        last: sequence,
+        trigger: sequence,
+    });
     let output = child.wait_with_output().unwrap();
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
@@ -133,16 +224,33 @@ fn an_essential_report_is_sent_again_when_it_is_missed_and_a_refusal_ends_with_1
         (Some(1), &1.into(), &1.into()),
         "{summary}"
     );
-    assert_eq!((&summary["reports"], summary["retransmitted"].as_u64() >= Some(1)), (&1.into(), true));
+    assert_eq!(
+        (&summary["reports"], summary["retransmitted"].as_u64() >= Some(1)),
+        (&1.into(), true)
+    );
 }
 
 #[test]
 fn a_load_keeps_its_rate_and_is_all_there() {
     let translator = Translator::new(3);
-    let args =
-        ["--json", "load", "key-write", "--rate", "2000", "--count", "150", "--keys", "50", "--data", "8"];
+    let args = [
+        "--json",
+        "load",
+        "key-write",
+        "--rate",
+        "2000",
+        "--count",
+        "150",
+        "--keys",
+        "50",
+        "--data",
+        "8",
+    ];
     let started = std::time::Instant::now();
-    let child = command(translator.args(&args)).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let child = command(translator.args(&args))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut keys = std::collections::BTreeSet::new();
     for number in 0..150_u32 {
         let (bytes, _) = translator.receive();
@@ -154,8 +262,14 @@ fn a_load_keeps_its_rate_and_is_all_there() {
     }
     let output = child.wait_with_output().unwrap();
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((output.status.code(), &summary["sent"], keys.len()), (Some(0), &150.into(), 50));
-    assert!(started.elapsed() >= Duration::from_millis(70), "150 at 2000 a second");
+    assert_eq!(
+        (output.status.code(), &summary["sent"], keys.len()),
+        (Some(0), &150.into(), 50)
+    );
+    assert!(
+        started.elapsed() >= Duration::from_millis(70),
+        "150 at 2000 a second"
+    );
 }
 
 #[test]
@@ -172,11 +286,33 @@ fn invalid_reports_are_refused_with_a_remedy() {
     );
     assert!(refused(&["sketch", "--sketch", "1", "--depth", "2", "--counters", "1,2,3"]).contains("columns"));
     assert!(
-        refused(&["postcard", "--store", "1", "--key", "1", "--hop", "3", "--path-len", "2", "--value", "1"])
-            .contains("no such report")
+        refused(&[
+            "postcard",
+            "--store",
+            "1",
+            "--key",
+            "1",
+            "--hop",
+            "3",
+            "--path-len",
+            "2",
+            "--value",
+            "1"
+        ])
+        .contains("no such report")
     );
     assert!(
-        refused(&["--to", "127.0.0.1:1", "--to", "[::1]:1", "append", "--list", "1", "--entry", "00"])
-            .contains("all by IPv4")
+        refused(&[
+            "--to",
+            "127.0.0.1:1",
+            "--to",
+            "[::1]:1",
+            "append",
+            "--list",
+            "1",
+            "--entry",
+            "00"
+        ])
+        .contains("all by IPv4")
     );
 }

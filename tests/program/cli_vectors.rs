@@ -20,16 +20,29 @@ struct Vector {
 
 fn vectors() -> Vec<Vector> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors");
-    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     files.sort();
-    let texts: Vec<String> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
-    texts.iter().flat_map(|text| text.split("\n\n")).filter_map(block).collect()
+    let texts: Vec<String> = files
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    texts
+        .iter()
+        .flat_map(|text| text.split("\n\n"))
+        .filter_map(block)
+        .collect()
 }
 
 fn block(text: &str) -> Option<Vector> {
     let mut vector = Vector::default();
-    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+    for line in text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
         let (key, value) = line.split_once(':').unwrap();
         let value = value.trim();
         match key {
@@ -73,7 +86,15 @@ fn printed(vector: &Vector, dir: &TempDir) -> Option<Vec<Value>> {
     let capture = dir.capture("vector.pcap", &[frame]);
     let config = dir.join("vector.toml");
     fs::write(&config, configuration(vector)?).unwrap();
-    let mut args = vec!["decode", "--json", "-c", text(&config), "--profile", "vector", text(&capture)];
+    let mut args = vec![
+        "decode",
+        "--json",
+        "-c",
+        text(&config),
+        "--profile",
+        "vector",
+        text(&capture),
+    ];
     if vector.kind == "packet" {
         args.push("--packets");
     }
@@ -112,19 +133,29 @@ fn expected(vector: &Vector) -> Vec<Value> {
             object.retain(|name, _| !OF_PACKETS_ONLY.contains(&name.as_str()) && name != "source_only");
         }
         // Packets without telemetry are counted, not printed.
-        objects
-            .retain(|object| ["int_version", "ioam", "error"].iter().any(|name| object.get(name).is_some()));
+        objects.retain(|object| {
+            ["int_version", "ioam", "error"]
+                .iter()
+                .any(|name| object.get(name).is_some())
+        });
     }
     objects
 }
 
 /// Frames that are not telemetry, or malformed ones to another port, are counted and not printed.
 fn is_no_telemetry(printed: &[Value], vector: &Vector) -> bool {
-    let [only] = &vector.expected[..] else { return false };
+    let [only] = &vector.expected[..] else {
+        return false;
+    };
     // The UDP destination port after Ethernet and IPv4 without options.
     let port = if vector.kind == "roce" { 4791_u16 } else { 32_766 };
-    let elsewhere = vector.bytes.get(36..38).is_some_and(|found| found != port.to_be_bytes());
-    let other = ["not_ip", "not_udp", "fragment"].iter().any(|name| only["error"] == *name);
+    let elsewhere = vector
+        .bytes
+        .get(36..38)
+        .is_some_and(|found| found != port.to_be_bytes());
+    let other = ["not_ip", "not_udp", "fragment"]
+        .iter()
+        .any(|name| only["error"] == *name);
     printed.is_empty()
         && matches!(&*vector.kind, "frame" | "roce")
         && (other || (elsewhere && only.get("error").is_some()))
@@ -147,7 +178,10 @@ fn decode_prints_what_the_vectors_say() {
             }
             Some(printed) => {
                 let lines = |objects: &[Value]| {
-                    objects.iter().map(|object| format!("  {object}\n")).collect::<String>()
+                    objects
+                        .iter()
+                        .map(|object| format!("  {object}\n"))
+                        .collect::<String>()
                 };
                 wrong.push(format!(
                     "{}\n{}is not\n{}",
@@ -161,6 +195,14 @@ fn decode_prints_what_the_vectors_say() {
     for name in &skipped {
         support::skipped(&format!("vector {name}: its settings cannot be configured"));
     }
-    assert!(wrong.is_empty(), "{} of {compared} differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(compared > 150 && skipped.len() <= 1, "{compared} compared, {skipped:?} skipped");
+    assert!(
+        wrong.is_empty(),
+        "{} of {compared} differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(
+        compared > 150 && skipped.len() <= 1,
+        "{compared} compared, {skipped:?} skipped"
+    );
 }

@@ -11,13 +11,20 @@ fn a_good_file_is_summed_up_in_a_line() {
     let store = directory.join("not/there/yet");
     let text =
         "collector.allow = [{ from = [\"10.0.0.0/8\"] }]\n[[rules]]\nname = \"a\"\nwhen = \"hops > 3\"\n";
-    fs::write(&file, format!("collector.workers = 2\nstore.dir = {store:?}\n{text}")).unwrap();
+    fs::write(
+        &file,
+        format!("collector.workers = 2\nstore.dir = {store:?}\n{text}"),
+    )
+    .unwrap();
     let run = hopwise(["check".as_ref(), "-c".as_ref(), file.as_os_str()]);
     let expected = format!(
         "ok: reports on udp://*:32766 udp://*:32767, 2 worker(s), 1 rule(s), store in {}, API on http://127.0.0.1:8080\n",
         store.display()
     );
-    assert_eq!((run.code, run.stdout, run.stderr.as_str()), (Some(0), expected, ""));
+    assert_eq!(
+        (run.code, run.stdout, run.stderr.as_str()),
+        (Some(0), expected, "")
+    );
     assert!(!directory.join("not").exists(), "nothing is left behind");
 }
 
@@ -37,7 +44,10 @@ rules in the kernel: 1 of 2
 rule `long` runs in user space: it needs 64 clauses in conjunctive normal form, and of the table's 64 the rules before it leave 63
 so each report whose queue_occupancy differs from the previous report of its flow is passed to user space
 ";
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(0), expected, ""));
+    assert_eq!(
+        (run.code, run.stdout.as_str(), run.stderr.as_str()),
+        (Some(0), expected, "")
+    );
 }
 
 #[test]
@@ -51,7 +61,10 @@ fn a_bad_file_is_refused_with_every_problem_and_code_2() {
         "hopwise: {name}:1:2: there is no key `colector` in the file; did you mean `collector`?\n  |\n1 | [colector]\n  |  ^^^^^^^^\n\
          {name}:3:10: found the text \"week\"; write \"hour\" or \"day\"\n  |\n3 | period = \"week\"\n  |          ^^^^^^\n"
     );
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(2), "", expected.as_str()));
+    assert_eq!(
+        (run.code, run.stdout.as_str(), run.stderr.as_str()),
+        (Some(2), "", expected.as_str())
+    );
 }
 
 #[test]
@@ -93,7 +106,12 @@ fn the_dump_is_a_configuration_again() {
     let dump = hopwise(["check", "--dump"]);
     let file = directory.join("h.toml");
     fs::write(&file, &dump.stdout).unwrap();
-    let again = hopwise(["check".as_ref(), "--dump".as_ref(), "-c".as_ref(), file.as_os_str()]);
+    let again = hopwise([
+        "check".as_ref(),
+        "--dump".as_ref(),
+        "-c".as_ref(),
+        file.as_os_str(),
+    ]);
     assert_eq!((again.code, again.stdout), (Some(0), dump.stdout));
 }
 
@@ -103,10 +121,15 @@ fn a_packager_gets_man_pages_completions_and_the_reference() {
     let out = directory.join("made");
     assert_eq!(hopwise(["generate".as_ref(), out.as_os_str()]).code, Some(0));
     let manual = fs::read_to_string(out.join("man/hopwise-run.1")).unwrap();
-    assert!(manual.contains("\\-\\-config") && manual.contains("SYNOPSIS"), "{manual}");
+    assert!(
+        manual.contains("\\-\\-config") && manual.contains("SYNOPSIS"),
+        "{manual}"
+    );
     for completion in ["hopwise.bash", "_hopwise", "hopwise.fish"] {
         assert!(
-            fs::read_to_string(out.join("completions").join(completion)).unwrap().contains("replay"),
+            fs::read_to_string(out.join("completions").join(completion))
+                .unwrap()
+                .contains("replay"),
             "{completion}"
         );
     }

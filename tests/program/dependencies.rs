@@ -20,14 +20,24 @@ fn metadata() -> serde_json::Value {
     ]);
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// The licences that `deny.toml` allows.
 fn allowed() -> Vec<String> {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deny.toml")).unwrap();
-    let list = text.split_once("\nallow = [").unwrap().1.split_once(']').unwrap().0;
+    let list = text
+        .split_once("\nallow = [")
+        .unwrap()
+        .1
+        .split_once(']')
+        .unwrap()
+        .0;
     list.split(',')
         .map(|name| name.trim().trim_matches('"').to_owned())
         .filter(|name| !name.is_empty())
@@ -51,7 +61,12 @@ fn is_allowed(expression: &str, allowed: &[String]) -> bool {
         parts.push(part.join(" "));
         parts
     };
-    let bare = |text: &str| text.trim().trim_start_matches("( ").trim_end_matches(" )").to_owned();
+    let bare = |text: &str| {
+        text.trim()
+            .trim_start_matches("( ")
+            .trim_end_matches(" )")
+            .to_owned()
+    };
     let choices = outer(&expression, "OR");
     if choices.len() > 1 {
         return choices.iter().any(|choice| is_allowed(choice, allowed));
@@ -61,21 +76,32 @@ fn is_allowed(expression: &str, allowed: &[String]) -> bool {
         return all.iter().all(|part| is_allowed(&bare(part), allowed));
     }
     let name = bare(&expression);
-    if name.contains(" OR ") { is_allowed(&name, allowed) } else { allowed.contains(&name) }
+    if name.contains(" OR ") {
+        is_allowed(&name, allowed)
+    } else {
+        allowed.contains(&name)
+    }
 }
 
 #[test]
 fn every_dependency_has_an_allowed_licence_and_comes_from_the_registry() {
     let (metadata, allowed) = (metadata(), allowed());
     let packages = metadata["packages"].as_array().unwrap();
-    let others: Vec<_> = packages.iter().filter(|package| !package["source"].is_null()).collect();
+    let others: Vec<_> = packages
+        .iter()
+        .filter(|package| !package["source"].is_null())
+        .collect();
     assert!(others.len() > 50, "{}", others.len());
     let bad: Vec<String> = others
         .iter()
         .filter(|package| {
-            let is_registry =
-                package["source"].as_str().is_some_and(|source| source.starts_with("registry+"));
-            !is_registry || !package["license"].as_str().is_some_and(|licence| is_allowed(licence, &allowed))
+            let is_registry = package["source"]
+                .as_str()
+                .is_some_and(|source| source.starts_with("registry+"));
+            !is_registry
+                || !package["license"]
+                    .as_str()
+                    .is_some_and(|licence| is_allowed(licence, &allowed))
         })
         .map(|package| {
             format!(
@@ -90,9 +116,13 @@ fn every_dependency_has_an_allowed_licence_and_comes_from_the_registry() {
 #[test]
 fn licence_expressions_are_read() {
     let allowed = ["MIT", "Apache-2.0"].map(str::to_owned);
-    for good in
-        ["MIT", "GPL-3.0 OR MIT", "MIT/Apache-2.0", "(GPL-3.0 OR MIT) AND Apache-2.0", "MIT AND Apache-2.0"]
-    {
+    for good in [
+        "MIT",
+        "GPL-3.0 OR MIT",
+        "MIT/Apache-2.0",
+        "(GPL-3.0 OR MIT) AND Apache-2.0",
+        "MIT AND Apache-2.0",
+    ] {
         assert!(is_allowed(good, &allowed), "{good}");
     }
     for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(GPL-3.0 OR LGPL-2.1) AND MIT", ""] {

@@ -40,7 +40,9 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(root().join(folder)).expect("a folder") {
         let entry = entry.expect("an entry");
         let path = normal(&folder.join(entry.file_name()));
-        let skipped = ["target", "node_modules", "dist"].iter().any(|name| path.ends_with(name));
+        let skipped = ["target", "node_modules", "dist"]
+            .iter()
+            .any(|name| path.ends_with(name));
         if skipped || entry.file_name().to_string_lossy().starts_with('.') {
             continue;
         }
@@ -74,8 +76,11 @@ fn links_lead_somewhere() {
 fn every_page_of_the_documentation_is_three_steps_from_the_readme() {
     let mut reached = BTreeSet::from([PathBuf::from("README.md")]);
     for _ in 0..3 {
-        let pages: Vec<_> =
-            reached.iter().filter(|page| page.extension().is_some_and(|e| e == "md")).cloned().collect();
+        let pages: Vec<_> = reached
+            .iter()
+            .filter(|page| page.extension().is_some_and(|e| e == "md"))
+            .cloned()
+            .collect();
         reached.extend(pages.iter().flat_map(|page| links(page)));
     }
     let in_linked_folder = |page: &Path| page.parent().is_some_and(|folder| reached.contains(folder));
@@ -88,17 +93,24 @@ fn every_page_of_the_documentation_is_three_steps_from_the_readme() {
 
 #[test]
 fn the_page_of_commands_names_every_command() {
-    let help =
-        std::process::Command::new(env!("CARGO_BIN_EXE_hopwise")).arg("--help").output().expect("help");
+    let help = std::process::Command::new(env!("CARGO_BIN_EXE_hopwise"))
+        .arg("--help")
+        .output()
+        .expect("help");
     let help = String::from_utf8(help.stdout).expect("text");
     let after = help.split_once("Commands:\n").expect("a list of commands").1;
     let lines = after.lines().take_while(|line| !line.is_empty());
-    let names = lines.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    let names = lines
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter(|line| !line.starts_with(' '));
     let names: BTreeSet<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(names.contains("run"), "{help}");
     let page = fs::read_to_string(root().join("docs/reference/commands.md")).expect("the page");
     let is_missing = |name: &&str| {
-        **name != *"help" && ![" ", "`"].iter().any(|end| page.contains(&format!("`hopwise {name}{end}")))
+        **name != *"help"
+            && ![" ", "`"]
+                .iter()
+                .any(|end| page.contains(&format!("`hopwise {name}{end}")))
     };
     let missing: Vec<&str> = names.into_iter().filter(is_missing).collect();
     assert_eq!(missing, [""; 0], "commands that docs/reference/commands.md lacks");

@@ -32,7 +32,10 @@ impl Output for Events {
     fn event(&mut self, event: &Event, path: &[u32]) {
         match (event.kind, event.flow) {
             (Kind::PathChange, Some(flow)) => {
-                self.path_changes.entry(flow.to_string()).or_default().push(path.to_vec());
+                self.path_changes
+                    .entry(flow.to_string())
+                    .or_default()
+                    .push(path.to_vec());
             }
             (Kind::Loss, _) => self.loss_events += 1,
             _ => {}
@@ -40,7 +43,10 @@ impl Output for Events {
     }
 
     fn drop_report(&mut self, drop: &Drop) {
-        *self.drops.entry((drop.node, drop.reason, drop.flow.map(|flow| flow.to_string()))).or_default() += 1;
+        *self
+            .drops
+            .entry((drop.node, drop.reason, drop.flow.map(|flow| flow.to_string())))
+            .or_default() += 1;
     }
 }
 
@@ -62,7 +68,10 @@ impl TruthChecker {
             rules: RuleSet::default(),
             generation: 1,
         };
-        let config = collector::Config { detection: detection.into(), ..collector::Config::default() };
+        let config = collector::Config {
+            detection: detection.into(),
+            ..collector::Config::default()
+        };
         Self {
             collector: Collector::new(config),
             events: Events::default(),
@@ -88,7 +97,12 @@ impl TruthChecker {
         }
         let latencies: Vec<_> = truth.hops.iter().map(|hop| Some(hop.hop_latency())).collect();
         let sum = latencies.iter().copied().sum::<Option<u64>>();
-        assert_eq!(self.concluded(&truth.flow), (truth.path(), latencies, sum), "{}", truth.flow);
+        assert_eq!(
+            self.concluded(&truth.flow),
+            (truth.path(), latencies, sum),
+            "{}",
+            truth.flow
+        );
         self.compared += 1;
     }
 }
@@ -103,11 +117,20 @@ fn octets(address: IpAddr) -> [u8; 16] {
 impl FabricSink for TruthChecker {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let source = octets(from.address);
-        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
+        let datagram = Datagram {
+            payload,
+            source,
+            src_port: from.port,
+            listener: 0,
+            received: t,
+        };
         self.collector.handle(&[datagram], &mut self.events);
         self.collector.tick(t, &mut self.events);
         let peek = wire::report::peek(payload, &wire::Profile::default()).unwrap();
-        let sent = self.underway.get_mut(&(from.node, peek.hw_id, peek.seq)).and_then(VecDeque::pop_front);
+        let sent = self
+            .underway
+            .get_mut(&(from.node, peek.hw_id, peek.seq))
+            .and_then(VecDeque::pop_front);
         // Of several reports in a datagram, the collector's state is that of the last one of each flow.
         let mut later = BTreeSet::new();
         for truth in sent.expect("a datagram that was sent").reports.iter().rev() {
@@ -122,15 +145,29 @@ impl FabricSink for TruthChecker {
             GroundTruth::Datagram(datagram) => {
                 let key = (datagram.node, datagram.hw_id, datagram.seq);
                 // One copy for a possible duplicate; a lost one is never requested.
-                self.underway.entry(key).or_default().extend([(*datagram).clone(), (*datagram).clone()]);
+                self.underway
+                    .entry(key)
+                    .or_default()
+                    .extend([(*datagram).clone(), (*datagram).clone()]);
             }
             GroundTruth::Arrival(arrival) => {
-                self.arrivals.entry((arrival.node, arrival.hw_id)).or_default().push(*arrival);
+                self.arrivals
+                    .entry((arrival.node, arrival.hw_id))
+                    .or_default()
+                    .push(*arrival);
             }
             GroundTruth::PathChange { flow, new, .. } => {
-                self.true_changes.entry(flow.to_string()).or_default().push(new.to_vec());
+                self.true_changes
+                    .entry(flow.to_string())
+                    .or_default()
+                    .push(new.to_vec());
             }
-            GroundTruth::Dropped { trace, node, reason, reported: true } => {
+            GroundTruth::Dropped {
+                trace,
+                node,
+                reason,
+                reported: true,
+            } => {
                 let key = (Some(*node), Some(reason.code()), Some(trace.flow.to_string()));
                 *self.true_drops.entry(key).or_default() += 1;
             }
@@ -141,23 +178,44 @@ impl FabricSink for TruthChecker {
 
 /// Four leaves, two spines, clocks that disagree, 24 flows, a burst that overflows a queue, a link that fails and is restored.
 fn busy(channel: Channel, format: Format, mode: Mode, seed: u64) -> Fabric {
-    let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
+    let wire = Wire {
+        rate: 100_000_000,
+        delay: 5_000,
+        depth: 60_000,
+    };
     let mut topology = Topology::leaf_spine(4, 2, 2, wire).unwrap();
     assert!(topology.set_clock_offset(101, 1_500_000) && topology.set_clock_offset(201, -77_000));
-    let watch = Watch { mode, ..Watch::new(Match::default()) };
+    let watch = Watch {
+        mode,
+        ..Watch::new(Match::default())
+    };
     let config = Config {
         start: START,
         convergence: 20 * MS,
-        switch: switch::Config { format, ..switch::Config::default() },
+        switch: switch::Config {
+            format,
+            ..switch::Config::default()
+        },
         watchlist: watch.into(),
         channel,
         ..Config::default()
     };
     let mut fabric = Fabric::new(topology, config, seed).unwrap();
     for at in 0..24u16 {
-        let (from, to) = (10_001 + u32::from(at % 8), 10_001 + u32::from((at % 8 + 1 + at % 7) % 8));
-        let family = if at % 5 == 2 { dataplane::fabric::Family::V6 } else { dataplane::fabric::Family::V4 };
-        let pattern = if at % 2 == 0 { Pattern::poisson(400) } else { Pattern::constant(300) };
+        let (from, to) = (
+            10_001 + u32::from(at % 8),
+            10_001 + u32::from((at % 8 + 1 + at % 7) % 8),
+        );
+        let family = if at % 5 == 2 {
+            dataplane::fabric::Family::V6
+        } else {
+            dataplane::fabric::Family::V4
+        };
+        let pattern = if at % 2 == 0 {
+            Pattern::poisson(400)
+        } else {
+            Pattern::constant(300)
+        };
         let spec = FlowSpec {
             family,
             payload: 100 + at * 20,
@@ -175,10 +233,23 @@ fn busy(channel: Channel, format: Format, mode: Mode, seed: u64) -> Fabric {
             ..FlowSpec::new(from, 10_008, 7_000 + at as u16, 9)
         };
         let flow = fabric.add_flow(&spec).unwrap();
-        fabric.schedule(START + 40 * MS, Action::Burst { flow, packets: 150, gap: 0 }).unwrap();
+        fabric
+            .schedule(
+                START + 40 * MS,
+                Action::Burst {
+                    flow,
+                    packets: 150,
+                    gap: 0,
+                },
+            )
+            .unwrap();
     }
-    fabric.schedule(START + 100 * MS, Action::CutLink { a: 102, b: 202 }).unwrap();
-    fabric.schedule(START + 250 * MS, Action::MendLink { a: 102, b: 202 }).unwrap();
+    fabric
+        .schedule(START + 100 * MS, Action::CutLink { a: 102, b: 202 })
+        .unwrap();
+    fabric
+        .schedule(START + 250 * MS, Action::MendLink { a: 102, b: 202 })
+        .unwrap();
     fabric
 }
 
@@ -197,8 +268,15 @@ fn checker(channel: Channel, format: Format, mode: Mode) -> TruthChecker {
 #[test]
 fn paths_latencies_drops_and_path_changes_are_what_really_happened() {
     let single = Format::default();
-    let grouped = Format { group: 8, subsystems: 3, ..single };
-    let v10 = Format { version: dataplane::report::Version::V10, ..single };
+    let grouped = Format {
+        group: 8,
+        subsystems: 3,
+        ..single
+    };
+    let v10 = Format {
+        version: dataplane::report::Version::V10,
+        ..single
+    };
     for (format, mode) in [(single, Mode::Md21), (grouped, Mode::Md21), (v10, Mode::Md10)] {
         let checker = checker(Channel::default(), format, mode);
         assert!(checker.compared > 2_000, "{} comparisons", checker.compared);
@@ -211,9 +289,25 @@ fn paths_latencies_drops_and_path_changes_are_what_really_happened() {
 
 #[test]
 fn lost_repeated_and_late_reports_are_counted_as_they_happened() {
-    let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 20_000, ..Channel::default() };
-    let checker = checker(channel, Format { subsystems: 2, ..Format::default() }, Mode::Md21);
-    let truth: BTreeMap<_, _> = checker.arrivals.iter().map(|(key, list)| (*key, expected(list))).collect();
+    let channel = Channel {
+        loss: 20_000,
+        duplication: 10_000,
+        reordering: 20_000,
+        ..Channel::default()
+    };
+    let checker = checker(
+        channel,
+        Format {
+            subsystems: 2,
+            ..Format::default()
+        },
+        Mode::Md21,
+    );
+    let truth: BTreeMap<_, _> = checker
+        .arrivals
+        .iter()
+        .map(|(key, list)| (*key, expected(list)))
+        .collect();
     let counted: BTreeMap<_, _> = checker
         .collector
         .streams()
@@ -222,7 +316,10 @@ fn lost_repeated_and_late_reports_are_counted_as_they_happened() {
             ((stream.id.node.unwrap(), stream.id.hw_id), counts)
         })
         .collect();
-    assert!(truth.values().map(|(lost, ..)| lost).sum::<u64>() > 20, "the channel does lose: {truth:?}");
+    assert!(
+        truth.values().map(|(lost, ..)| lost).sum::<u64>() > 20,
+        "the channel does lose: {truth:?}"
+    );
     assert_eq!(counted, truth);
     assert!(checker.events.loss_events > 0);
 }
@@ -232,7 +329,10 @@ fn lost_repeated_and_late_reports_are_counted_as_they_happened() {
 fn expected(arrivals: &[Arrival]) -> (u64, u64, u64) {
     let seen: BTreeSet<u32> = arrivals.iter().map(|arrival| arrival.seq).collect();
     let first = arrivals[0].seq;
-    let span = seen.range(first..).next_back().map_or(0, |last| u64::from(last - first) + 1);
+    let span = seen
+        .range(first..)
+        .next_back()
+        .map_or(0, |last| u64::from(last - first) + 1);
     let lost = span - seen.range(first..).count() as u64;
     let duplicated = arrivals.iter().filter(|arrival| arrival.duplicate).count() as u64;
     let late = |arrival: &&Arrival| arrival.overtaken && !arrival.duplicate;

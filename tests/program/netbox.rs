@@ -41,7 +41,12 @@ fn recorded() -> Answers {
 /// The page of a list that a request asks for, as a NetBox with `MAX_PAGE_SIZE = 2` has it.
 fn page(list: &Value, query: &str) -> Value {
     let pairs: Vec<_> = query.split('&').filter_map(|pair| pair.split_once('=')).collect();
-    let of = |name| pairs.iter().filter(move |pair| pair.0 == name).map(|pair| pair.1.to_owned());
+    let of = |name| {
+        pairs
+            .iter()
+            .filter(move |pair| pair.0 == name)
+            .map(|pair| pair.1.to_owned())
+    };
     let devices: Vec<String> = of("device_id").collect();
     let roles: Vec<String> = of("role").collect();
     let all = list["results"].as_array().unwrap().iter().filter(|one| {
@@ -69,7 +74,13 @@ impl NetBox {
             let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
             let provider = Arc::new(rustls::crypto::ring::default_provider());
             let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-            Arc::new(config.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap())
+            Arc::new(
+                config
+                    .unwrap()
+                    .with_no_client_auth()
+                    .with_single_cert(chain, key)
+                    .unwrap(),
+            )
         });
         thread::spawn(move || {
             for connection in listener.incoming() {
@@ -98,8 +109,13 @@ fn serve(stream: impl Read + Write, answers: &Answers, log: &Mutex<Vec<String>>)
         head.push_str(&line);
         line.clear();
     }
-    let Some(target) = head.split(' ').nth(1) else { return };
-    let token = head.lines().find_map(|line| line.strip_prefix("Authorization: ")).unwrap_or("");
+    let Some(target) = head.split(' ').nth(1) else {
+        return;
+    };
+    let token = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Authorization: "))
+        .unwrap_or("");
     log.lock().unwrap().push(format!("{target} {token}"));
     let (path, query) = target.split_once('?').unwrap();
     let (status, body) = match answers.get(path) {
@@ -110,9 +126,14 @@ fn serve(stream: impl Read + Write, answers: &Answers, log: &Mutex<Vec<String>>)
             None => ("200 OK", page(answer, query).to_string()),
         },
     };
-    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
     let stream = reader.get_mut();
-    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+    let _ = stream
+        .write_all(head.as_bytes())
+        .and_then(|()| stream.write_all(body.as_bytes()));
     let _ = stream.flush();
 }
 
@@ -166,7 +187,10 @@ addresses = ["10.20.0.8"]
 fn import(netbox: &NetBox, scheme: &str, extra: &[&str]) -> Run {
     let url = format!("{scheme}://{}/", netbox.address);
     let args = ["device", "import", "--netbox", &url];
-    let output = command(args.iter().chain(extra)).env("NETBOX_TOKEN", "0123abcd").output().unwrap();
+    let output = command(args.iter().chain(extra))
+        .env("NETBOX_TOKEN", "0123abcd")
+        .output()
+        .unwrap();
     Run {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).unwrap(),
@@ -188,16 +212,28 @@ fn devices_cables_and_hosts_become_an_inventory() {
     let run = import(
         &netbox,
         "http",
-        &["--node-field", "int_node", "--filter", "role=leaf", "--filter", "role=spine"],
+        &[
+            "--node-field",
+            "int_node",
+            "--filter",
+            "role=leaf",
+            "--filter",
+            "role=spine",
+        ],
     );
     let told = "hopwise: 1 addresses that several hosts have were left out\n\
         hopwise: 3 devices, 2 links and 2 hosts; `hopwise check` reads the configuration they are added to\n";
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(0), EXPECTED, told));
+    assert_eq!(
+        (run.code, run.stdout.as_str(), run.stderr.as_str()),
+        (Some(0), EXPECTED, told)
+    );
     let devices = "&role=leaf&role=spine&exclude=config_context Token 0123abcd";
     let interfaces = "&device_id=11&device_id=12&device_id=13 Token 0123abcd";
     let addresses = "&device_id=21&device_id=22&device_id=23 Token 0123abcd";
     let asked = |list: &str, count: usize, rest: &str| -> Vec<String> {
-        (0..count).map(|page| format!("/api/{list}/?limit=250&offset={}{rest}", page * 2)).collect()
+        (0..count)
+            .map(|page| format!("/api/{list}/?limit=250&offset={}{rest}", page * 2))
+            .collect()
     };
     let expected = [
         asked("dcim/devices", 2, devices),
@@ -214,9 +250,26 @@ fn devices_cables_and_hosts_become_an_inventory() {
 fn numbers_of_ports_and_addresses_may_be_chosen() {
     let netbox = NetBox::start(recorded(), true);
     let ca = file("ca.pem");
-    let fields = ["--port-field", "int_port", "--driver", "gnmi", "--address", "https://{name}.dc1:9339"];
-    let extra = [&fields[..], &["--filter", "role=leaf", "--ca", ca.to_str().unwrap(), "--token", "nbt_a.b"]]
-        .concat();
+    let fields = [
+        "--port-field",
+        "int_port",
+        "--driver",
+        "gnmi",
+        "--address",
+        "https://{name}.dc1:9339",
+    ];
+    let extra = [
+        &fields[..],
+        &[
+            "--filter",
+            "role=leaf",
+            "--ca",
+            ca.to_str().unwrap(),
+            "--token",
+            "nbt_a.b",
+        ],
+    ]
+    .concat();
     let run = import(&netbox, "https", &extra);
     let expected = r#"# ports: 4 Ethernet1, 5 Ethernet2, 9 Ethernet10
 [[inventory.devices]]
@@ -248,8 +301,18 @@ name = "Web-1"
 addresses = ["10.20.0.8"]
 
 "#;
-    assert_eq!((run.code, run.stdout.as_str()), (Some(0), expected), "{}", run.stderr);
-    assert!(netbox.requests().iter().all(|request| request.ends_with(" Bearer nbt_a.b")));
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (Some(0), expected),
+        "{}",
+        run.stderr
+    );
+    assert!(
+        netbox
+            .requests()
+            .iter()
+            .all(|request| request.ends_with(" Bearer nbt_a.b"))
+    );
 }
 
 #[test]
@@ -343,7 +406,14 @@ fn what_is_no_list_of_netbox_is_refused() {
         "hopwise: NetBox at URL: dcim/interfaces changed while it was read; run the command again\n"
     );
     for wrong in ["ftp://x", "https:///", "http://a b/", "http://h/?x"] {
-        let run = hopwise(["device", "import", "--netbox", wrong, "--ca", file("ca.pem").to_str().unwrap()]);
+        let run = hopwise([
+            "device",
+            "import",
+            "--netbox",
+            wrong,
+            "--ca",
+            file("ca.pem").to_str().unwrap(),
+        ]);
         let text = format!(
             "hopwise: `{wrong}` is not the URL of NetBox; write it like https://netbox.example.org\n"
         );
@@ -354,8 +424,10 @@ fn what_is_no_list_of_netbox_is_refused() {
 #[test]
 fn a_token_goes_nowhere_without_encryption() {
     let run = |url: &str| {
-        let output =
-            command(["device", "import", "--netbox", url]).env("NETBOX_TOKEN", "0123abcd").output().unwrap();
+        let output = command(["device", "import", "--netbox", url])
+            .env("NETBOX_TOKEN", "0123abcd")
+            .output()
+            .unwrap();
         String::from_utf8(output.stderr).unwrap()
     };
     assert_eq!(

@@ -78,33 +78,72 @@ fn past(directory: &TempDir) {
     };
     batch.event(&path(1, at(0), Kind::New), &[1, 2, 3]);
     for (node, latency) in [(1, 100), (2, 200), (3, 300)] {
-        let value = Event { node: Some(node), value: Some(latency), ..path(1, at(0), Kind::New) };
-        batch.event(&Event { metric: Some(Metric::HopLatency), ..value }, &[]);
+        let value = Event {
+            node: Some(node),
+            value: Some(latency),
+            ..path(1, at(0), Kind::New)
+        };
+        batch.event(
+            &Event {
+                metric: Some(Metric::HopLatency),
+                ..value
+            },
+            &[],
+        );
     }
     batch.event(&path(2, at(5), Kind::New), &[1, 4, 3]);
-    let slow = Event { node: Some(2), value: Some(9_000), ..path(1, at(6) + SECOND, Kind::Change) };
-    batch.event(&Event { metric: Some(Metric::HopLatency), ..slow }, &[]);
+    let slow = Event {
+        node: Some(2),
+        value: Some(9_000),
+        ..path(1, at(6) + SECOND, Kind::Change)
+    };
+    batch.event(
+        &Event {
+            metric: Some(Metric::HopLatency),
+            ..slow
+        },
+        &[],
+    );
     batch.event(&path(1, at(20), Kind::PathChange), &[1, 4, 3]);
     for minute in 0..30 {
         let of_flow = |number| Some(flow(number));
         let latency = rollup(Metric::FlowLatency, at(minute), (60, 500, 1_500));
-        batch.rollup(&Rollup { flow: of_flow(1), ..latency });
+        batch.rollup(&Rollup {
+            flow: of_flow(1),
+            ..latency
+        });
         if (5..7).contains(&minute) {
             let latency = rollup(Metric::FlowLatency, at(minute), (10, 4_000, 4_000));
-            batch.rollup(&Rollup { flow: of_flow(2), ..latency });
+            batch.rollup(&Rollup {
+                flow: of_flow(2),
+                ..latency
+            });
         }
         for node in 1..4 {
             let worst = if node == 2 && minute == 6 { 9_000 } else { 400 };
             let one = rollup(Metric::HopLatency, at(minute), (60, 100, worst));
-            batch.rollup(&Rollup { node: Some(node), ..one });
+            batch.rollup(&Rollup {
+                node: Some(node),
+                ..one
+            });
         }
         let queue = rollup(Metric::QueueOccupancy, at(minute), (60, 0, 40));
-        batch.rollup(&Rollup { node: Some(2), queue: Some(5), ..queue });
+        batch.rollup(&Rollup {
+            node: Some(2),
+            queue: Some(5),
+            ..queue
+        });
     }
     let row = |number, path: &[u32], last_seen, batch: &mut Batch| {
         let (flow, first_seen) = (flow(number), START);
-        let row =
-            FlowRow { flow, flow_latency: Some(7), basis: Basis::HopSum, first_seen, last_seen, reports: 1 };
+        let row = FlowRow {
+            flow,
+            flow_latency: Some(7),
+            basis: Basis::HopSum,
+            first_seen,
+            last_seen,
+            reports: 1,
+        };
         batch.flow(&row, path);
     };
     row(1, &[1, 4, 3], at(29), &mut batch);
@@ -146,18 +185,43 @@ fn view(number: u8, path: [u32; 3], counted: (u64, Value), seen: [u64; 2]) -> Va
 fn a_flow_that_has_expired_is_found_in_its_time() {
     let server = started();
     let range = json!({"from": at(4), "to": at(9), "truncated": false});
-    let long = view(1, [1, 2, 3], (300, json!({"min": 500, "max": 1500, "mean": 1000})), [4, 9]);
-    let short = view(2, [1, 4, 3], (20, json!({"min": 4000, "max": 4000, "mean": 4000})), [5, 7]);
+    let long = view(
+        1,
+        [1, 2, 3],
+        (300, json!({"min": 500, "max": 1500, "mean": 1000})),
+        [4, 9],
+    );
+    let short = view(
+        2,
+        [1, 4, 3],
+        (20, json!({"min": 4000, "max": 4000, "mean": 4000})),
+        [5, 7],
+    );
     let asked = |more: &str| server.json(&format!("/api/v1/flows?{}{more}", between(4, 9)));
     let expected = |flows: Value, total: u64, next: Value| json!({"flows": flows, "total": total, "as_of": at(9), "next": next, "range": range});
-    assert_eq!(asked("&sort=latency"), expected(json!([short, long]), 2, Value::Null));
-    assert_eq!(asked("&sort=reports"), expected(json!([long, short]), 2, Value::Null));
-    assert_eq!(asked("&filter=10.0.1.2"), expected(json!([short]), 1, Value::Null));
+    assert_eq!(
+        asked("&sort=latency"),
+        expected(json!([short, long]), 2, Value::Null)
+    );
+    assert_eq!(
+        asked("&sort=reports"),
+        expected(json!([long, short]), 2, Value::Null)
+    );
+    assert_eq!(
+        asked("&filter=10.0.1.2"),
+        expected(json!([short]), 1, Value::Null)
+    );
     // By what the flows were then: path, latency, reports.
-    for filter in
-        ["path%20~%201%3E4", "flow_latency%20%3E%203us", "reports%20%3C%2050%20and%20dst%20in%2010.0.1.0/24"]
-    {
-        assert_eq!(asked(&format!("&filter={filter}")), expected(json!([short]), 1, Value::Null), "{filter}");
+    for filter in [
+        "path%20~%201%3E4",
+        "flow_latency%20%3E%203us",
+        "reports%20%3C%2050%20and%20dst%20in%2010.0.1.0/24",
+    ] {
+        assert_eq!(
+            asked(&format!("&filter={filter}")),
+            expected(json!([short]), 1, Value::Null),
+            "{filter}"
+        );
     }
     // Page by page.
     let first = asked("&sort=latency&limit=1");
@@ -169,7 +233,10 @@ fn a_flow_that_has_expired_is_found_in_its_time() {
     );
     // Later it took another path, and the other flow was gone.
     let later = server.json(&format!("/api/v1/flows?{}", between(22, 25)));
-    assert_eq!((&later["total"], &later["flows"][0]["path"]), (&json!(1), &json!([1, 4, 3])));
+    assert_eq!(
+        (&later["total"], &later["flows"][0]["path"]),
+        (&json!(1), &json!([1, 4, 3]))
+    );
     // Now there is none.
     assert_eq!(server.json("/api/v1/flows")["total"], json!(0));
 }
@@ -187,9 +254,18 @@ fn one_flow_is_shown_as_it_was_hop_by_hop() {
             .map(|hop| json!([hop["node"], hop["hop_latency"]]))
             .collect()
     };
-    assert_eq!(latencies(&between(2, 4)), [json!([1, 100]), json!([2, 200]), json!([3, 300])]);
-    assert_eq!(latencies(&between(5, 9)), [json!([1, 100]), json!([2, 9000]), json!([3, 300])]);
-    assert_eq!(latencies(&between(24, 26)), [json!([1, 100]), json!([4, null]), json!([3, 300])]);
+    assert_eq!(
+        latencies(&between(2, 4)),
+        [json!([1, 100]), json!([2, 200]), json!([3, 300])]
+    );
+    assert_eq!(
+        latencies(&between(5, 9)),
+        [json!([1, 100]), json!([2, 9000]), json!([3, 300])]
+    );
+    assert_eq!(
+        latencies(&between(24, 26)),
+        [json!([1, 100]), json!([4, null]), json!([3, 300])]
+    );
     let id = format!("{:016x}", flow(2).id());
     let found = server.json(&format!("/api/v1/flows/{id}?{}", between(0, 30)));
     assert_eq!(found["text"], json!(flow(2).to_string()));
@@ -214,19 +290,31 @@ fn nodes_links_and_paths_are_those_of_the_time() {
         node(3, (5, 400), 9, json!([]))
     ]);
     let asked = |what: &str, from, to| server.json(&format!("/api/v1/{what}?{}", between(from, to)));
-    assert_eq!(asked("nodes", 4, 9), json!({"nodes": nodes, "next": null, "range": range(4, 9)}));
+    assert_eq!(
+        asked("nodes", 4, 9),
+        json!({"nodes": nodes, "next": null, "range": range(4, 9)})
+    );
     let worst = |from, to| asked("nodes", from, to)["nodes"][1]["hop_latency"]["max"].clone();
-    assert_eq!([worst(7, 9), worst(6, 7), worst(0, 30)], [json!(400), json!(9_000), json!(9_000)]);
+    assert_eq!(
+        [worst(7, 9), worst(6, 7), worst(0, 30)],
+        [json!(400), json!(9_000), json!(9_000)]
+    );
     let path =
         |path: [u32; 3], flows: u64, reports: u64| json!({"path": path, "flows": flows, "reports": reports});
     let both = json!([path([1, 2, 3], 1, 300), path([1, 4, 3], 1, 20)]);
-    assert_eq!(asked("paths", 4, 9), json!({"paths": both, "next": null, "range": range(4, 9)}));
+    assert_eq!(
+        asked("paths", 4, 9),
+        json!({"paths": both, "next": null, "range": range(4, 9)})
+    );
     let link = |from: u32, to: u32, last: u64| {
         json!({"from": from, "to": to, "egress_if": null, "ingress_if": null, "utilization": null,
                "queue_occupancy": null, "hop_latency": null, "flows": 1, "last_seen": at(last)})
     };
     let links = json!([link(1, 2, 9), link(1, 4, 7), link(2, 3, 9), link(4, 3, 7)]);
-    assert_eq!(asked("links", 4, 9), json!({"links": links, "next": null, "range": range(4, 9)}));
+    assert_eq!(
+        asked("links", 4, 9),
+        json!({"links": links, "next": null, "range": range(4, 9)})
+    );
 }
 
 #[test]
@@ -235,39 +323,81 @@ fn a_change_of_a_path_says_the_path_before_and_after_and_how_often_each_was_used
     let name = flow(1).to_string().replace('>', "%3E").replace('/', "%2F");
     let asked = |what: &str| server.json(&format!("/api/v1/{what}{}", between(10, 30)));
     let changes = asked("paths/changes?");
-    let [change] = &changes["changes"].as_array().unwrap()[..] else { panic!("{changes}") };
-    assert_eq!((&change["text"], &change["ts"]), (&json!(flow(1).to_string()), &json!(at(20))));
-    assert_eq!((&change["before"], &change["after"]), (&json!([1, 2, 3]), &json!([1, 4, 3])));
+    let [change] = &changes["changes"].as_array().unwrap()[..] else {
+        panic!("{changes}")
+    };
+    assert_eq!(
+        (&change["text"], &change["ts"]),
+        (&json!(flow(1).to_string()), &json!(at(20)))
+    );
+    assert_eq!(
+        (&change["before"], &change["after"]),
+        (&json!([1, 2, 3]), &json!([1, 4, 3]))
+    );
     let group = json!({"before": [1, 2, 3], "after": [1, 4, 3], "flows": 1, "changes": 1, "first": at(20), "last": at(20)});
-    assert_eq!((&changes["groups"], &changes["total"]), (&json!([group]), &json!(1)));
+    assert_eq!(
+        (&changes["groups"], &changes["total"]),
+        (&json!([group]), &json!(1))
+    );
     assert_eq!(changes["group_total"], json!(1));
     assert_eq!(asked(&format!("paths/changes?flow={name}&"))["total"], json!(1));
     assert_eq!(asked("paths/changes?src=10.0.0.2&")["total"], json!(0));
 
     let uses = asked(&format!("paths/uses?flow={name}&"));
     let used = |path: [u32; 3], from: u64, to: u64| json!({"path": path, "flows": 1, "reports": 600, "time": 10 * MINUTE, "share": 0.5, "first": at(from), "last": at(to)});
-    assert_eq!(uses["forward"]["paths"], json!([used([1, 2, 3], 10, 20), used([1, 4, 3], 20, 30)]));
-    assert_eq!((&uses["forward"]["unknown"], &uses["reverse"]["paths"]), (&Value::Null, &json!([])));
+    assert_eq!(
+        uses["forward"]["paths"],
+        json!([used([1, 2, 3], 10, 20), used([1, 4, 3], 20, 30)])
+    );
+    assert_eq!(
+        (&uses["forward"]["unknown"], &uses["reverse"]["paths"]),
+        (&Value::Null, &json!([]))
+    );
     let reversed = "10.0.1.1:80>10.0.0.1:5000/17";
     assert_eq!(uses["reverse"]["flow"], json!(reversed));
     assert!(
-        uses["reverse"]["unknown"].as_str().unwrap().starts_with("the opposite direction is not measured")
+        uses["reverse"]["unknown"]
+            .as_str()
+            .unwrap()
+            .starts_with("the opposite direction is not measured")
     );
     let hosts = asked("paths/uses?src=10.0.0.1&dst=10.0.1.1&");
     assert_eq!(hosts["forward"]["paths"], uses["forward"]["paths"]);
     let all = asked("paths/uses?");
-    assert_eq!((&all["reverse"], &all["forward"]["flows"]), (&Value::Null, &json!(1)));
+    assert_eq!(
+        (&all["reverse"], &all["forward"]["flows"]),
+        (&Value::Null, &json!(1))
+    );
 
     // The node's rollups show that no packet was as slow in the seconds after, so the flow was silent.
-    let latencies = server.json(&format!("/api/v1/flows/{name}/latencies?columns=2&{}", between(6, 8)));
-    let [hop] = &latencies["hops"].as_array().unwrap()[..] else { panic!("{latencies}") };
-    assert_eq!((&hop["node"], &hop["p50"], &hop["values"]), (&json!(2), &json!(9_000), &json!(1)));
-    assert_eq!((&hop["means"], &hop["time"]), (&json!([9_000, null]), &json!(3 * SECOND)));
+    let latencies = server.json(&format!(
+        "/api/v1/flows/{name}/latencies?columns=2&{}",
+        between(6, 8)
+    ));
+    let [hop] = &latencies["hops"].as_array().unwrap()[..] else {
+        panic!("{latencies}")
+    };
+    assert_eq!(
+        (&hop["node"], &hop["p50"], &hop["values"]),
+        (&json!(2), &json!(9_000), &json!(1))
+    );
+    assert_eq!(
+        (&hop["means"], &hop["time"]),
+        (&json!([9_000, null]), &json!(3 * SECOND))
+    );
     let losses = asked("losses?");
-    assert_eq!((&losses["drops"], &losses["counted"]), (&json!([]), &json!(false)));
+    assert_eq!(
+        (&losses["drops"], &losses["counted"]),
+        (&json!([]), &json!(false))
+    );
     let links = losses["links"].as_array().unwrap();
     assert_eq!(links.len(), 4, "{losses}");
-    assert!(links.iter().all(|link| link["unknown"].as_str().unwrap().contains("[store] reports = true")));
+    assert!(links.iter().all(|link| {
+        link["unknown"]
+            .as_str()
+            .unwrap()
+            .contains("[store] reports = true")
+    }));
 }
 
 #[test]
@@ -276,7 +406,8 @@ fn traffic_is_stacked_by_what_is_chosen() {
     let ask = |more: &str| server.json(&format!("/api/v1/traffic?{}&{more}", between(4, 9)));
     let rows = |answer: &Value| -> Vec<Value> {
         let rows = answer["groups"].as_array().unwrap().iter();
-        rows.map(|row| json!([row["key"], row["filters"], row["count"], row["values"]])).collect()
+        rows.map(|row| json!([row["key"], row["filters"], row["count"], row["values"]]))
+            .collect()
     };
     let long = [60; 5];
     let short = [0, 10, 10, 0, 0];
@@ -286,45 +417,91 @@ fn traffic_is_stacked_by_what_is_chosen() {
         json!([["10.0.0.2"], ["src == 10.0.0.2"], 20, short]),
     ];
     assert_eq!(rows(&by_source), expected);
-    assert_eq!((&by_source["column"], &by_source["known_to"]), (&json!(MINUTE), &json!(at(9))));
+    assert_eq!(
+        (&by_source["column"], &by_source["known_to"]),
+        (&json!(MINUTE), &json!(at(9)))
+    );
     assert_eq!(by_source["total"]["values"], json!([60, 70, 70, 60, 60]));
-    assert_eq!((&by_source["overlapping"], &by_source["truncated"]), (&json!(false), &json!(false)));
+    assert_eq!(
+        (&by_source["overlapping"], &by_source["truncated"]),
+        (&json!(false), &json!(false))
+    );
     // The greatest, and the others.
     let first = ask("by=src&top=1");
     assert_eq!((rows(&first).len(), &first["other_groups"]), (1, &json!(1)));
-    assert_eq!((&first["others"]["values"], &first["others"]["count"]), (&json!(short), &json!(20)));
+    assert_eq!(
+        (&first["others"]["values"], &first["others"]["count"]),
+        (&json!(short), &json!(20))
+    );
     // Two dimensions, of which nodes overlap.
     let both = ask("by=src,node");
     let of = |source: &str, node: &str| {
         let is_it = |row: &&Value| row["key"] == json!([source, node]);
-        both["groups"].as_array().unwrap().iter().find(is_it).map(|row| row["count"].clone())
+        both["groups"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(is_it)
+            .map(|row| row["count"].clone())
     };
     let nodes = ["1", "2", "3", "4"];
     assert_eq!(
         nodes.map(|node| of("10.0.0.1", node)),
         [Some(json!(300)), Some(json!(300)), Some(json!(300)), None]
     );
-    assert_eq!((&both["overlapping"], &both["total"]["count"]), (&json!(true), &json!(320)));
+    assert_eq!(
+        (&both["overlapping"], &both["total"]["count"]),
+        (&json!(true), &json!(320))
+    );
     // What a group's filter selects is the group.
     let link = ask("by=link&filter=path%20~%201%3E4");
-    let found: Vec<&Value> = link["groups"].as_array().unwrap().iter().map(|row| &row["key"][0]).collect();
-    assert_eq!((found, &link["total"]["count"]), (vec![&json!("1>4"), &json!("4>3")], &json!(20)));
+    let found: Vec<&Value> = link["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["key"][0])
+        .collect();
+    assert_eq!(
+        (found, &link["total"]["count"]),
+        (vec![&json!("1>4"), &json!("4>3")], &json!(20))
+    );
     // By what a flow was in the whole time.
-    assert_eq!(ask("by=src&filter=reports%20%3C%2050")["total"]["count"], json!(20));
+    assert_eq!(
+        ask("by=src&filter=reports%20%3C%2050")["total"]["count"],
+        json!(20)
+    );
     // A path change in the middle of the time.
     let paths = server.json(&format!("/api/v1/traffic?by=path&{}", between(18, 23)));
     let found = rows(&paths);
-    assert_eq!(found[0], json!([["1>4>3"], ["path ~ 1>4>3 and hops == 3"], 180, [0, 0, 60, 60, 60]]));
-    assert_eq!(found[1], json!([["1>2>3"], ["path ~ 1>2>3 and hops == 3"], 120, [60, 60, 0, 0, 0]]));
+    assert_eq!(
+        found[0],
+        json!([["1>4>3"], ["path ~ 1>4>3 and hops == 3"], 180, [0, 0, 60, 60, 60]])
+    );
+    assert_eq!(
+        found[1],
+        json!([["1>2>3"], ["path ~ 1>2>3 and hops == 3"], 120, [60, 60, 0, 0, 0]])
+    );
     let latency = ask("by=proto&measure=flow_latency");
     let row = &latency["groups"][0];
     let mean = (60 * 1_000 + 10 * 4_000) / 70;
     assert_eq!(
         (&row["key"], &row["max"], &row["values"]),
-        (&json!(["udp"]), &json!(4_000), &json!([1_000, mean, mean, 1_000, 1_000]))
+        (
+            &json!(["udp"]),
+            &json!(4_000),
+            &json!([1_000, mean, mean, 1_000, 1_000])
+        )
     );
     let queue = ask("by=queue&measure=queue_occupancy");
-    assert_eq!(rows(&queue), [json!([["2.5"], ["node == 2 and queue == 5"], 300, [20, 20, 20, 20, 20]])]);
+    assert_eq!(
+        rows(&queue),
+        [json!([
+            ["2.5"],
+            ["node == 2 and queue == 5"],
+            300,
+            [20, 20, 20, 20, 20]
+        ])]
+    );
     let events = ask("by=kind&measure=events&columns=6");
     assert_eq!(
         rows(&events).iter().map(|row| row[0].clone()).collect::<Vec<_>>(),
@@ -334,7 +511,10 @@ fn traffic_is_stacked_by_what_is_chosen() {
     // Where nothing was stored there is a gap; what reports do not have is said.
     let late = server.json(&format!("/api/v1/traffic?by=queue&{}", between(28, 32)));
     assert_eq!(late["total"]["values"], json!([60, 60, null, null]));
-    assert_eq!((&late["lacks"], &late["groups"][0]["key"]), (&json!(["queue"]), &json!([null])));
+    assert_eq!(
+        (&late["lacks"], &late["groups"][0]["key"]),
+        (&json!(["queue"]), &json!([null]))
+    );
 }
 
 #[test]
@@ -350,20 +530,40 @@ fn top_shows_another_time_and_leads_from_nodes_to_flows_to_hops() {
     let time = "2026-11-21 14:04 to 2026-11-21 14:09 UTC, from the store";
     assert!(flows.contains(time), "{flows}");
     let rows: Vec<&str> = flows.lines().filter(|line| line.contains('>')).collect();
-    assert!(rows.len() == 2 && rows[0].contains("4.00 us") && rows[1].contains("1>2>3"), "{flows}");
+    assert!(
+        rows.len() == 2 && rows[0].contains("4.00 us") && rows[1].contains("1>2>3"),
+        "{flows}"
+    );
     let one = ask(&["--filter", "node == 4"]).stdout;
-    assert!(one.contains("10.0.0.2:5000") && !one.contains("10.0.0.1:5000"), "{one}");
+    assert!(
+        one.contains("10.0.0.2:5000") && !one.contains("10.0.0.1:5000"),
+        "{one}"
+    );
     // Written as people do, and times that make no sense.
-    let written =
-        hopwise(["top", "--once", "--api", &url, "--from", "2026-11-21T14:04Z", "--to", "2026-11-21T14:09Z"]);
+    let written = hopwise([
+        "top",
+        "--once",
+        "--api",
+        &url,
+        "--from",
+        "2026-11-21T14:04Z",
+        "--to",
+        "2026-11-21T14:09Z",
+    ]);
     assert_eq!(written.stdout, flows);
     let json = ask(&["--json"]).json().remove(0);
     assert_eq!(
-        (&json["flows"]["range"]["from"], &json["nodes"]["nodes"][1]["hop_latency"]["max"]),
+        (
+            &json["flows"]["range"]["from"],
+            &json["nodes"]["nodes"][1]["hop_latency"]["max"]
+        ),
         (&json!(at(4)), &json!(9_000))
     );
     let wrong = hopwise(["top", "--once", "--api", &url, "--from", &to, "--to", &from]);
-    assert!(wrong.code != Some(0) && wrong.stderr.contains("--from must be before --to"), "{wrong:?}");
+    assert!(
+        wrong.code != Some(0) && wrong.stderr.contains("--from must be before --to"),
+        "{wrong:?}"
+    );
 
     if Command::new("script").arg("--version").output().is_err() {
         return skipped("the keys of `hopwise top`: script is not installed (bsdutils)");
@@ -387,7 +587,12 @@ fn top_shows_another_time_and_leads_from_nodes_to_flows_to_hops() {
         shown.push(byte[0]);
     }
     // Nodes, the second of them, its flows, the first of these; back, the time before, and the end.
-    child.stdin.take().unwrap().write_all(b"n\x1b[B\r\r\x7f[q").unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"n\x1b[B\r\r\x7f[q")
+        .unwrap();
     output.read_to_end(&mut shown).unwrap();
     assert!(child.wait().unwrap().success());
     let shown = String::from_utf8_lossy(&shown).into_owned();
@@ -408,19 +613,35 @@ fn activity_has_gaps_where_nothing_was_received() {
     let answer = server.json(&format!("/api/v1/activity?{}&columns=10", between(20, 40)));
     let point =
         |minute: u64, events: u64| json!({"ts": at(minute), "reports": 120, "events": events, "lost": 0});
-    let points = json!([point(20, 1), point(22, 0), point(24, 0), point(26, 0), point(28, 0)]);
+    let points = json!([
+        point(20, 1),
+        point(22, 0),
+        point(24, 0),
+        point(26, 0),
+        point(28, 0)
+    ]);
     let expected = json!({"from": at(20), "to": at(40), "column": 2 * MINUTE, "reports_to": at(40), "events_to": at(40),
         "points": points, "kinds": {"path_change": 1}});
     // Short parts are made of events themselves, minutes of counts.
     let short = server.json(&format!("/api/v1/activity?{}&columns=1000", between(20, 21)));
     assert_eq!(short["column"], json!(SECOND));
     let sum = |name: &str| {
-        short["points"].as_array().unwrap().iter().map(|one| one[name].as_u64().unwrap()).sum::<u64>()
+        short["points"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one[name].as_u64().unwrap())
+            .sum::<u64>()
     };
     assert_eq!([sum("reports"), sum("events")], [60, 1]);
     assert_eq!(answer, expected);
     let events = server.json(&format!("/api/v1/events?from={}&to={}", at(6), at(20) - 1));
-    let seen: Vec<&Value> = events["events"].as_array().unwrap().iter().map(|event| &event["ts"]).collect();
+    let seen: Vec<&Value> = events["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| &event["ts"])
+        .collect();
     assert_eq!(seen, [&json!(at(6) + SECOND)]);
 }
 
@@ -452,7 +673,12 @@ fn answers_about_a_time_are_as_the_document_says_and_odd_times_are_no_fault() {
         schema::check(&document, schema, &server.json(asked), asked);
     };
     let most = u64::MAX;
-    let spans = [between(4, 9), format!("from={most}"), "to=0".to_owned(), format!("from=0&to={most}")];
+    let spans = [
+        between(4, 9),
+        format!("from={most}"),
+        "to=0".to_owned(),
+        format!("from=0&to={most}"),
+    ];
     for span in spans.iter().chain([&between(9, 4)]) {
         for name in [
             "flows",
@@ -469,17 +695,30 @@ fn answers_about_a_time_are_as_the_document_says_and_odd_times_are_no_fault() {
             check(&format!("/api/v1/{name}"), &format!("/api/v1/{name}?{span}"));
         }
     }
-    check("/api/v1/flows/{id}", &format!("/api/v1/flows/10.0.0.1:5000%3E10.0.1.1:80%2F17?{}", between(4, 9)));
+    check(
+        "/api/v1/flows/{id}",
+        &format!("/api/v1/flows/10.0.0.1:5000%3E10.0.1.1:80%2F17?{}", between(4, 9)),
+    );
     check(
         "/api/v1/flows/{id}/latencies",
-        &format!("/api/v1/flows/10.0.0.1:5000%3E10.0.1.1:80%2F17/latencies?{}", between(4, 9)),
+        &format!(
+            "/api/v1/flows/10.0.0.1:5000%3E10.0.1.1:80%2F17/latencies?{}",
+            between(4, 9)
+        ),
     );
     // Without its end, the span ends with each page's own now.
-    for asked in
-        ["flows?from=1&after=1-1", "nodes?from=1&after=1", "links?from=1&offset=1", "paths?from=1&offset=1"]
-    {
+    for asked in [
+        "flows?from=1&after=1-1",
+        "nodes?from=1&after=1",
+        "links?from=1&offset=1",
+        "paths?from=1&offset=1",
+    ] {
         for to in ["", "&to=9"] {
-            assert_eq!(server.get(&format!("/api/v1/{asked}{to}")).status, 200, "{asked}{to}");
+            assert_eq!(
+                server.get(&format!("/api/v1/{asked}{to}")).status,
+                200,
+                "{asked}{to}"
+            );
         }
     }
     let strange = [

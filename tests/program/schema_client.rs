@@ -29,7 +29,10 @@ fn a_client_made_from_the_schema_finds_no_contradiction() {
     fs::create_dir_all(&output).unwrap();
     let answer = Command::new(program)
         .current_dir(&output)
-        .env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/schema_client"))
+        .env(
+            "PYTHONPATH",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/schema_client"),
+        )
         .env("SCHEMATHESIS_HOOKS", "hopwise_formats")
         .args(["run", &format!("http://{}/api/v1/openapi.json", server.api)])
         .args([
@@ -54,7 +57,11 @@ fn a_client_made_from_the_schema_finds_no_contradiction() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&answer.stdout);
-    assert!(answer.status.success(), "{text}\n{}", String::from_utf8_lossy(&answer.stderr));
+    assert!(
+        answer.status.success(),
+        "{text}\n{}",
+        String::from_utf8_lossy(&answer.stderr)
+    );
     assert_eq!(server.get("/healthz").status, 200);
 }
 

@@ -63,7 +63,8 @@ impl TruthChecker {
     }
 
     fn note(&mut self, trace: &PacketTrace<'_>) {
-        self.traces.insert(trace.packet, (trace.flow, trace.hops.to_vec()));
+        self.traces
+            .insert(trace.packet, (trace.flow, trace.hops.to_vec()));
     }
 
     /// Compares the reconstructed paths with the ground truth; returns their number by length.
@@ -73,11 +74,20 @@ impl TruthChecker {
             let (whose, hops) = &self.traces[packet];
             let hop = |hop: &HopTruth| {
                 let egress = hop.egress_if;
-                (Some(hop.node), Some(u32::from(egress)), Some(egress as u8), Some(hop.hop_latency()))
+                (
+                    Some(hop.node),
+                    Some(u32::from(egress)),
+                    Some(egress as u8),
+                    Some(hop.hop_latency()),
+                )
             };
             let truth: Concluded = hops.iter().map(hop).collect();
             let sum = hops.iter().map(HopTruth::hop_latency).sum::<u64>();
-            assert_eq!((flow, concluded, *latency), (whose, &truth, Some(sum)), "packet {packet}");
+            assert_eq!(
+                (flow, concluded, *latency),
+                (whose, &truth, Some(sum)),
+                "packet {packet}"
+            );
             *by_length.entry(hops.len()).or_default() += 1;
         }
         by_length
@@ -96,21 +106,39 @@ impl FabricSink for TruthChecker {
         let whole = |collector: &Collector| collector.stats().sf.complete.sets;
         let before = whole(&self.collector);
         let source = octets(from.address);
-        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
+        let datagram = Datagram {
+            payload,
+            source,
+            src_port: from.port,
+            listener: 0,
+            received: t,
+        };
         self.collector.handle(&[datagram], &mut self.events);
         self.collector.tick(t, &mut self.events);
         let peek = wire::report::peek(payload, &wire::Profile::default()).unwrap();
-        let sent = self.underway.get_mut(&(from.node, peek.hw_id, peek.seq)).and_then(VecDeque::pop_front);
+        let sent = self
+            .underway
+            .get_mut(&(from.node, peek.hw_id, peek.seq))
+            .and_then(VecDeque::pop_front);
         let sent = sent.expect("a datagram that was sent");
         if whole(&self.collector) > before {
-            let [truth] = &sent.reports[..] else { panic!("one report per datagram") };
+            let [truth] = &sent.reports[..] else {
+                panic!("one report per datagram")
+            };
             let sf = truth.sf.unwrap();
             // Records of the same packet as the sink's own, or of an earlier one.
-            let packet = if sf.sf.is_of_one_packet() { truth.packet } else { sf.carried.unwrap().0 };
+            let packet = if sf.sf.is_of_one_packet() {
+                truth.packet
+            } else {
+                sf.carried.unwrap().0
+            };
             if let Some(view) = self.collector.flow(&truth.flow) {
-                let hops =
-                    view.hops().map(|hop| (hop.node, hop.egress_if, hop.queue, hop.hop_latency)).collect();
-                self.concluded.push((packet, truth.flow, hops, view.row.flow_latency));
+                let hops = view
+                    .hops()
+                    .map(|hop| (hop.node, hop.egress_if, hop.queue, hop.hop_latency))
+                    .collect();
+                self.concluded
+                    .push((packet, truth.flow, hops, view.row.flow_latency));
             }
         }
     }
@@ -120,7 +148,10 @@ impl FabricSink for TruthChecker {
             GroundTruth::Datagram(datagram) => {
                 let key = (datagram.node, datagram.hw_id, datagram.seq);
                 // One copy for a possible duplicate; a lost one is never requested.
-                self.underway.entry(key).or_default().extend([(*datagram).clone(), (*datagram).clone()]);
+                self.underway
+                    .entry(key)
+                    .or_default()
+                    .extend([(*datagram).clone(), (*datagram).clone()]);
             }
             GroundTruth::Delivered(trace) | GroundTruth::Dropped { trace, .. } => self.note(trace),
             _ => {}
@@ -131,7 +162,11 @@ impl FabricSink for TruthChecker {
 /// A fat tree: paths of one, three and five switches; clocks that disagree; bursts that overflow queues; a link that fails
 /// and is restored; registers that are wiped.
 fn busy(channel: Channel, form: Form, seed: u64) -> Fabric {
-    let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
+    let wire = Wire {
+        rate: 100_000_000,
+        delay: 5_000,
+        depth: 60_000,
+    };
     let mut topology = Topology::fat_tree(4, wire).unwrap();
     let (hosts, switches): (Vec<u32>, Vec<u32>) = (topology.hosts().collect(), topology.switches().collect());
     for (at, node) in switches.iter().enumerate() {
@@ -144,10 +179,17 @@ fn busy(channel: Channel, form: Form, seed: u64) -> Fabric {
         start: START,
         convergence: 20 * MS,
         switch: switch::Config {
-            sf: sf::Config { form, ..sf::Config::default() },
+            sf: sf::Config {
+                form,
+                ..sf::Config::default()
+            },
             ..switch::Config::default()
         },
-        watchlist: Watch { mode: Mode::Sf, ..Watch::new(Match::default()) }.into(),
+        watchlist: Watch {
+            mode: Mode::Sf,
+            ..Watch::new(Match::default())
+        }
+        .into(),
         channel,
         ..Config::default()
     };
@@ -157,21 +199,35 @@ fn busy(channel: Channel, form: Form, seed: u64) -> Fabric {
         let spec = FlowSpec {
             family: if at % 3 == 0 { Family::V4 } else { Family::V6 },
             payload: 100 + at as u16 * 20,
-            pattern: if at % 2 == 0 { Pattern::poisson(400) } else { Pattern::constant(300) },
+            pattern: if at % 2 == 0 {
+                Pattern::poisson(400)
+            } else {
+                Pattern::constant(300)
+            },
             start: START,
             stop: STOP - 50 * MS,
             ..FlowSpec::new(from, to, 30_000 + at as u16, 443)
         };
         let flow = fabric.add_flow(&spec).unwrap();
         if at % 8 == 0 {
-            let burst = Action::Burst { flow, packets: 150, gap: 0 };
+            let burst = Action::Burst {
+                flow,
+                packets: 150,
+                gap: 0,
+            };
             fabric.schedule(START + (40 + at as u64) * MS, burst).unwrap();
         }
     }
-    fabric.schedule(START + 300 * MS, Action::CutLink { a, b }).unwrap();
-    fabric.schedule(START + 600 * MS, Action::MendLink { a, b }).unwrap();
+    fabric
+        .schedule(START + 300 * MS, Action::CutLink { a, b })
+        .unwrap();
+    fabric
+        .schedule(START + 600 * MS, Action::MendLink { a, b })
+        .unwrap();
     for (at, node) in switches.iter().enumerate() {
-        fabric.schedule(START + (100 + 37 * at as u64) * MS, Action::Wipe { node: *node }).unwrap();
+        fabric
+            .schedule(START + (100 + 37 * at as u64) * MS, Action::Wipe { node: *node })
+            .unwrap();
     }
     fabric
 }
@@ -195,7 +251,11 @@ fn checker(channel: Channel, form: Form, hop_limit: Option<u8>) -> TruthChecker 
 
 #[test]
 fn every_path_and_value_concluded_from_single_records_is_one_packets() {
-    for (form, hop_limit) in [(Form::Full, Some(16)), (Form::Full, None), (Form::Stack, Some(16))] {
+    for (form, hop_limit) in [
+        (Form::Full, Some(16)),
+        (Form::Full, None),
+        (Form::Stack, Some(16)),
+    ] {
         let checker = checker(Channel::default(), form, hop_limit);
         let by_length = checker.compare();
         eprintln!(
@@ -203,18 +263,29 @@ fn every_path_and_value_concluded_from_single_records_is_one_packets() {
             checker.traces.len(),
             checker.collector.stats().sf
         );
-        assert!(by_length[&1] > 500 && by_length[&3] > 500 && by_length[&5] > 500, "{by_length:?}");
+        assert!(
+            by_length[&1] > 500 && by_length[&3] > 500 && by_length[&5] > 500,
+            "{by_length:?}"
+        );
     }
 }
 
 #[test]
 fn lost_late_and_repeated_reports_make_no_path_that_was_not() {
-    let channel = Channel { loss: 20_000, duplication: 10_000, reordering: 50_000, ..Channel::default() };
+    let channel = Channel {
+        loss: 20_000,
+        duplication: 10_000,
+        reordering: 50_000,
+        ..Channel::default()
+    };
     for hop_limit in [Some(16), None] {
         let checker = checker(channel, Form::Full, hop_limit);
         let by_length = checker.compare();
         let sf = checker.collector.stats().sf;
-        assert!(sf.repeated > 20 && sf.partial[Reason::NextId as usize].sets > 100, "{sf:?}");
+        assert!(
+            sf.repeated > 20 && sf.partial[Reason::NextId as usize].sets > 100,
+            "{sf:?}"
+        );
         assert!(by_length[&3] > 400 && by_length[&5] > 400, "{by_length:?}");
     }
 }

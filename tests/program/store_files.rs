@@ -17,8 +17,13 @@ use crate::support::{
 
 /// The file of the store.
 fn file(server: &Server) -> std::path::PathBuf {
-    let found = fs::read_dir(server.path("store")).unwrap().map(|entry| entry.unwrap().path());
-    found.filter(|path| path.extension().is_some_and(|end| end == "db")).max().unwrap()
+    let found = fs::read_dir(server.path("store"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    found
+        .filter(|path| path.extension().is_some_and(|end| end == "db"))
+        .max()
+        .unwrap()
 }
 
 /// Sends reports of new flows, and waits until the store is done with them. Returns the status of the store.
@@ -27,7 +32,9 @@ fn store(server: &Server, from: u32) -> Value {
     server.send((from..from + 100).map(|seq| report(seq, seq as u16, [1, 2, 3])));
     server.wait_for("stored", |status| {
         stage(status, "kernel")["in"] == read
-            && ["queue", "store"].iter().all(|name| stage(status, name)["queued"] == 0)
+            && ["queue", "store"]
+                .iter()
+                .all(|name| stage(status, name)["queued"] == 0)
             && status["store"]["state"] == "ok"
     })["store"]
         .clone()
@@ -44,9 +51,16 @@ fn a_store_that_is_removed_while_it_runs_is_said_to_be_lost() {
     let removed = after["removed"].as_u64().unwrap();
     assert!(removed >= stored && after["moved_files"] == json!(1), "{after}");
     let problem = &after["problems"][0];
-    assert_eq!((&problem["kind"], &problem["records"]), (&json!("removed"), &json!(removed)), "{after}");
+    assert_eq!(
+        (&problem["kind"], &problem["records"]),
+        (&json!("removed"), &json!(removed)),
+        "{after}"
+    );
     let line = server.log_line("a file of the store has a problem");
-    assert!(line.contains("kind=\"removed\"") && line.contains("while hopwise ran"), "{line}");
+    assert!(
+        line.contains("kind=\"removed\"") && line.contains("while hopwise ran"),
+        "{line}"
+    );
     let metrics = server.get("/metrics").body;
     for metric in [
         "hopwise_store_files_moved_total 1".to_owned(),
@@ -54,7 +68,9 @@ fn a_store_that_is_removed_while_it_runs_is_said_to_be_lost() {
     ] {
         assert!(metrics.lines().any(|line| line == metric), "{metric}");
     }
-    let flows = server.query("SELECT count(DISTINCT flow) FROM events WHERE kind = 'new'").json();
+    let flows = server
+        .query("SELECT count(DISTINCT flow) FROM events WHERE kind = 'new'")
+        .json();
     assert_eq!(flows["rows"], json!([[100]]), "those of afterwards");
     server.signal("-TERM");
     let line = server.log_line("stopped stored=");
@@ -77,7 +93,11 @@ fn a_damaged_file_is_named_and_can_be_salvaged() {
     let server = Server::start_in(directory, "");
     let problem = server.json("/api/v1/status")["store"]["problems"][0].clone();
     let aside = format!("{}.corrupt-1", path.file_name().unwrap().to_string_lossy());
-    assert_eq!((&problem["kind"], &problem["file"]), (&json!("damaged"), &json!(aside)), "{problem}");
+    assert_eq!(
+        (&problem["kind"], &problem["file"]),
+        (&json!("damaged"), &json!(aside)),
+        "{problem}"
+    );
     server.log_line("a file of the store has a problem");
     let count = || server.query("SELECT count(*) FROM flows").json();
     let answer = count();
@@ -85,11 +105,17 @@ fn a_damaged_file_is_named_and_can_be_salvaged() {
     assert!(answer["notes"][0].as_str().unwrap().contains(&aside), "{answer}");
     for path in ["/api/v1/events", "/api/v1/rollups"] {
         let answer = server.get(path);
-        assert!(answer.status == 200 && answer.headers.contains("hopwise-notes: [\""), "{answer:?}");
+        assert!(
+            answer.status == 200 && answer.headers.contains("hopwise-notes: [\""),
+            "{answer:?}"
+        );
         assert!(answer.headers.contains(&aside), "{answer:?}");
     }
     let answer = server.get("/api/v1/events?before=1000000000000000000");
-    assert!(answer.status == 200 && !answer.headers.contains("hopwise-notes"), "{answer:?}");
+    assert!(
+        answer.status == 200 && !answer.headers.contains("hopwise-notes"),
+        "{answer:?}"
+    );
     let folder = server.path("store");
     let check = |more: &[&str]| {
         let mut words = vec![OsStr::new("store"), OsStr::new("check"), folder.as_os_str()];
@@ -101,7 +127,11 @@ fn a_damaged_file_is_named_and_can_be_salvaged() {
     assert!(checked.stdout.contains("damaged"), "{checked:?}");
     let salvaged = check(&["--salvage", "--json"]);
     assert_eq!(salvaged.code, Some(1), "{salvaged:?}");
-    let lines: Vec<Value> = salvaged.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = salvaged
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let of_file = lines.iter().find(|line| line["file"] == json!(aside)).unwrap();
     assert_eq!(of_file["salvaged"]["records"]["flows"], json!(100), "{of_file}");
     assert_eq!(count()["rows"], json!([[100]]), "it is in answers again");
@@ -114,7 +144,12 @@ fn a_file_of_state_that_is_replaced_is_named_and_never_overwritten() {
     let server = Server::start("");
     let silence = || {
         let body = json!({"filter": "node == 1", "seconds": 60}).to_string();
-        server.ask("POST", "/api/v1/alerts/silences", "X-Requested-By: anna\r\n", &body)
+        server.ask(
+            "POST",
+            "/api/v1/alerts/silences",
+            "X-Requested-By: anna\r\n",
+            &body,
+        )
     };
     assert_eq!(silence().status, 200);
     let path = server.path("store").join("alerts.json");
@@ -123,16 +158,34 @@ fn a_file_of_state_that_is_replaced_is_named_and_never_overwritten() {
     fs::rename(&other, &path).unwrap();
     let refused = silence();
     assert_eq!(refused.status, 409, "{refused:?}");
-    assert!(refused.body.contains("it was replaced while hopwise ran; restart hopwise"), "{refused:?}");
+    assert!(
+        refused
+            .body
+            .contains("it was replaced while hopwise ran; restart hopwise"),
+        "{refused:?}"
+    );
     assert_eq!(fs::read_to_string(&path).unwrap(), "an operator's");
-    assert_eq!(server.json("/api/v1/status")["replaced_files"], json!(["store/alerts.json"]));
-    assert!(server.get("/metrics").body.lines().any(|line| line == "hopwise_files_replaced 1"));
+    assert_eq!(
+        server.json("/api/v1/status")["replaced_files"],
+        json!(["store/alerts.json"])
+    );
+    assert!(
+        server
+            .get("/metrics")
+            .body
+            .lines()
+            .any(|line| line == "hopwise_files_replaced 1")
+    );
     server.log_line("a file was replaced by something else while hopwise ran");
     // Whoever removes it wants ours.
     fs::remove_file(&path).unwrap();
     assert_eq!(silence().status, 200);
     let silences = server.json("/api/v1/alerts/silences");
-    assert_eq!(silences["silences"].as_array().map(Vec::len), Some(2), "{silences}");
+    assert_eq!(
+        silences["silences"].as_array().map(Vec::len),
+        Some(2),
+        "{silences}"
+    );
 }
 
 #[test]
@@ -143,7 +196,10 @@ fn a_query_has_no_temporary_files_and_a_bound_of_memory() {
          SELECT count(DISTINCT printf('%0900d', a)) FROM r",
     );
     assert_eq!(answer.status, 400, "{answer:?}");
-    assert!(answer.body.contains("needs more memory for what it sorts"), "{answer:?}");
+    assert!(
+        answer.body.contains("needs more memory for what it sorts"),
+        "{answer:?}"
+    );
     assert_eq!(server.query("SELECT 1 AS one").json()["rows"], json!([[1]]));
 }
 
@@ -154,7 +210,11 @@ fn a_fifo_in_place_of_a_file_is_refused_and_a_pipe_of_the_shell_is_read() {
     let fifo = directory.join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let key = directory.join("tls.toml");
-    fs::write(&key, format!("api.tls = {{ certificate = {fifo:?}, key = {fifo:?} }}\n")).unwrap();
+    fs::write(
+        &key,
+        format!("api.tls = {{ certificate = {fifo:?}, key = {fifo:?} }}\n"),
+    )
+    .unwrap();
     for file in [&fifo, &key] {
         let mut child = command(["check".as_ref(), "-c".as_ref(), file.as_os_str()])
             .stdout(Stdio::piped())

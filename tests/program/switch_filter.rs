@@ -28,20 +28,34 @@ impl FabricSink for Reports {
         let report = decoder.reports(payload).next().unwrap().unwrap();
         let stamp = report.hops().next().unwrap().ingress_ts.unwrap();
         let flow = report.flow.unwrap().to_string();
-        self.0.entry(from.node).or_default().push((report.seq, flow, stamp, payload.to_vec()));
+        self.0
+            .entry(from.node)
+            .or_default()
+            .push((report.seq, flow, stamp, payload.to_vec()));
     }
 }
 
 fn run(format: Format, mode: Mode, filters: &Filters) -> Reports {
-    let watch = Watch { mode, drops: false, ..Watch::new(Match::default()) };
+    let watch = Watch {
+        mode,
+        drops: false,
+        ..Watch::new(Match::default())
+    };
     let config = Config {
         start: START,
-        switch: switch::Config { format, ..switch::Config::default() },
+        switch: switch::Config {
+            format,
+            ..switch::Config::default()
+        },
         watchlist: watch.into(),
         channel: Channel::default(),
         ..Config::default()
     };
-    let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
+    let wire = Wire {
+        rate: 100_000_000,
+        delay: 5_000,
+        depth: 60_000,
+    };
     let mut fabric = Fabric::new(Topology::leaf_spine(3, 2, 2, wire).unwrap(), config, 5).unwrap();
     for n in 0..8_u16 {
         let (from, to) = (10_001 + u32::from(n) % 4, 10_005 + u32::from(n) % 2);
@@ -53,7 +67,9 @@ fn run(format: Format, mode: Mode, filters: &Filters) -> Reports {
         let flow = fabric.add_flow(&spec).unwrap();
         fabric.schedule(START + 120 * MS, Action::StopFlow(flow)).unwrap();
     }
-    fabric.schedule(START + 60 * MS, Action::CutLink { a: 101, b: 201 }).unwrap();
+    fabric
+        .schedule(START + 60 * MS, Action::CutLink { a: 101, b: 201 })
+        .unwrap();
     for node in [101, 102, 103] {
         fabric.switch_mut(node).unwrap().set_filters(filters.clone());
     }
@@ -73,20 +89,39 @@ fn a_rule_decides_alike_in_the_switch_and_in_the_collector() {
         "(max(queue_occupancy) > 1000 and hops == 3) for 3",
         "not (previous(flow_latency) > 200us) or count(queue_occupancy > 700) >= 2 for 2",
     ];
-    let v10 = Format { version: Version::V10, metadata_on_stack: true, ..Format::default() };
+    let v10 = Format {
+        version: Version::V10,
+        metadata_on_stack: true,
+        ..Format::default()
+    };
     for (format, mode) in [(Format::default(), Mode::Md21), (v10, Mode::Md10)] {
         let all = run(format, mode, &Filters::default());
         for text in rules {
             let rules = RuleSet::compile(&[("rule".into(), text.into())]).unwrap();
             let algorithm = Algorithm::Rule(Program::new(&rules).unwrap().into());
-            let detector = Detector { algorithm, metric: Metric::FlowPath, threshold: 0 };
-            let filter = Filter { flows: Match::default(), detector };
-            let some = run(format, mode, &Filters::new(vec![filter], 1024, Units::default()).unwrap());
+            let detector = Detector {
+                algorithm,
+                metric: Metric::FlowPath,
+                threshold: 0,
+            };
+            let filter = Filter {
+                flows: Match::default(),
+                detector,
+            };
+            let some = run(
+                format,
+                mode,
+                &Filters::new(vec![filter], 1024, Units::default()).unwrap(),
+            );
             let mut counts = [0_u64; 2];
             for (sink, reports) in &all.0 {
                 let mut left = some.0[sink].iter().peekable();
                 let thresholds = Thresholds::new([u64::MAX; Metric::COUNT], Vec::new()).unwrap();
-                let detection = Detection { thresholds, rules: rules.clone(), generation: 1 };
+                let detection = Detection {
+                    thresholds,
+                    rules: rules.clone(),
+                    generation: 1,
+                };
                 let mut collector = Collector::new(collector::Config {
                     detection: detection.into(),
                     ..collector::Config::default()
@@ -97,7 +132,13 @@ fn a_rule_decides_alike_in_the_switch_and_in_the_collector() {
                     let source = std::net::Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().octets();
                     let received = START + number as u64 * 1000;
                     collector.handle(
-                        &[Datagram { payload, source, src_port: 1, listener: 0, received }],
+                        &[Datagram {
+                            payload,
+                            source,
+                            src_port: 1,
+                            listener: 0,
+                            received,
+                        }],
                         &mut batch,
                     );
                     batch.clear();

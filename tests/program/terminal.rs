@@ -41,8 +41,12 @@ fn no_control_character_of_a_name_reaches_the_terminal() {
     server.send((0..10).map(|seq| report(seq, 5000, [1_000, if seq == 5 { 900_000 } else { 2_000 }, 3_000])));
     server.settled(10);
     let silence = format!("{{\"filter\": \"node == 7\", \"seconds\": 3600, \"comment\": \"{HOSTILE}\"}}");
-    let answer =
-        server.ask("POST", "/api/v1/alerts/silences", "Content-Type: application/json\r\n", &silence);
+    let answer = server.ask(
+        "POST",
+        "/api/v1/alerts/silences",
+        "Content-Type: application/json\r\n",
+        &silence,
+    );
     assert_eq!(answer.status, 200, "{answer:?}");
     let api = format!("http://{}", server.api);
     let store = server.path("store");
@@ -60,7 +64,10 @@ fn no_control_character_of_a_name_reaches_the_terminal() {
         (&["alerts", "silences", "--json"], r"]0;x  2J\u202e "),
     ];
     let with_api = |(args, expected): &(&[&'static str], &'static str)| {
-        (args.iter().copied().chain(["--api", api.as_str()]).collect(), *expected)
+        (
+            args.iter().copied().chain(["--api", api.as_str()]).collect(),
+            *expected,
+        )
     };
     let mut runs: Vec<(Vec<&str>, &str)> = at_api.iter().map(with_api).collect();
     let (store, capture, config) = (text(&store), text(&capture), text(&config));
@@ -85,7 +92,11 @@ fn no_control_character_of_a_name_reaches_the_terminal() {
             missing.push(format!("{args:?}: {shown}"));
         }
     }
-    assert_eq!(missing, Vec::<String>::new(), "the name is not in it, so that this shows nothing");
+    assert_eq!(
+        missing,
+        Vec::<String>::new(),
+        "the name is not in it, so that this shows nothing"
+    );
     // A key of the file, in the message about it and in the log of a reload.
     server.reconfigure("\"\\u007fa\\u001b]0;x\" = 1\n");
     let answer = server.ask("POST", "/api/v1/config/reload", "", "");
@@ -104,12 +115,18 @@ fn csv_is_exact_in_a_file_and_harmless_on_a_terminal() {
     assert_eq!(run.stdout, "a,b\r\n\u{1b}]0;x\u{7},\u{9b}\r\n");
     let program = env!("CARGO_BIN_EXE_hopwise");
     let query = format!("{program} query --dir {} --format csv \"{QUERY}\"", text(&store));
-    let Ok(shown) = Command::new("script").args(["-qec", &query, "/dev/null"]).stdin(Stdio::null()).output()
+    let Ok(shown) = Command::new("script")
+        .args(["-qec", &query, "/dev/null"])
+        .stdin(Stdio::null())
+        .output()
     else {
         return skipped("CSV on a terminal: there is no `script`");
     };
     let shown = String::from_utf8_lossy(&shown.stdout).replace('\r', "");
-    assert!(shown.contains("·]0;x·,·\n") && !shown.contains(is_hostile), "{shown:?}");
+    assert!(
+        shown.contains("·]0;x·,·\n") && !shown.contains(is_hostile),
+        "{shown:?}"
+    );
 }
 
 #[test]
@@ -134,7 +151,10 @@ fn a_secret_is_in_no_output() {
         }
         server.reconfigure_raw(&lines);
         let answer = server.ask("POST", "/api/v1/config/reload", bearer, "");
-        assert!(answer.status == 400 && !answer.body.contains(SECRET), "{answer:?}");
+        assert!(
+            answer.status == 400 && !answer.body.contains(SECRET),
+            "{answer:?}"
+        );
         let line = server.log_line("reload");
         assert!(!line.contains(SECRET), "{line}");
     }
@@ -153,8 +173,9 @@ fn a_secret_is_in_no_output() {
 fn nothing_is_printed_around_the_crate_for_it() {
     let allowed = ["src/sql/helper.rs", "src/commands/top/screen.rs"];
     let mut found = Vec::new();
-    let mut directories: Vec<_> =
-        ["src", "lab/src"].map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).into();
+    let mut directories: Vec<_> = ["src", "lab/src"]
+        .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name))
+        .into();
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
@@ -162,17 +183,33 @@ fn nothing_is_printed_around_the_crate_for_it() {
                 directories.push(path);
                 continue;
             }
-            let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string();
+            let name = path
+                .strip_prefix(env!("CARGO_MANIFEST_DIR"))
+                .unwrap()
+                .display()
+                .to_string();
             if path.extension().is_none_or(|extension| extension != "rs") || allowed.contains(&name.as_str())
             {
                 continue;
             }
             let source = fs::read_to_string(&path).unwrap();
             let around = |line: &&str| {
-                let bare = ["println!(", "print!(", "eprintln!(", "eprint!(", "io::stdout()", "io::stderr()"];
+                let bare = [
+                    "println!(",
+                    "print!(",
+                    "eprintln!(",
+                    "eprint!(",
+                    "io::stdout()",
+                    "io::stderr()",
+                ];
                 bare.iter().any(|what| line.contains(what)) && !line.contains("SKIPPED")
             };
-            found.extend(source.lines().filter(around).map(|line| format!("{name}: {}", line.trim())));
+            found.extend(
+                source
+                    .lines()
+                    .filter(around)
+                    .map(|line| format!("{name}: {}", line.trim())),
+            );
         }
     }
     assert_eq!(found, Vec::<String>::new());
@@ -180,7 +217,9 @@ fn nothing_is_printed_around_the_crate_for_it() {
 
 #[test]
 fn frames_of_a_pipe_are_printed_as_they_arrive() {
-    let frames: Vec<Vec<u8>> = (0..3).map(|seq| report_frame(&report(seq, 5000, [1, 2, 3]))).collect();
+    let frames: Vec<Vec<u8>> = (0..3)
+        .map(|seq| report_frame(&report(seq, 5000, [1, 2, 3])))
+        .collect();
     let file = pcap(&frames);
     let length = 16 + frames[0].len();
     for name in ["-", "/dev/stdin"] {
@@ -192,7 +231,12 @@ fn frames_of_a_pipe_are_printed_as_they_arrive() {
             .unwrap();
         let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
-        thread::spawn(move || output.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+        thread::spawn(move || {
+            output
+                .lines()
+                .map_while(Result::ok)
+                .for_each(|line| drop(sender.send(line)))
+        });
         let mut input = child.stdin.take().unwrap();
         let mut rest = file.as_slice();
         for (seq, bytes) in [24 + length, length, length].into_iter().enumerate() {
@@ -200,7 +244,9 @@ fn frames_of_a_pipe_are_printed_as_they_arrive() {
             input.write_all(part).unwrap();
             rest = after;
             // The pipe is open: what has arrived is all that there is.
-            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{name}: no report {seq}"));
+            let line = lines
+                .recv_timeout(TIMEOUT)
+                .unwrap_or_else(|_| panic!("{name}: no report {seq}"));
             assert_eq!(
                 serde_json::from_str::<serde_json::Value>(&line).unwrap()["seq"],
                 json!(seq),
@@ -214,10 +260,16 @@ fn frames_of_a_pipe_are_printed_as_they_arrive() {
     let capture = directory.join("c.pcap");
     fs::write(&capture, file).unwrap();
     let named = hopwise(["replay", "--json", text(&capture)]);
-    let piped = command(["replay", "--json", "-"]).stdin(fs::File::open(&capture).unwrap()).output().unwrap();
+    let piped = command(["replay", "--json", "-"])
+        .stdin(fs::File::open(&capture).unwrap())
+        .output()
+        .unwrap();
     assert!(piped.status.success(), "{piped:?}");
     let reports = |out: &str| serde_json::from_str::<serde_json::Value>(out).unwrap()["flows"].clone();
-    assert_eq!(reports(std::str::from_utf8(&piped.stdout).unwrap()), reports(&named.stdout));
+    assert_eq!(
+        reports(std::str::from_utf8(&piped.stdout).unwrap()),
+        reports(&named.stdout)
+    );
 }
 
 #[test]
@@ -227,16 +279,39 @@ fn a_printed_time_is_a_time_of_every_option() {
     server.settled(1);
     let api = format!("http://{}", server.api);
     let events = hopwise(["events", "--api", &api]);
-    let printed = events.stdout.lines().next().unwrap().get(..24).unwrap().to_owned();
+    let printed = events
+        .stdout
+        .lines()
+        .next()
+        .unwrap()
+        .get(..24)
+        .unwrap()
+        .to_owned();
     assert!(printed.ends_with('Z') && printed.contains(' '), "{printed}");
     let all = events.stdout.lines().count();
     let short = &printed[..16];
-    for from in [printed.as_str(), &printed[..23], &printed[..19], short, &printed.replace(' ', "T")] {
+    for from in [
+        printed.as_str(),
+        &printed[..23],
+        &printed[..19],
+        short,
+        &printed.replace(' ', "T"),
+    ] {
         let run = hopwise(["events", "--api", &api, "--from", from]);
-        assert_eq!((run.code, run.stdout.lines().count()), (Some(0), all), "{from}: {}", run.stderr);
+        assert_eq!(
+            (run.code, run.stdout.lines().count()),
+            (Some(0), all),
+            "{from}: {}",
+            run.stderr
+        );
     }
     let query = format!("/api/v1/events?from={}", printed.replace(' ', "%20"));
     assert_eq!(server.json(&query)["events"].as_array().unwrap().len(), all);
     let later = hopwise(["events", "--api", &api, "--from", "2200-01-01T00:00+05:30"]);
-    assert_eq!((later.code, later.stdout.as_str()), (Some(1), ""), "{}", later.stderr);
+    assert_eq!(
+        (later.code, later.stdout.as_str()),
+        (Some(1), ""),
+        "{}",
+        later.stderr
+    );
 }

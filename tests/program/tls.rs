@@ -20,7 +20,11 @@ use crate::support::{
 fn get(stream: &mut Secured, path: &str) -> String {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
     let mut text = Vec::new();
-    let end = |text: &[u8]| text.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4);
+    let end = |text: &[u8]| {
+        text.windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .map(|at| at + 4)
+    };
     let mut buffer = [0; 4096];
     loop {
         let n = stream.read(&mut buffer).unwrap();
@@ -28,8 +32,16 @@ fn get(stream: &mut Secured, path: &str) -> String {
         text.extend_from_slice(&buffer[..n]);
         let Some(body) = end(&text) else { continue };
         let head = String::from_utf8_lossy(&text[..body]).to_lowercase();
-        let length: usize =
-            head.split_once("content-length: ").unwrap().1.lines().next().unwrap().trim().parse().unwrap();
+        let length: usize = head
+            .split_once("content-length: ")
+            .unwrap()
+            .1
+            .lines()
+            .next()
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
         if text.len() >= body + length {
             return head.lines().next().unwrap().to_owned();
         }
@@ -39,11 +51,22 @@ fn get(stream: &mut Secured, path: &str) -> String {
 /// A failed handshake's count in the metrics.
 fn failed(server: &Server, reason: &str) -> u64 {
     let mut stream = secured(server.connect());
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let line = format!("hopwise_tls_handshakes_failed_total{{reason=\"{reason}\"}} ");
-    text.split_once(&line).unwrap().1.lines().next().unwrap().parse().unwrap()
+    text.split_once(&line)
+        .unwrap()
+        .1
+        .lines()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// `hopwise device list` at this server: exit code and message.
@@ -66,7 +89,12 @@ const MANAGER: &str =
 fn curl_gets_an_answer_over_tls_and_only_with_the_right_authority() {
     let server = Server::start(&section("server"));
     let url = format!("https://{}/api/v1/session", server.api);
-    let curl = |extra: &[&str]| Command::new("curl").args(["-sS", "--max-time", "30"]).args(extra).output();
+    let curl = |extra: &[&str]| {
+        Command::new("curl")
+            .args(["-sS", "--max-time", "30"])
+            .args(extra)
+            .output()
+    };
     let Ok(good) = curl(&["--cacert", &path("ca.pem"), &url]) else {
         return skipped("curl over TLS: there is no curl");
     };
@@ -116,14 +144,20 @@ fn a_client_says_in_a_sentence_what_is_wrong_with_a_certificate() {
     let server = with("server");
     assert_eq!(ask(&server, &["--ca", &authority]), (Some(0), String::new()));
     let at = |server: &Server, text: &str| {
-        (Some(2), format!("hopwise: {}\n", text.replace("AT", &server.api.to_string())))
+        (
+            Some(2),
+            format!("hopwise: {}\n", text.replace("AT", &server.api.to_string())),
+        )
     };
     let unknown = "the certificate of AT is not from an authority that is trusted here; name the file with the authority's certificate as the CA";
     assert_eq!(ask(&server, &["--ca", &path("other.pem")]), at(&server, unknown));
     let missing =
         "https://AT has TLS; name the PEM file with the authority of its certificate by --ca or HOPWISE_CA";
     assert_eq!(ask(&server, &[]), at(&server, missing));
-    let key = format!("there is no certificate in {}; write a PEM file", path("server.key"));
+    let key = format!(
+        "there is no certificate in {}; write a PEM file",
+        path("server.key")
+    );
     assert_eq!(ask(&server, &["--ca", &path("server.key")]), at(&server, &key));
     let named = with("named");
     let name = "the certificate of AT is for another name; make one whose subjectAltName has 127.0.0.1, or use the name that it has";
@@ -159,12 +193,18 @@ fn a_reload_takes_the_new_certificate_and_keeps_connections() {
     let directory = crate::support::TempDir::new();
     let copy = |name: &str| {
         for end in ["pem", "key"] {
-            std::fs::copy(file(&format!("{name}.{end}")), directory.join(&format!("api.{end}"))).unwrap();
+            std::fs::copy(
+                file(&format!("{name}.{end}")),
+                directory.join(&format!("api.{end}")),
+            )
+            .unwrap();
         }
     };
     copy("server");
     let (certificate, key) = (directory.join("api.pem"), directory.join("api.key"));
-    let server = Server::start(&format!("api.tls = {{ certificate = {certificate:?}, key = {key:?} }}\n"));
+    let server = Server::start(&format!(
+        "api.tls = {{ certificate = {certificate:?}, key = {key:?} }}\n"
+    ));
     let shown = |stream: &Secured| stream.conn.peer_certificates().unwrap()[0].clone();
     let of = |name: &str| CertificateDer::from_pem_file(file(name)).unwrap();
     let mut old = secured(server.connect());
@@ -208,14 +248,22 @@ fn a_manager_reaches_devices_over_tls_and_says_why_not() {
             "the certificate of {} is for another name; make one whose subjectAltName has 127.0.0.1, or use the name that it has",
             named.api
         ),
-        format!("{} does not speak TLS; write http:// in place of https://", plain.api),
+        format!(
+            "{} does not speak TLS; write http:// in place of https://",
+            plain.api
+        ),
     ];
     let begun = std::time::Instant::now();
     loop {
         let view = manager.json("/api/v1/devices");
-        let texts: Vec<String> =
-            (0..3).map(|index| view["devices"][index]["text"].as_str().unwrap().to_owned()).collect();
-        if texts.iter().zip(&expected).all(|(text, expected)| text.contains(expected)) {
+        let texts: Vec<String> = (0..3)
+            .map(|index| view["devices"][index]["text"].as_str().unwrap().to_owned())
+            .collect();
+        if texts
+            .iter()
+            .zip(&expected)
+            .all(|(text, expected)| text.contains(expected))
+        {
             return;
         }
         assert!(begun.elapsed() < crate::support::server::TIMEOUT, "{texts:#?}");
@@ -243,7 +291,11 @@ fn a_token_without_tls_on_the_network_is_a_warning() {
     assert_eq!(warned, expected);
     let secure = check(format!("{open}{}", section("server")));
     assert_eq!((secure.code, secure.stderr.as_str()), (Some(0), ""));
-    assert!(secure.stdout.ends_with("API on https://0.0.0.0:8080\n"), "{}", secure.stdout);
+    assert!(
+        secure.stdout.ends_with("API on https://0.0.0.0:8080\n"),
+        "{}",
+        secure.stdout
+    );
     // curl and browsers accept it, and `openssl req -x509` makes such a certificate.
     let authority = check(format!("{open}{}", section("authority")));
     let certificate = path("authority.pem");

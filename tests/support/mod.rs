@@ -63,7 +63,11 @@ pub(crate) fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = 
 /// inherit a descriptor of this one, and a file that is open for writing cannot be executed (`ETXTBSY`).
 pub(crate) fn public_copy(directory: &TempDir) -> PathBuf {
     let copy = directory.join("hopwise");
-    let status = Command::new("cp").arg(env!("CARGO_BIN_EXE_hopwise")).arg(&copy).status().unwrap();
+    let status = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_hopwise"))
+        .arg(&copy)
+        .status()
+        .unwrap();
     assert!(status.success(), "cp: {status}");
     copy
 }
@@ -113,7 +117,12 @@ pub(crate) fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     for (index, frame) in frames.iter().enumerate() {
         let ts = FIRST_TS + index as u64 * 1000;
         let length = frame.len() as u32;
-        for word in [(ts / 1_000_000_000) as u32, (ts % 1_000_000_000) as u32, length, length] {
+        for word in [
+            (ts / 1_000_000_000) as u32,
+            (ts % 1_000_000_000) as u32,
+            length,
+            length,
+        ] {
             out.extend(word.to_le_bytes());
         }
         out.extend(frame);
@@ -133,7 +142,10 @@ pub(crate) fn udp_frame(port: u16, payload: &[u8]) -> Vec<u8> {
     let mut ip = vec![0x45, 0];
     ip.extend((20 + udp_length).to_be_bytes());
     ip.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 100]);
-    let sum: u32 = ip.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum: u32 = ip
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+        .sum();
     let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
     frame.extend(ip);
@@ -152,11 +164,20 @@ pub(crate) fn text(path: &Path) -> &str {
 
 /// Bytes from hexadecimal digits; other characters are ignored.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
-    digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
+    digits
+        .chunks_exact(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
 }
 
 /// A capture of `tests/captures`.
 pub(crate) fn capture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/captures")
+        .join(name)
 }

@@ -48,7 +48,10 @@ pub(crate) fn within(namespace: Option<&str>, program: &Command) -> Command {
         }
         None => Command::new(program.get_program()),
     };
-    run.args(program.get_args()).env_remove("HOPWISE_TOKEN").env("NO_COLOR", "1").stdin(Stdio::null());
+    run.args(program.get_args())
+        .env_remove("HOPWISE_TOKEN")
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null());
     run
 }
 
@@ -67,14 +70,23 @@ impl Program {
         let (sender, lines) = channel();
         let stderr = child.stderr.take().unwrap();
         thread::spawn(move || {
-            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+            BufReader::new(stderr)
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
         });
         let (mut reports, mut memory) = (Vec::new(), None);
         let api = loop {
-            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{name} does not start"));
+            let line = lines
+                .recv_timeout(TIMEOUT)
+                .unwrap_or_else(|_| panic!("{name} does not start"));
             let after = |mark: &str| {
                 let (_, rest) = line.split_once(mark)?;
-                rest.split([',', ' ', '/']).next().unwrap().parse::<SocketAddr>().ok()
+                rest.split([',', ' ', '/'])
+                    .next()
+                    .unwrap()
+                    .parse::<SocketAddr>()
+                    .ok()
             };
             if line.contains("receiving DTA reports") {
                 reports.extend(after("udp://"));
@@ -88,7 +100,16 @@ impl Program {
         };
         let (api, secure) = api;
         let namespace = namespace.map(str::to_owned);
-        Self { child, lines, config, reports, memory, api, namespace, secure }
+        Self {
+            child,
+            lines,
+            config,
+            reports,
+            memory,
+            api,
+            namespace,
+            secure,
+        }
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
@@ -99,9 +120,16 @@ impl Program {
         };
         let stream = stream.unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        let mut stream: Box<dyn Stream> =
-            if self.secure { Box::new(tls::secured(stream)) } else { Box::new(stream) };
-        let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+        let mut stream: Box<dyn Stream> = if self.secure {
+            Box::new(tls::secured(stream))
+        } else {
+            Box::new(stream)
+        };
+        let kind = if body.is_empty() {
+            ""
+        } else {
+            "Content-Type: application/json\r\n"
+        };
         let (host, length) = (self.api, body.len());
         write!(
             stream,
@@ -112,7 +140,10 @@ impl Program {
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, serde_json::from_str(body).unwrap_or(Value::String(body.to_owned())))
+        (
+            status,
+            serde_json::from_str(body).unwrap_or(Value::String(body.to_owned())),
+        )
     }
 
     /// GET that must succeed.
@@ -152,7 +183,10 @@ impl Program {
 
     /// Stops it regularly; returns its log.
     pub(crate) fn stop(&mut self) -> Vec<String> {
-        let sent = std::process::Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        let sent = std::process::Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status()
+            .unwrap();
         assert!(sent.success());
         let status = self.child.wait().unwrap();
         let said: Vec<String> = self.lines.iter().collect();
@@ -265,20 +299,39 @@ impl Reporter {
         let any = if to.is_ipv6() { "[::1]:0" } else { "127.0.0.1:0" };
         let socket = UdpSocket::bind(any).unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
-        Self { socket, to, sequence: 0 }
+        Self {
+            socket,
+            to,
+            sequence: 0,
+        }
     }
 
     pub(crate) fn send(&mut self, essential: bool, immediate: bool, operation: Operation<'_>) {
         self.sequence = self.sequence.wrapping_add(u16::from(essential));
         let sequence = if essential { self.sequence } else { 0 };
-        let base = Base { immediate, essential, priority: Priority::Medium, sequence, reporter: 7 };
+        let base = Base {
+            immediate,
+            essential,
+            priority: Priority::Medium,
+            sequence,
+            reporter: 7,
+        };
         let mut bytes = [0; 2048];
         let length = Report { base, operation }.emit(&mut bytes).unwrap();
         self.socket.send_to(&bytes[..length], self.to).unwrap();
     }
 
     pub(crate) fn key_write(&mut self, key: &[u8], data: &[u8]) {
-        self.send(false, false, Operation::KeyWrite { copies: 2, store: 1, key, data });
+        self.send(
+            false,
+            false,
+            Operation::KeyWrite {
+                copies: 2,
+                store: 1,
+                key,
+                data,
+            },
+        );
     }
 }
 

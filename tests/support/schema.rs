@@ -12,11 +12,18 @@ pub(crate) fn check(document: &Value, schema: &Value, value: &Value, place: &str
 fn matches(document: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), String> {
     if let Some(reference) = schema["$ref"].as_str() {
         let target = document.pointer(reference.trim_start_matches('#'));
-        return matches(document, target.ok_or_else(|| format!("no {reference}"))?, value, place);
+        return matches(
+            document,
+            target.ok_or_else(|| format!("no {reference}"))?,
+            value,
+            place,
+        );
     }
     let choices = schema["oneOf"].as_array().or(schema["anyOf"].as_array());
     if let Some(choices) = choices {
-        let results = choices.iter().map(|choice| matches(document, choice, value, place));
+        let results = choices
+            .iter()
+            .map(|choice| matches(document, choice, value, place));
         let mismatches: Vec<String> = results.filter_map(Result::err).collect();
         if mismatches.len() == choices.len() {
             return Err(mismatches.join("; or "));
@@ -53,7 +60,11 @@ fn match_fields(
     fields: &serde_json::Map<String, Value>,
     place: &str,
 ) -> Result<(), String> {
-    let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut required = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     if let Some(name) = required.find(|name| !fields.contains_key(*name)) {
         return Err(format!("{place}: `{name}` is missing"));
     }

@@ -59,7 +59,9 @@ impl Server {
         let mut child = run(&config, &directory).stderr(Stdio::piped()).spawn().unwrap();
         let lines = read_lines(child.stderr.take().unwrap());
         let after = |mark: &str| loop {
-            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no line with {mark:?}"));
+            let line = lines
+                .recv_timeout(TIMEOUT)
+                .unwrap_or_else(|_| panic!("no line with {mark:?}"));
             if let Some((_, rest)) = line.split_once(mark) {
                 let rest = rest.trim_start_matches("s://").trim_start_matches("://");
                 break rest.trim_end_matches('/').parse().unwrap();
@@ -67,7 +69,14 @@ impl Server {
         };
         let input = after("udp://");
         let api = after("url=http");
-        Self { child, lines, input, api, directory, namespace: None }
+        Self {
+            child,
+            lines,
+            input,
+            api,
+            directory,
+            namespace: None,
+        }
     }
 
     /// Starts `hopwise console` with this configuration.
@@ -85,16 +94,29 @@ impl Server {
         let config = directory.join(&format!("{name}.toml"));
         fs::write(&config, text).unwrap();
         let mut command = command([name.as_ref(), "-c".as_ref(), config.as_os_str()]);
-        let mut child = command.current_dir(directory.join("")).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .current_dir(directory.join(""))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let lines = read_lines(child.stderr.take().unwrap());
         let api = loop {
-            let line = lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{name} does not start"));
+            let line = lines
+                .recv_timeout(TIMEOUT)
+                .unwrap_or_else(|_| panic!("{name} does not start"));
             if let Some((_, rest)) = line.split_once("url=http://") {
                 break rest.trim_end_matches('/').parse().unwrap();
             }
         };
         let input = (Ipv4Addr::UNSPECIFIED, 0).into();
-        Self { child, lines, input, api, directory, namespace: None }
+        Self {
+            child,
+            lines,
+            input,
+            api,
+            directory,
+            namespace: None,
+        }
     }
 
     /// Starts hopwise inside a network namespace, on `listen`. A command that starts it may follow the namespace's name.
@@ -143,9 +165,18 @@ impl Server {
                 }
             }
         };
-        let (input, namespace) =
-            ((Ipv4Addr::UNSPECIFIED, 0).into(), namespace.split_whitespace().next().map(str::to_owned));
-        Ok(Self { child, lines, input, api, directory, namespace })
+        let (input, namespace) = (
+            (Ipv4Addr::UNSPECIFIED, 0).into(),
+            namespace.split_whitespace().next().map(str::to_owned),
+        );
+        Ok(Self {
+            child,
+            lines,
+            input,
+            api,
+            directory,
+            namespace,
+        })
     }
 
     /// The number of its process.
@@ -221,7 +252,11 @@ impl Server {
         } else {
             format!("Host: {}\r\n", self.api)
         };
-        let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+        let kind = if body.is_empty() {
+            ""
+        } else {
+            "Content-Type: application/json\r\n"
+        };
         let request = format!(
             "{method} {path} HTTP/1.1\r\n{host}{kind}Content-Length: {length}\r\nConnection: close\r\n{headers}\r\n{body}"
         );
@@ -229,7 +264,9 @@ impl Server {
         let mut text = Vec::new();
         stream.read_to_end(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
-        let (headers, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {text:?}"));
+        let (headers, body) = text
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("no head in {text:?}"));
         let status = headers.split(' ').nth(1).unwrap().parse().unwrap();
         let chunked = headers.to_lowercase().contains("transfer-encoding: chunked");
         Answer {
@@ -268,7 +305,12 @@ impl Server {
 
     /// SQL.
     pub(crate) fn query(&self, sql: &str) -> Answer {
-        self.ask("POST", "/api/v1/query", "", &serde_json::json!({ "sql": sql }).to_string())
+        self.ask(
+            "POST",
+            "/api/v1/query",
+            "",
+            &serde_json::json!({ "sql": sql }).to_string(),
+        )
     }
 
     /// Polls the status until `good` accepts it, up to [`TIMEOUT`].
@@ -292,13 +334,18 @@ impl Server {
         });
         // With another request: a status is computed from the last stage to the first.
         self.wait_for("settled", |status| {
-            ["queue", "store"].iter().all(|name| stage(status, name)["queued"] == 0)
+            ["queue", "store"]
+                .iter()
+                .all(|name| stage(status, name)["queued"] == 0)
         })
     }
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill")
+            .args([signal, &self.child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(sent.success());
     }
 
@@ -320,7 +367,10 @@ impl Server {
     /// The next line of its log with `mark` in it.
     pub(crate) fn log_line(&self, mark: &str) -> String {
         loop {
-            let line = self.lines.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no line with {mark:?}"));
+            let line = self
+                .lines
+                .recv_timeout(TIMEOUT)
+                .unwrap_or_else(|_| panic!("no line with {mark:?}"));
             if line.contains(mark) {
                 return line;
             }
@@ -369,13 +419,18 @@ fn unchunk(mut body: &str) -> String {
 /// A stage of the loss budget; null when there is no such stage.
 pub(crate) fn stage<'s>(status: &'s Value, name: &str) -> &'s Value {
     let stages = status["loss_budget"].as_array().unwrap();
-    stages.iter().find(|stage| stage["stage"] == name).unwrap_or(&Value::Null)
+    stages
+        .iter()
+        .find(|stage| stage["stage"] == name)
+        .unwrap_or(&Value::Null)
 }
 
 /// The sum of a stage's drops over all reasons.
 pub(crate) fn dropped(status: &Value, name: &str) -> u64 {
     let drops = stage(status, name)["drops"].as_object();
-    drops.map_or(0, |drops| drops.values().map(|count| count.as_u64().unwrap()).sum())
+    drops.map_or(0, |drops| {
+        drops.values().map(|count| count.as_u64().unwrap()).sum()
+    })
 }
 
 /// Every stage of the budget: in = out + drops + queued.
@@ -410,8 +465,19 @@ pub(crate) fn report(seq: u32, src_port: u16, latencies: [u32; 3]) -> Vec<u8> {
     let inner = inner_packet(src_port, 4 + 8 + stack);
     payload[at..at + inner.len()].copy_from_slice(&inner);
     at += inner.len();
-    Shim1 { kind: 1, length: (3 + stack / 4) as u8, last: 0 }.emit(&mut payload[at..]);
-    Md10 { hop_ml: 5, remaining: 5, bitmap: 0xf100, ..Md10::default() }.emit(&mut payload[at + 4..]);
+    Shim1 {
+        kind: 1,
+        length: (3 + stack / 4) as u8,
+        last: 0,
+    }
+    .emit(&mut payload[at..]);
+    Md10 {
+        hop_ml: 5,
+        remaining: 5,
+        bitmap: 0xf100,
+        ..Md10::default()
+    }
+    .emit(&mut payload[at + 4..]);
     at += 12;
     for (index, latency) in latencies.iter().enumerate().rev() {
         let hop = Hop {

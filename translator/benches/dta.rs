@@ -25,9 +25,16 @@ impl Output for NullOutput {
 }
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     // `cargo test --benches` runs this too; one run is enough there.
-    let runs = if std::env::args().any(|word| word == "--bench") { RUNS } else { 1 };
+    let runs = if std::env::args().any(|word| word == "--bench") {
+        RUNS
+    } else {
+        1
+    };
     println!(
         "{:<28} {:>8} {:>8} {:>8} {:>10} {:>12}",
         "case", "to", "min", "median", "Mreports/s", "Mentries/s"
@@ -41,7 +48,11 @@ fn main() {
 
 fn measure(case: &Case, runs: usize) {
     let mut reports = case.reports();
-    report(case, "nowhere", &times(case, &mut reports, runs, &mut NullTransport::default(), |_| ()));
+    report(
+        case,
+        "nowhere",
+        &times(case, &mut reports, runs, &mut NullTransport::default(), |_| ()),
+    );
     // Additions and sketches stay in the retransmit buffer until they are acknowledged, and this transport never acknowledges.
     let answered = matches!(case.load, Load::KeyIncrement { .. } | Load::Sketch)
         || matches!(case.load, Load::KeyWrite { essential: true, .. });
@@ -92,7 +103,12 @@ fn times<W: Transport>(
         }
     }
     let stats = translator.stats();
-    assert_eq!(stats.reports.dropped.iter().sum::<u64>(), 0, "{:?}", stats.reports.dropped);
+    assert_eq!(
+        stats.reports.dropped.iter().sum::<u64>(),
+        0,
+        "{:?}",
+        stats.reports.dropped
+    );
     assert!(stats.is_balanced());
     times.sort_by(f64::total_cmp);
     times
@@ -100,9 +116,16 @@ fn times<W: Transport>(
 
 fn report(case: &Case, to: &str, times: &[f64]) {
     let (min, median) = (times[0], times[times.len() / 2]);
-    let entries =
-        if matches!(case.load, Load::Append { .. }) { case.items() as f64 * 1e3 / median } else { 0.0 };
-    print!("{:<28} {to:>8} {min:>8.1} {median:>8.1} {:>10.1} {entries:>12.1}", case.name, 1e3 / median);
+    let entries = if matches!(case.load, Load::Append { .. }) {
+        case.items() as f64 * 1e3 / median
+    } else {
+        0.0
+    };
+    print!(
+        "{:<28} {to:>8} {min:>8.1} {median:>8.1} {:>10.1} {entries:>12.1}",
+        case.name,
+        1e3 / median
+    );
     if case.load == Load::Sketch {
         print!("  {:.1} GB/s merged (median)", case.items() as f64 / median);
     }
@@ -122,7 +145,12 @@ fn copies(runs: usize) {
         .skip(1)
         .collect();
     rates.sort_by(f64::total_cmp);
-    println!("{:<28} {:>8} {:>45.1} GB/s copied (median)", "", "memory", rates[rates.len() / 2]);
+    println!(
+        "{:<28} {:>8} {:>45.1} GB/s copied (median)",
+        "",
+        "memory",
+        rates[rates.len() / 2]
+    );
 }
 
 /// A link to a collector that never answers, with the case's region.
@@ -131,7 +159,12 @@ fn links(case: &Case) -> Links {
     let address = |host| IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
     let path = wire::roce::Path::new(address(1), address(2), 0xc001);
     let len = case.geometry().body_len();
-    let regions = [RemoteRegion { region: 0, address: 0x7f00_0000_0000, len, rkey: 7 }];
+    let regions = [RemoteRegion {
+        region: 0,
+        address: 0x7f00_0000_0000,
+        len,
+        rkey: 7,
+    }];
     links.offer(0).expect("a collector");
     let connection = Connection {
         path,

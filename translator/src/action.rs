@@ -33,9 +33,15 @@ impl TriggerAction<'_> {
                 }
                 let mut entry = [0; MAX_ENTRY];
                 let entry = trigger.build(self.now, &subject, &mut entry);
-                let request =
-                    Request { immediate: trigger.immediate, reliable: report.base.essential, words: false };
-                match self.stores.append(self.now, (trigger.list, entry), request, sender, self.stats) {
+                let request = Request {
+                    immediate: trigger.immediate,
+                    reliable: report.base.essential,
+                    words: false,
+                };
+                match self
+                    .stores
+                    .append(self.now, (trigger.list, entry), request, sender, self.stats)
+                {
                     Ok(()) => *fired = self.now.saturating_add(1),
                     Err(_) => self.stats.entries.missed += 1,
                 }

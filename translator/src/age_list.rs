@@ -15,7 +15,11 @@ pub(super) struct AgeLink {
 
 impl AgeLink {
     /// Of an element that is not in the list.
-    pub(super) const NONE: Self = Self { since: 0, newer: NONE, older: NONE };
+    pub(super) const NONE: Self = Self {
+        since: 0,
+        newer: NONE,
+        older: NONE,
+    };
 }
 
 /// An element that can be in the list.
@@ -32,7 +36,10 @@ pub(super) struct AgeList {
 }
 
 impl AgeList {
-    pub(super) const EMPTY: Self = Self { oldest: NONE, newest: NONE };
+    pub(super) const EMPTY: Self = Self {
+        oldest: NONE,
+        newest: NONE,
+    };
 
     /// Index of the oldest element; outside the table if the list is empty.
     #[inline(always)]
@@ -43,7 +50,11 @@ impl AgeList {
     /// Appends an element that is not in the list.
     #[inline]
     pub(super) fn push<T: Aged>(&mut self, table: &mut [T], at: usize, now: u64) {
-        *table[at].age_link() = AgeLink { since: now, newer: NONE, older: self.newest };
+        *table[at].age_link() = AgeLink {
+            since: now,
+            newer: NONE,
+            older: self.newest,
+        };
         match table.get_mut(self.newest as usize) {
             Some(before) => before.age_link().newer = at as u32,
             None => self.oldest = at as u32,

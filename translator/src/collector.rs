@@ -22,7 +22,14 @@ impl CollectorState {
     /// A collector that is not attached yet: reports that must not be lost wait.
     pub(crate) fn new(local: usize) -> Self {
         let meter = Meter::new(Rate::UNLIMITED);
-        Self { stores: Stores::new(), meter, local: Local::new(local), attached: false, level: 0, retry: 0 }
+        Self {
+            stores: Stores::new(),
+            meter,
+            local: Local::new(local),
+            attached: false,
+            level: 0,
+            retry: 0,
+        }
     }
 
     /// The current level, by the meter alone.

@@ -147,7 +147,11 @@ impl Rate {
     /// Bytes of a WRITE ONLY around its data: Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16, ICRC 4.
     pub const OVERHEAD: u64 = 74;
     /// No limit.
-    pub const UNLIMITED: Self = Self { messages: 0, bytes: 0, burst: 10_000_000 };
+    pub const UNLIMITED: Self = Self {
+        messages: 0,
+        bytes: 0,
+        burst: 10_000_000,
+    };
 }
 
 impl Default for Rate {
@@ -176,7 +180,13 @@ pub struct StoreEntry {
 impl StoreEntry {
     /// A store, or a sketch of one reporter.
     pub const fn new(region: u16, id: u16, geometry: Geometry) -> Self {
-        Self { region, id, geometry, reporters: 1, swapped: false }
+        Self {
+            region,
+            id,
+            geometry,
+            reporters: 1,
+            swapped: false,
+        }
     }
 }
 
@@ -210,7 +220,10 @@ impl fmt::Display for ConfigError {
             Self::NoCollector => f.write_str("there is no collector of this number"),
             Self::Stores => write!(f, "a collector has at most {MAX_STORES} stores"),
             Self::Twice(id) => {
-                write!(f, "ID {id} is used twice: IDs of stores of a kind, and of lists, must differ")
+                write!(
+                    f,
+                    "ID {id} is used twice: IDs of stores of a kind, and of lists, must differ"
+                )
             }
             Self::Geometry(id, what) => write!(f, "store, list or sketch {id}: {what}"),
             Self::Shape(id, why) => write!(f, "store, list or sketch {id}: {why}"),
@@ -240,12 +253,20 @@ impl Config {
             return Err(ConfigError::Collectors);
         }
         let settings = [
-            ("reporters", "1 to 1048576", (1..=MAX_REPORTERS).contains(&self.reporters)),
+            (
+                "reporters",
+                "1 to 1048576",
+                (1..=MAX_REPORTERS).contains(&self.reporters),
+            ),
             ("idle", "above 0", self.idle > 0),
             ("reporter_burst", "above 0", self.reporter_burst > 0),
             ("hold", "at least 1000: a microsecond", self.hold >= 1_000),
             ("nack_limit", "above 0", self.nack_limit > 0),
-            ("copies", "1 to 4", self.copies.iter().all(|copies| (1..=4).contains(copies))),
+            (
+                "copies",
+                "1 to 4",
+                self.copies.iter().all(|copies| (1..=4).contains(copies)),
+            ),
             ("append_timer", "above 0", self.append_timer > 0),
             ("postcard_timer", "above 0", self.postcard_timer > 0),
             ("sketch_timer", "above 0", self.sketch_timer > 0),
@@ -254,7 +275,11 @@ impl Config {
                 "a power of two, 4 to 16777216",
                 self.postcards.is_power_of_two() && (4..=1 << 24).contains(&self.postcards),
             ),
-            ("sketch_columns", "1 to 65536", (1..=1 << 16).contains(&self.sketch_columns)),
+            (
+                "sketch_columns",
+                "1 to 65536",
+                (1..=1 << 16).contains(&self.sketch_columns),
+            ),
             ("local", "at most 1 GiB", self.local <= 1 << 30),
             ("triggers", "at most 64", self.triggers.len() <= MAX_TRIGGERS),
             (
@@ -267,9 +292,14 @@ impl Config {
             return Err(ConfigError::Setting(name, what));
         }
         for (index, trigger) in self.triggers.iter().enumerate() {
-            trigger.check().map_err(|what| ConfigError::Trigger(index, what))?;
+            trigger
+                .check()
+                .map_err(|what| ConfigError::Trigger(index, what))?;
         }
-        self.collectors.iter().flatten().try_for_each(|collector| collector.check(self.postcards))
+        self.collectors
+            .iter()
+            .flatten()
+            .try_for_each(|collector| collector.check(self.postcards))
     }
 }
 
@@ -298,9 +328,16 @@ impl CollectorConfig {
             _ => 0,
         });
         if lists.sum::<u64>() > u64::from(MAX_LISTS) {
-            return Err(ConfigError::Setting("lists", "at most 65536 in all stores of a collector"));
+            return Err(ConfigError::Setting(
+                "lists",
+                "at most 65536 in all stores of a collector",
+            ));
         }
-        if bytes > MAX_BYTES { Err(ConfigError::Memory(bytes)) } else { Ok(()) }
+        if bytes > MAX_BYTES {
+            Err(ConfigError::Memory(bytes))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -308,9 +345,9 @@ impl StoreEntry {
     /// The kind whose IDs must differ, the first ID of this store, and the number of its IDs.
     fn ids(&self) -> (&'static str, u64, u64) {
         match self.geometry {
-            Geometry::Append { lists, first_list, .. } => {
-                (self.geometry.name(), first_list.into(), lists.into())
-            }
+            Geometry::Append {
+                lists, first_list, ..
+            } => (self.geometry.name(), first_list.into(), lists.into()),
             _ => (self.geometry.name(), self.id.into(), 1),
         }
     }
@@ -324,18 +361,25 @@ impl StoreEntry {
 
     fn check(&self) -> Result<(), ConfigError> {
         let bad = |what| Err(ConfigError::Geometry(self.ids().1 as u32, what));
-        self.geometry.check().map_err(|why| ConfigError::Shape(self.ids().1 as u32, why))?;
+        self.geometry
+            .check()
+            .map_err(|why| ConfigError::Shape(self.ids().1 as u32, why))?;
         match self.geometry {
-            Geometry::Append { lists: MAX_LISTS_AND_ONE.., .. } => bad("there are at most 65536 lists"),
+            Geometry::Append {
+                lists: MAX_LISTS_AND_ONE..,
+                ..
+            } => bad("there are at most 65536 lists"),
             Geometry::Append { ring, .. } if ring.block_len() > MAX_WRITE as u64 => {
                 bad("a batch has more than 65536 bytes: fewer or shorter entries")
             }
             Geometry::Append { ring, .. } if self.swapped && (ring.tagged || ring.entry_len != 4) => {
                 bad("only bare lists of 4-byte entries are swapped")
             }
-            Geometry::Postcarding { hops, family: Family::Artifact, .. } if hops != artifact::HOPS => {
-                bad("the artifact's paths have 5 hops")
-            }
+            Geometry::Postcarding {
+                hops,
+                family: Family::Artifact,
+                ..
+            } if hops != artifact::HOPS => bad("the artifact's paths have 5 hops"),
             Geometry::Postcarding { hops, .. } if hops > MAX_HOPS => bad("a path has at most 64 hops here"),
             Geometry::Sketch { .. } if !(1..=MAX_SKETCH_REPORTERS).contains(&self.reporters) => {
                 bad("a sketch has 1 to 4096 reporters")
@@ -352,7 +396,9 @@ impl StoreEntry {
             Geometry::Postcarding { hops, .. } => postcards as u64 * (112 + 4 * u64::from(hops)),
             Geometry::Sketch { shape, .. } => {
                 let columns = 2 * u64::from(shape.columns);
-                columns.saturating_mul(shape.column_len() + 2).saturating_add(u64::from(self.reporters) * 24)
+                columns
+                    .saturating_mul(shape.column_len() + 2)
+                    .saturating_add(u64::from(self.reporters) * 24)
             }
         }
     }

@@ -46,7 +46,11 @@ pub(super) struct Emitter {
 
 impl Emitter {
     fn send(&mut self, received: &Received<'_>, body: Body, out: &mut impl Output) {
-        let control = Control { sequence: self.sequence, reporter: received.report.base.reporter, body };
+        let control = Control {
+            sequence: self.sequence,
+            reporter: received.report.base.reporter,
+            body,
+        };
         self.sequence = self.sequence.wrapping_add(1);
         let mut bytes = [0; MAX_LEN];
         if let Ok(len) = control.emit(&mut bytes) {
@@ -63,7 +67,15 @@ impl Emitter {
             out.control(received.origin.sender, received.origin.collector, &nack);
             return;
         }
-        self.send(received, Body::Nack { cause, last, trigger: received.report.base.sequence }, out);
+        self.send(
+            received,
+            Body::Nack {
+                cause,
+                last,
+                trigger: received.report.base.sequence,
+            },
+            out,
+        );
     }
 
     /// Acknowledges all reports up to this one. The artifact has no such message.
@@ -79,7 +91,15 @@ impl Emitter {
     pub(super) fn sketch_nack(&mut self, received: &Received<'_>, column: u32, out: &mut impl Output) {
         if let Operation::SketchMerge { sketch, epoch, .. } = received.report.operation {
             self.counts.sketch_nacks += 1;
-            self.send(received, Body::SketchNack { sketch, epoch, column }, out);
+            self.send(
+                received,
+                Body::SketchNack {
+                    sketch,
+                    epoch,
+                    column,
+                },
+                out,
+            );
         }
     }
 
@@ -95,7 +115,11 @@ impl Emitter {
         if !received.artifact {
             self.counts.notices += 1;
             let hold_us = (hold / 1_000).min(u64::from(u32::MAX)) as u32;
-            let body = Body::Congestion { level: notice.level, hold_us, dropped: notice.dropped };
+            let body = Body::Congestion {
+                level: notice.level,
+                hold_us,
+                dropped: notice.dropped,
+            };
             self.send(received, body, out);
         }
     }

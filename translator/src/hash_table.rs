@@ -132,7 +132,11 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
 
     /// All values, in no order.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
-        self.keys.iter().zip(&self.values).filter(|(key, _)| **key != K::EMPTY).map(|(_, value)| value)
+        self.keys
+            .iter()
+            .zip(&self.values)
+            .filter(|(key, _)| **key != K::EMPTY)
+            .map(|(_, value)| value)
     }
 
     /// Removes all entries.
@@ -207,7 +211,9 @@ mod tests {
         let mut model = HashMap::new();
         let mut seed = 7u64;
         for step in 0..200_000u64 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let key = seed >> 33 & 63;
             if seed & 7 == 0 {
                 let bit = seed >> 40 & 3;

@@ -59,10 +59,23 @@ pub(super) struct Request {
 impl Lists {
     /// `None` if the entry is not an Append store.
     pub(super) fn new(entry: StoreEntry) -> Option<Self> {
-        let Geometry::Append { lists, first_list, ring } = entry.geometry else { return None };
+        let Geometry::Append {
+            lists,
+            first_list,
+            ring,
+        } = entry.geometry
+        else {
+            return None;
+        };
         let block_len = ring.block_len() as usize;
-        let list =
-            List { sequence: 1, filled: 0, reliable: false, notice: false, head: 0, age: AgeLink::NONE };
+        let list = List {
+            sequence: 1,
+            filled: 0,
+            reliable: false,
+            notice: false,
+            head: 0,
+            age: AgeLink::NONE,
+        };
         Some(Self {
             entry,
             ring,
@@ -110,12 +123,18 @@ impl Lists {
 
     /// Where the list continues: see [`super::Translator::set_next`]. Pending entries are numbered from there on.
     pub(super) fn set_next(&mut self, at: usize, next: u64) {
-        let Some(list) = self.lists.get_mut(at) else { return };
+        let Some(list) = self.lists.get_mut(at) else {
+            return;
+        };
         list.sequence = (next as u32).max(1);
         // The pending entries of a bare list must not cross the end of their batch.
         let batch = u64::from(self.ring.batch);
         let next = next % self.ring.entries.max(1);
-        list.head = if next % batch + u64::from(list.filled) <= batch { next } else { next / batch * batch };
+        list.head = if next % batch + u64::from(list.filled) <= batch {
+            next
+        } else {
+            next / batch * batch
+        };
     }
 
     /// Pending entries.
@@ -142,7 +161,11 @@ impl Lists {
     #[inline(always)]
     fn count(&self, bytes: usize) -> usize {
         // Usually there is one, and a 64-bit division is slow.
-        if bytes == self.entry_len { 1 } else { (bytes as u32 / self.entry_len as u32) as usize }
+        if bytes == self.entry_len {
+            1
+        } else {
+            (bytes as u32 / self.entry_len as u32) as usize
+        }
     }
 
     /// Appends entries (a whole number of them) to a list.
@@ -212,7 +235,11 @@ impl Lists {
             }
             if written.is_err() {
                 let untouched = rest.len() == whole;
-                return Err(if untouched { Fault::Blocked } else { Fault::Drop(Reason::CutShort) });
+                return Err(if untouched {
+                    Fault::Blocked
+                } else {
+                    Fault::Drop(Reason::CutShort)
+                });
             }
         }
     }
@@ -229,12 +256,18 @@ impl Lists {
         let place = &mut self.blocks[begin..begin + entries.len()];
         // Tagged blocks are ours alone, and keep the bytes of the report.
         if self.entry.swapped || request.words && !self.ring.tagged {
-            for (to, from) in place.as_chunks_mut::<4>().0.iter_mut().zip(entries.as_chunks::<4>().0) {
+            for (to, from) in place
+                .as_chunks_mut::<4>()
+                .0
+                .iter_mut()
+                .zip(entries.as_chunks::<4>().0)
+            {
                 *to = u32::from_be_bytes(*from).to_le_bytes();
             }
-        } else if let (Ok(to), Ok(from)) =
-            (<&mut [u8; 4]>::try_from(&mut *place), <&[u8; 4]>::try_from(entries))
-        {
+        } else if let (Ok(to), Ok(from)) = (
+            <&mut [u8; 4]>::try_from(&mut *place),
+            <&[u8; 4]>::try_from(entries),
+        ) {
             // One entry of four bytes: copied without a call.
             *to = *from;
         } else {
@@ -266,7 +299,12 @@ impl Lists {
             (offset, usize::from(list.filled) * self.entry_len)
         };
         let immediate = list.notice.then_some(id);
-        let target = Target { region: self.entry.region, offset, immediate, reliable: list.reliable };
+        let target = Target {
+            region: self.entry.region,
+            offset,
+            immediate,
+            reliable: list.reliable,
+        };
         let count = u64::from(list.filled);
         match sender.write(target, &block[..len]) {
             Ok(()) => {
@@ -308,7 +346,11 @@ impl Lists {
 /// Completes a block: zeros for missing entries, and the trailer.
 #[inline]
 fn seal(block: &mut [u8], list: &List, ring: Ring) {
-    let trailer = BlockTrailer { sequence: list.sequence, count: list.filled, entry_len: ring.entry_len };
+    let trailer = BlockTrailer {
+        sequence: list.sequence,
+        count: list.filled,
+        entry_len: ring.entry_len,
+    };
     if list.filled < ring.batch {
         block[trailer.data_len()..].fill(0);
     }

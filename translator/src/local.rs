@@ -27,7 +27,13 @@ pub(super) struct Record<'a> {
 
 impl Local {
     pub(super) fn new(len: usize) -> Self {
-        Self { bytes: vec![0; len], head: 0, tail: 0, records: 0, used: 0 }
+        Self {
+            bytes: vec![0; len],
+            head: 0,
+            tail: 0,
+            records: 0,
+            used: 0,
+        }
     }
 
     #[inline(always)]
@@ -97,12 +103,18 @@ impl Local {
         let (reporter, record) = record.split_first_chunk::<4>()?;
         let (layout, record) = record.split_first()?;
         let payload = record.get(..u32::from_le_bytes(*len) as usize)?;
-        Some(Record { reporter: u32::from_le_bytes(*reporter), artifact: *layout != 0, payload })
+        Some(Record {
+            reporter: u32::from_le_bytes(*reporter),
+            artifact: *layout != 0,
+            payload,
+        })
     }
 
     /// Removes the oldest report.
     pub(super) fn pop(&mut self) {
-        let Some(len) = self.peek().map(|record| record.payload.len()) else { return };
+        let Some(len) = self.peek().map(|record| record.payload.len()) else {
+            return;
+        };
         self.head = self.first() + HEAD + len;
         self.records -= 1;
         self.used -= len as u64;
@@ -122,10 +134,16 @@ mod tests {
             let mut seed = capacity as u64 + 1;
             let (mut pushed, mut full) = (0, 0);
             for step in 0..20_000u32 {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                seed = seed
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 if seed >> 62 < 2 {
                     let payload = vec![step as u8; (seed >> 33) as usize % 60];
-                    let record = Record { reporter: step, artifact: step % 3 == 0, payload: &payload };
+                    let record = Record {
+                        reporter: step,
+                        artifact: step % 3 == 0,
+                        payload: &payload,
+                    };
                     if local.push(record) {
                         pushed += 1;
                         model.push_back([&step.to_le_bytes()[..], &payload].concat());

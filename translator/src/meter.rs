@@ -18,7 +18,9 @@ pub(super) struct Bucket {
 impl Bucket {
     /// For `rate` units per second; 0: no limit.
     pub(super) fn new(rate: u64) -> Self {
-        let cost = (1_000_000_000u64 << FRACTION).checked_div(rate).map_or(0, |cost| cost.max(1));
+        let cost = (1_000_000_000u64 << FRACTION)
+            .checked_div(rate)
+            .map_or(0, |cost| cost.max(1));
         Self { cost, level: 0 }
     }
 
@@ -84,8 +86,12 @@ impl Meter {
         self.messages.leak(elapsed);
         self.bytes.leak(elapsed);
         let fill = self.messages.level.max(self.bytes.level);
-        let above =
-            |slack: u64| self.above.iter().filter(|above| fill > above.saturating_sub(slack)).count() as u8;
+        let above = |slack: u64| {
+            self.above
+                .iter()
+                .filter(|above| fill > above.saturating_sub(slack))
+                .count() as u8
+        };
         // The level rises at once, and falls with hysteresis.
         self.level = above(0).max(self.level.min(above(self.slack)));
         self.level
@@ -110,7 +116,10 @@ impl ReporterRate {
     /// At most `rate` reports per second (0: no limit), in bursts of up to `burst`.
     pub(super) fn new(rate: u64, burst: u32) -> Self {
         let cost = Bucket::new(rate).cost;
-        Self { cost, most: cost.saturating_mul(u64::from(burst)) }
+        Self {
+            cost,
+            most: cost.saturating_mul(u64::from(burst)),
+        }
     }
 
     /// Whether there is no limit.
@@ -126,7 +135,10 @@ impl ReporterMeter {
     pub(super) fn take(&mut self, now: u64, rate: ReporterRate) -> bool {
         let elapsed = now.saturating_sub(self.at).min(LONGEST);
         self.at = self.at.max(now);
-        let level = self.level.saturating_sub(elapsed << FRACTION).saturating_add(rate.cost);
+        let level = self
+            .level
+            .saturating_sub(elapsed << FRACTION)
+            .saturating_add(rate.cost);
         let good = level <= rate.most;
         self.level = if good { level } else { level - rate.cost };
         good
@@ -149,7 +161,11 @@ mod tests {
     #[test]
     fn levels_begin_at_half_three_quarters_and_fifteen_sixteenths_of_the_burst() {
         // A message is 1 us; the burst is 1,600 of them.
-        let mut meter = Meter::new(Rate { messages: 1_000_000, bytes: 0, burst: 1_600_000 });
+        let mut meter = Meter::new(Rate {
+            messages: 1_000_000,
+            bytes: 0,
+            burst: 1_600_000,
+        });
         let mut begins = Vec::new();
         for sent in 1..=1_600 {
             meter.spend(20);
@@ -168,7 +184,11 @@ mod tests {
     #[test]
     fn bytes_count_with_their_frames() {
         // 126 bytes of data are 200 of a frame; 200,000 bytes per second are 1,000 of them.
-        let mut meter = Meter::new(Rate { messages: 0, bytes: 200_000, burst: 100 * MS });
+        let mut meter = Meter::new(Rate {
+            messages: 0,
+            bytes: 200_000,
+            burst: 100 * MS,
+        });
         (0..50).for_each(|_| meter.spend(126));
         assert_eq!(meter.level(0), 0);
         meter.spend(0);
@@ -182,7 +202,12 @@ mod tests {
         assert_eq!((0..100).filter(|_| meter.take(0, rate)).count(), 10);
         assert_eq!((0..100).filter(|_| meter.take(5 * MS, rate)).count(), 5);
         // A flood does not reduce it below the rate.
-        assert_eq!((1..=1_000).filter(|at| meter.take(5 * MS + at * MS / 10, rate)).count(), 100);
+        assert_eq!(
+            (1..=1_000)
+                .filter(|at| meter.take(5 * MS + at * MS / 10, rate))
+                .count(),
+            100
+        );
         // A clock that goes back counts as no time.
         assert!(!meter.take(0, rate));
         assert_eq!((0..100).filter(|_| meter.take(u64::MAX, rate)).count(), 10);

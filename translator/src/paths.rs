@@ -76,7 +76,9 @@ pub(super) struct Paths {
 impl Paths {
     /// A table for `places` paths, a power of two; `None` if the entry is not a Postcarding store.
     pub(super) fn new(entry: StoreEntry, places: usize) -> Option<Self> {
-        let Geometry::Postcarding { slots, hops, family } = entry.geometry else { return None };
+        let Geometry::Postcarding { slots, hops, family } = entry.geometry else {
+            return None;
+        };
         Some(Self {
             entry,
             slots,
@@ -95,7 +97,10 @@ impl Paths {
 
     /// Pending postcards.
     pub(super) fn pending(&self) -> u64 {
-        self.paths.iter().map(|path| u64::from(path.seen.count_ones())).sum()
+        self.paths
+            .iter()
+            .map(|path| u64::from(path.seen.count_ones()))
+            .sum()
     }
 
     /// When the oldest pending path began.
@@ -130,7 +135,11 @@ impl Paths {
         if postcard.path_len != 0 {
             path.path_len = postcard.path_len;
         }
-        let needed = if path.path_len == 0 { self.hops } else { path.path_len.min(self.hops) };
+        let needed = if path.path_len == 0 {
+            self.hops
+        } else {
+            path.path_len.min(self.hops)
+        };
         let all = u64::MAX >> (64 - needed);
         let complete = path.seen & all == all;
         let reliable = path.reliable;
@@ -178,7 +187,12 @@ impl Paths {
         let hops = usize::from(self.hops);
         self.values[at * hops..(at + 1) * hops].fill(NO_HOP);
         let key_len = postcard.key.len() as u8;
-        self.paths[at] = Path { checksum, slot, key_len, ..FREE };
+        self.paths[at] = Path {
+            checksum,
+            slot,
+            key_len,
+            ..FREE
+        };
         self.waiting.push(&mut self.paths, at, now);
         Ok(at)
     }
@@ -196,17 +210,25 @@ impl Paths {
         let values = &self.values[at * hops..(at + 1) * hops];
         let mut slot = [0; MAX_SLOT];
         let (index, len) = match self.family {
-            Family::V1 => (path.slot, layout::put_postcards(&mut slot, path.checksum, values).unwrap_or(0)),
+            Family::V1 => (
+                path.slot,
+                layout::put_postcards(&mut slot, path.checksum, values).unwrap_or(0),
+            ),
             Family::Artifact => {
                 let key = &self.keys[at][..usize::from(path.key_len)];
                 // Its slot is the plain CRC of the key, which equals our checksum: not reversed, and without the number of a copy.
-                (path.checksum, artifact::put_path(&mut slot, key, values).unwrap_or(0))
+                (
+                    path.checksum,
+                    artifact::put_path(&mut slot, key, values).unwrap_or(0),
+                )
             }
         };
         let target = Target {
             region: self.entry.region,
             offset: hash::slot(index, self.slots) * layout::postcard_stride(self.hops),
-            immediate: path.notice.then_some((Opcode::Postcard as u32) << 28 | u32::from(self.entry.id)),
+            immediate: path
+                .notice
+                .then_some((Opcode::Postcard as u32) << 28 | u32::from(self.entry.id)),
             reliable: path.reliable,
         };
         let count = u64::from(path.seen.count_ones());

@@ -36,10 +36,17 @@ impl Received<'_> {
     /// Key of its reporter's sequence number stream, and its sender.
     pub(crate) fn sequence(&self) -> (u64, SocketAddr) {
         let Origin { sender, collector } = self.origin;
-        (tracker_key(collector, self.report.base.reporter, self.artifact), sender)
+        (
+            tracker_key(collector, self.report.base.reporter, self.artifact),
+            sender,
+        )
     }
 
     pub(crate) fn width(&self) -> Width {
-        if self.artifact { Width::Eight } else { Width::Sixteen }
+        if self.artifact {
+            Width::Eight
+        } else {
+            Width::Sixteen
+        }
     }
 }

@@ -128,13 +128,24 @@ impl Reporters {
         sender.dropped = sender.dropped.saturating_add(u32::from(is_dropped));
         // Repeats a notice after half of its time; sends another level sooner, but not with each report.
         let since = now.saturating_sub(sender.notified_at);
-        let wait = if sender.notified_level == level { config.hold / 2 } else { config.hold / 16 };
+        let wait = if sender.notified_level == level {
+            config.hold / 2
+        } else {
+            config.hold / 16
+        };
         if sender.notified_until != 0 && since < wait {
             return None;
         }
-        let notice = Notice { level, dropped: sender.dropped };
-        (sender.notified_level, sender.notified_until, sender.notified_at, sender.dropped) =
-            (level, until, now, 0);
+        let notice = Notice {
+            level,
+            dropped: sender.dropped,
+        };
+        (
+            sender.notified_level,
+            sender.notified_until,
+            sender.notified_at,
+            sender.dropped,
+        ) = (level, until, now, 0);
         sender.by_rate = by_rate;
         self.notified_until = self.notified_until.max(until);
         Some(notice)
@@ -143,7 +154,11 @@ impl Reporters {
     /// A report of this sender met no congestion. Returns the notice that ends the last one, if one is active.
     #[inline(always)]
     pub(super) fn uncongested(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
-        if self.is_nobody_notified(now) { None } else { self.end_notice(now, sender) }
+        if self.is_nobody_notified(now) {
+            None
+        } else {
+            self.end_notice(now, sender)
+        }
     }
 
     fn end_notice(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
@@ -152,7 +167,10 @@ impl Reporters {
         if sender.notified_level == 0 || sender.by_rate || now >= sender.notified_until {
             return None;
         }
-        let notice = Notice { level: 0, dropped: sender.dropped };
+        let notice = Notice {
+            level: 0,
+            dropped: sender.dropped,
+        };
         (sender.notified_level, sender.notified_at, sender.dropped) = (0, now, 0);
         Some(notice)
     }
@@ -169,7 +187,9 @@ impl Reporters {
         config: &Config,
     ) -> Result<usize, Reason> {
         let address = key_of(sender.ip());
-        let Some(at) = self.trackers.find(key) else { return self.track(now, (key, sender), config) };
+        let Some(at) = self.trackers.find(key) else {
+            return self.track(now, (key, sender), config);
+        };
         let tracker = self.trackers.at(at);
         if tracker.address != address && (tracker.pinned || config.bind) {
             if tracker.pinned || now.saturating_sub(tracker.active()) < config.idle {
@@ -207,7 +227,11 @@ impl Reporters {
             Some(at) => self.senders.get(at).owned < config.owned,
             None => !self.senders.is_full() && config.owned > 0,
         };
-        if may_own { Ok(()) } else { Err(Reason::ReportersFull) }
+        if may_own {
+            Ok(())
+        } else {
+            Err(Reason::ReportersFull)
+        }
     }
 
     /// Index of the sequence state of a known reporter, if its ID belongs to this sender.
@@ -273,15 +297,17 @@ impl Reporters {
         let over = |seen: u64| now.saturating_sub(seen) >= config.idle;
         let senders = &mut self.senders;
         let crowded = self.trackers.len() > config.reporters / 2;
-        self.trackers.sweep(if crowded { SWEEP } else { 0 }, |_, tracker| {
-            let is_over = !tracker.pinned && over(tracker.active());
-            if is_over && let Some(at) = senders.find(tracker.address) {
-                let sender = senders.at(at);
-                sender.owned = sender.owned.saturating_sub(1);
-            }
-            is_over
-        });
-        self.senders.sweep(SWEEP, |_, sender| sender.owned == 0 && over(sender.seen));
+        self.trackers
+            .sweep(if crowded { SWEEP } else { 0 }, |_, tracker| {
+                let is_over = !tracker.pinned && over(tracker.active());
+                if is_over && let Some(at) = senders.find(tracker.address) {
+                    let sender = senders.at(at);
+                    sender.owned = sender.owned.saturating_sub(1);
+                }
+                is_over
+            });
+        self.senders
+            .sweep(SWEEP, |_, sender| sender.owned == 0 && over(sender.seen));
     }
 }
 

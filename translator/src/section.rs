@@ -121,7 +121,9 @@ impl Section {
         self.forget(translator);
         let mut left = PER_TICK;
         for merged in translator.merged(self.config.collector).filter(is_chosen) {
-            let Some(at) = self.place(merged.sketch, merged.epoch) else { continue };
+            let Some(at) = self.place(merged.sketch, merged.epoch) else {
+                continue;
+            };
             while self.progress[at].cursor < merged.shape.columns {
                 if left == 0 || now < self.next_send {
                     return;
@@ -158,31 +160,54 @@ impl Section {
 
     /// When [`Section::tick`] has something to send, ns; `None`: not before another epoch is over.
     pub fn next(&self) -> Option<u64> {
-        self.progress.iter().any(|one| one.cursor < one.columns).then_some(self.next_send)
+        self.progress
+            .iter()
+            .any(|one| one.cursor < one.columns)
+            .then_some(self.next_send)
     }
 
     /// Index of the progress of an epoch of a sketch, or of another epoch in its buffer.
     fn place(&self, sketch: u16, epoch: u16) -> Option<usize> {
-        self.progress.iter().position(|one| one.sketch == sketch && one.epoch & 1 == epoch & 1)
+        self.progress
+            .iter()
+            .position(|one| one.sketch == sketch && one.epoch & 1 == epoch & 1)
     }
 
     /// Removes epochs that are no longer in memory: their buffers were reused, or the collector has other stores.
     fn forget(&mut self, translator: &Translator) {
-        let Self { config, progress, stats, .. } = self;
+        let Self {
+            config,
+            progress,
+            stats,
+            ..
+        } = self;
         progress.retain(|one| {
             let mut merged = translator.merged(config.collector);
             let is_there = merged.any(|merged| (merged.sketch, merged.epoch) == (one.sketch, one.epoch));
-            stats.expired += if is_there { 0 } else { u64::from(one.columns - one.fresh) };
+            stats.expired += if is_there {
+                0
+            } else {
+                u64::from(one.columns - one.fresh)
+            };
             is_there
         });
     }
 
     /// Starts to send an epoch that is over.
     fn begin(&mut self, now: u64, merged: &Merged<'_>) {
-        let Merged { sketch, epoch, shape, .. } = *merged;
+        let Merged {
+            sketch, epoch, shape, ..
+        } = *merged;
         let columns = shape.columns;
         let allowance = REPEATS * u64::from(columns);
-        let fresh = Progress { sketch, epoch, columns, cursor: 0, fresh: 0, allowance };
+        let fresh = Progress {
+            sketch,
+            epoch,
+            columns,
+            cursor: 0,
+            fresh: 0,
+            allowance,
+        };
         match self.place(sketch, epoch) {
             None => self.progress.push(fresh),
             Some(at) => {
@@ -204,17 +229,32 @@ impl Section {
         merged: &Merged<'_>,
         send: &mut impl FnMut(&Operation<'_>) -> Result<(), Unsent>,
     ) -> bool {
-        let Self { config, progress, scratch, stats, .. } = self;
+        let Self {
+            config,
+            progress,
+            scratch,
+            stats,
+            ..
+        } = self;
         let progress = &mut progress[at];
-        let Columns { depth, columns, width } = merged.shape;
+        let Columns {
+            depth,
+            columns,
+            width,
+        } = merged.shape;
         let column_len = merged.shape.column_len() as usize;
         let fitting = config.longest.saturating_sub(HEAD) / column_len.max(1);
         let count = (columns - progress.cursor).min(fitting.min(255) as u32);
         let first = progress.cursor as usize * column_len;
-        let counters = merged.counters.get(first..first + count as usize * column_len).unwrap_or_default();
+        let counters = merged
+            .counters
+            .get(first..first + count as usize * column_len)
+            .unwrap_or_default();
         scratch.clear();
         scratch.extend_from_slice(counters);
-        scratch.chunks_exact_mut(usize::from(width.max(1))).for_each(<[u8]>::reverse);
+        scratch
+            .chunks_exact_mut(usize::from(width.max(1)))
+            .for_each(<[u8]>::reverse);
         let operation = Operation::SketchMerge {
             sketch: merged.sketch,
             epoch: merged.epoch,
@@ -225,7 +265,11 @@ impl Section {
             columns: count as u8,
             counters: scratch,
         };
-        let sent = if count == 0 { Err(Unsent::Suppressed) } else { send(&operation) };
+        let sent = if count == 0 {
+            Err(Unsent::Suppressed)
+        } else {
+            send(&operation)
+        };
         match sent {
             Ok(()) => {
                 let end = progress.cursor + count;

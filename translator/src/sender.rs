@@ -22,7 +22,11 @@ pub(super) enum Fault {
 
 impl From<Blocked> for Fault {
     fn from(blocked: Blocked) -> Self {
-        if blocked.is_transient() { Self::Blocked } else { Self::Drop(Reason::TransportRefused) }
+        if blocked.is_transient() {
+            Self::Blocked
+        } else {
+            Self::Drop(Reason::TransportRefused)
+        }
     }
 }
 
@@ -48,13 +52,22 @@ impl<W: Transport> Sender<'_, W> {
     /// Whether the transport has credit for this now.
     #[inline(always)]
     pub(super) fn has_credit(&self, messages: u32, bytes: u64, reliable: bool) -> bool {
-        self.transport.has_credit(self.collector, messages, bytes, reliable)
+        self.transport
+            .has_credit(self.collector, messages, bytes, reliable)
     }
 
     #[inline(always)]
     pub(super) fn write(&mut self, target: Target, data: &[u8]) -> Result<(), Blocked> {
-        let Target { region, offset, immediate, reliable } = target;
-        let place = RemoteAddr { collector: self.collector, region };
+        let Target {
+            region,
+            offset,
+            immediate,
+            reliable,
+        } = target;
+        let place = RemoteAddr {
+            collector: self.collector,
+            region,
+        };
         if let Err(blocked) = self.transport.write(place, offset, data, immediate, reliable) {
             return self.count_blocked(blocked);
         }
@@ -74,7 +87,10 @@ impl<W: Transport> Sender<'_, W> {
         delta: u64,
         immediate: Option<u32>,
     ) -> Result<(), Blocked> {
-        let place = RemoteAddr { collector: self.collector, region };
+        let place = RemoteAddr {
+            collector: self.collector,
+            region,
+        };
         if let Err(blocked) = self.transport.add(place, offset, delta, immediate) {
             return self.count_blocked(blocked);
         }

@@ -159,7 +159,9 @@ enum Admission {
 impl Sketch {
     /// `None` if the entry is not a sketch.
     pub(super) fn new(entry: StoreEntry) -> Option<Self> {
-        let Geometry::Sketch { kind, op, shape } = entry.geometry else { return None };
+        let Geometry::Sketch { kind, op, shape } = entry.geometry else {
+            return None;
+        };
         let columns = shape.columns as usize;
         let buffer = || Buffer {
             epoch: 0,
@@ -179,7 +181,16 @@ impl Sketch {
         let saturates = kind == SketchKind::CountMin;
         let buffers = [buffer(), buffer()];
         let non_members = NonMembers(HashTable::new(entry.reporters as usize));
-        Some(Self { entry, shape, op, saturates, newest: None, last_at: 0, non_members, buffers })
+        Some(Self {
+            entry,
+            shape,
+            op,
+            saturates,
+            newest: None,
+            last_at: 0,
+            non_members,
+            buffers,
+        })
     }
 
     pub(super) fn entry(&self) -> &StoreEntry {
@@ -188,7 +199,10 @@ impl Sketch {
 
     /// Epochs that are neither idle nor written.
     pub(super) fn open(&self) -> u64 {
-        self.buffers.iter().filter(|buffer| buffer.is_open() && !buffer.again).count() as u64
+        self.buffers
+            .iter()
+            .filter(|buffer| buffer.is_open() && !buffer.again)
+            .count() as u64
     }
 
     /// The epochs into which no more columns are merged, the older one first.
@@ -200,13 +214,23 @@ impl Sketch {
         let (sketch, shape, op) = (self.entry.id, self.shape, self.op);
         ordered.into_iter().filter(over).map(move |buffer| {
             let Buffer { epoch, counters, .. } = buffer;
-            Merged { sketch, epoch: *epoch, shape, op, counters }
+            Merged {
+                sketch,
+                epoch: *epoch,
+                shape,
+                op,
+                counters,
+            }
         })
     }
 
     /// When the oldest open epoch began.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.buffers.iter().filter(|buffer| buffer.is_open()).map(|buffer| buffer.first_at).min()
+        self.buffers
+            .iter()
+            .filter(|buffer| buffer.is_open())
+            .map(|buffer| buffer.first_at)
+            .min()
     }
 
     /// Whether it has this shape and operation.
@@ -225,7 +249,9 @@ impl Sketch {
         stats: &mut Sketches,
     ) -> Result<(), Fault> {
         let end = delivery.first.checked_add(u32::from(delivery.columns));
-        let end = end.filter(|end| *end <= self.shape.columns).ok_or(Fault::Drop(Reason::WrongShape))?;
+        let end = end
+            .filter(|end| *end <= self.shape.columns)
+            .ok_or(Fault::Drop(Reason::WrongShape))?;
         let at = usize::from(delivery.epoch & 1);
         let known = match self.admit(now, &delivery, config)? {
             Admission::Open(known) => known,
@@ -238,7 +264,10 @@ impl Sketch {
         let key = u64::from(delivery.reporter);
         let place = known.or_else(|| buffer.members.find_or_make(key).map(|(place, _)| place));
         let place = place.ok_or(Fault::Drop(Reason::OneReporterTooMany))?;
-        *buffer.members.at(place) = Member { next: end, ..Member::default() };
+        *buffer.members.at(place) = Member {
+            next: end,
+            ..Member::default()
+        };
         self.last_at = now;
         buffer.notice |= delivery.immediate;
         buffer.merge(delivery, end, &self.shape, (self.op, self.saturates));
@@ -255,7 +284,10 @@ impl Sketch {
     fn admit(&mut self, now: u64, delivery: &Delivery<'_>, config: &Config) -> Result<Admission, Fault> {
         let opens = self.check_epoch(now, delivery.epoch, config)?;
         let buffer = &mut self.buffers[usize::from(delivery.epoch & 1)];
-        let known = buffer.members.find(u64::from(delivery.reporter)).filter(|_| opens.is_none());
+        let known = buffer
+            .members
+            .find(u64::from(delivery.reporter))
+            .filter(|_| opens.is_none());
         if let Some(member) = known {
             let member = buffer.members.at(member);
             if delivery.first != member.next {
@@ -270,7 +302,10 @@ impl Sketch {
             }
             if delivery.first > 0 {
                 let key = non_member(delivery.epoch, delivery.reporter);
-                return Err(Fault::ColumnGap { due: 0, nack: self.non_members.try_nack(key, now, config) });
+                return Err(Fault::ColumnGap {
+                    due: 0,
+                    nack: self.non_members.try_nack(key, now, config),
+                });
             }
         }
         Ok(opens.map_or(Admission::Open(known), |newest| Admission::Opens { newest }))
@@ -279,7 +314,11 @@ impl Sketch {
     /// The NACK to a reporter was not sent: its next columns trigger another one.
     pub(super) fn nack_not_sent(&mut self, reporter: u32, epoch: u16) {
         let buffer = &mut self.buffers[usize::from(epoch & 1)];
-        match buffer.members.find(u64::from(reporter)).filter(|_| buffer.epoch == epoch) {
+        match buffer
+            .members
+            .find(u64::from(reporter))
+            .filter(|_| buffer.epoch == epoch)
+        {
             Some(member) => buffer.members.at(member).nacked = false,
             None => self.non_members.forget(non_member(epoch, reporter)),
         }
@@ -300,7 +339,11 @@ impl Sketch {
         let buffer = &self.buffers[usize::from(epoch & 1)];
         let is_newest = self.newest == Some(epoch);
         if buffer.epoch == epoch && buffer.state != State::Idle {
-            return if buffer.state == State::Open { Ok(None) } else { Err(Fault::Drop(Reason::EpochOver)) };
+            return if buffer.state == State::Open {
+                Ok(None)
+            } else {
+                Err(Fault::Drop(Reason::EpochOver))
+            };
         }
         let distance = self.newest.map_or(1, |newest| epoch.wrapping_sub(newest) as i16);
         let silent = now.saturating_sub(self.last_at) >= config.sketch_timer;
@@ -308,7 +351,11 @@ impl Sketch {
         let late =
             distance == -1 && (buffer.state == State::Idle || (epoch.wrapping_sub(buffer.epoch) as i16) > 0);
         if !((1..=AHEAD).contains(&distance) || late || silent || is_newest) {
-            return Err(Fault::Drop(if distance > 0 { Reason::EpochAhead } else { Reason::EpochOver }));
+            return Err(Fault::Drop(if distance > 0 {
+                Reason::EpochAhead
+            } else {
+                Reason::EpochOver
+            }));
         }
         Ok(Some(!late || silent))
     }
@@ -350,8 +397,12 @@ impl Sketch {
         sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
     ) {
-        let batch = batch.min(MAX_WRITE as u32 / self.shape.column_len().max(1) as u32).max(1);
-        let Err(blocked) = self.write_some(at, batch, sender, stats) else { return };
+        let batch = batch
+            .min(MAX_WRITE as u32 / self.shape.column_len().max(1) as u32)
+            .max(1);
+        let Err(blocked) = self.write_some(at, batch, sender, stats) else {
+            return;
+        };
         if !blocked.is_transient() {
             self.buffers[at].state = State::Lost;
             stats.dropped += u64::from(!self.buffers[at].again);
@@ -365,13 +416,29 @@ impl Sketch {
         sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
     ) -> Result<(), Blocked> {
-        let Sketch { entry, shape, buffers, .. } = self;
+        let Sketch {
+            entry,
+            shape,
+            buffers,
+            ..
+        } = self;
         let buffer = &mut buffers[at];
         let trailer = |columns, reporters| {
-            SketchTrailer { epoch: buffer.epoch, sketch: entry.id, columns, reporters }.emit()
+            SketchTrailer {
+                epoch: buffer.epoch,
+                sketch: entry.id,
+                columns,
+                reporters,
+            }
+            .emit()
         };
         let mut put = |offset, data: &[u8], immediate| {
-            let target = Target { region: entry.region, offset, immediate, reliable: true };
+            let target = Target {
+                region: entry.region,
+                offset,
+                immediate,
+                reliable: true,
+            };
             if sender.has_credit(1, data.len() as u64, true) {
                 sender.write(target, data)
             } else {
@@ -395,9 +462,17 @@ impl Sketch {
             stats.written += u64::from(end - buffer.written);
             buffer.written = end;
         }
-        let State::Closing(cause) = buffer.state else { return Ok(()) };
-        let immediate = buffer.notice.then_some((Opcode::SketchMerge as u32) << 28 | u32::from(entry.id));
-        put(shape.trailer(buffer.epoch), &trailer(shape.columns, buffer.reporters), immediate)?;
+        let State::Closing(cause) = buffer.state else {
+            return Ok(());
+        };
+        let immediate = buffer
+            .notice
+            .then_some((Opcode::SketchMerge as u32) << 28 | u32::from(entry.id));
+        put(
+            shape.trailer(buffer.epoch),
+            &trailer(shape.columns, buffer.reporters),
+            immediate,
+        )?;
         let is_whole = cause == Cause::Full;
         stats.complete += u64::from(is_whole && !buffer.again);
         stats.partial += u64::from(!is_whole && !buffer.again);
@@ -423,7 +498,9 @@ impl Sketch {
                 self.write(at, batch, sender, stats);
             }
         }
-        self.buffers.iter().all(|buffer| !matches!(buffer.state, State::Closing(_)))
+        self.buffers
+            .iter()
+            .all(|buffer| !matches!(buffer.state, State::Closing(_)))
     }
 }
 
@@ -482,8 +559,10 @@ impl Buffer {
         }
         if self.complete >= columns.start {
             let rest = &self.delivered[self.complete as usize..columns.end.max(self.complete) as usize];
-            self.complete +=
-                rest.iter().take_while(|delivered| u32::from(**delivered) == reporters).count() as u32;
+            self.complete += rest
+                .iter()
+                .take_while(|delivered| u32::from(**delivered) == reporters)
+                .count() as u32;
         }
     }
 
@@ -494,7 +573,11 @@ impl Buffer {
         }
         let from = self.touched as usize * shape.column_len() as usize;
         self.counters[from..].fill(if op == MergeOp::Min { 0xff } else { 0 });
-        self.reporters = self.members.values().filter(|member| member.next == shape.columns).count() as u32;
+        self.reporters = self
+            .members
+            .values()
+            .filter(|member| member.next == shape.columns)
+            .count() as u32;
         self.complete = shape.columns;
         self.state = State::Closing(cause);
     }
@@ -502,7 +585,12 @@ impl Buffer {
 
 /// Copies counters from network byte order to the byte order of memory.
 fn copy<const WIDTH: usize>(to: &mut [u8], from: &[u8]) {
-    for (to, from) in to.as_chunks_mut::<WIDTH>().0.iter_mut().zip(from.as_chunks::<WIDTH>().0) {
+    for (to, from) in to
+        .as_chunks_mut::<WIDTH>()
+        .0
+        .iter_mut()
+        .zip(from.as_chunks::<WIDTH>().0)
+    {
         *to = *from;
         to.reverse();
     }

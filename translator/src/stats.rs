@@ -127,7 +127,13 @@ impl Reason {
 }
 
 /// The primitives, in the order in which they are counted.
-pub const PRIMITIVES: [&str; 5] = ["key_write", "append", "key_increment", "postcarding", "sketch_merge"];
+pub const PRIMITIVES: [&str; 5] = [
+    "key_write",
+    "append",
+    "key_increment",
+    "postcarding",
+    "sketch_merge",
+];
 
 /// Why a batch, a path or an epoch was written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -149,7 +155,13 @@ impl Cause {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Full, Self::Timer, Self::Immediate, Self::Evicted, Self::Stopped];
+    pub const ALL: [Self; 5] = [
+        Self::Full,
+        Self::Timer,
+        Self::Immediate,
+        Self::Evicted,
+        Self::Stopped,
+    ];
 
     /// The cause as a word, for counters.
     pub const fn name(self) -> &'static str {
@@ -336,7 +348,12 @@ impl Stats {
             reliable: 0,
             blocked: [0; 5],
         },
-        copies: Copies { requested: 0, written: 0, skipped: 0, dropped: 0 },
+        copies: Copies {
+            requested: 0,
+            written: 0,
+            skipped: 0,
+            dropped: 0,
+        },
         entries: Entries {
             accepted: 0,
             triggered: 0,
@@ -355,9 +372,25 @@ impl Stats {
             dropped: 0,
             paths: [0; Cause::COUNT],
         },
-        sketches: Sketches { merged: 0, written: 0, complete: 0, partial: 0, dropped: 0 },
-        sequences: Sequences { accepted: 0, lost: 0, restarts: 0, reporters: 0 },
-        controls: Controls { acks: 0, nacks: [0; 4], sketch_nacks: 0, notices: 0 },
+        sketches: Sketches {
+            merged: 0,
+            written: 0,
+            complete: 0,
+            partial: 0,
+            dropped: 0,
+        },
+        sequences: Sequences {
+            accepted: 0,
+            lost: 0,
+            restarts: 0,
+            reporters: 0,
+        },
+        controls: Controls {
+            acks: 0,
+            nacks: [0; 4],
+            sketch_nacks: 0,
+            notices: 0,
+        },
         levels: [0; 3],
         senders: 0,
     };

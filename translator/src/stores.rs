@@ -28,7 +28,10 @@ struct ById<T> {
 
 impl<T> ById<T> {
     fn new() -> Self {
-        Self { places: Box::new([u8::MAX; PLACES]), stores: Vec::new() }
+        Self {
+            places: Box::new([u8::MAX; PLACES]),
+            stores: Vec::new(),
+        }
     }
 
     /// A collector has at most 64.
@@ -129,17 +132,47 @@ impl Stores {
         let mut stores = Self::new();
         let (mut append, mut paths, mut sketches) = (
             before.append,
-            before.postcarding.stores.into_iter().map(|(_, paths)| paths).collect::<Vec<_>>(),
-            before.sketches.stores.into_iter().map(|(_, sketch)| sketch).collect::<Vec<_>>(),
+            before
+                .postcarding
+                .stores
+                .into_iter()
+                .map(|(_, paths)| paths)
+                .collect::<Vec<_>>(),
+            before
+                .sketches
+                .stores
+                .into_iter()
+                .map(|(_, sketch)| sketch)
+                .collect::<Vec<_>>(),
         );
         for entry in &memory.stores {
             match entry.geometry {
-                Geometry::KeyWrite { slots, data_len, family } => {
+                Geometry::KeyWrite {
+                    slots,
+                    data_len,
+                    family,
+                } => {
                     let (region, stride) = (entry.region, layout::slot_stride(data_len));
-                    stores.key_write.insert(entry.id, Slots { region, data_len, family, slots, stride });
+                    stores.key_write.insert(
+                        entry.id,
+                        Slots {
+                            region,
+                            data_len,
+                            family,
+                            slots,
+                            stride,
+                        },
+                    );
                 }
                 Geometry::KeyIncrement { slots, family } => {
-                    stores.key_increment.insert(entry.id, Counters { region: entry.region, family, slots });
+                    stores.key_increment.insert(
+                        entry.id,
+                        Counters {
+                            region: entry.region,
+                            family,
+                            slots,
+                        },
+                    );
                 }
                 Geometry::Append { .. } => {
                     stores
@@ -168,7 +201,10 @@ impl Stores {
 
     /// See [`super::Translator::set_next`].
     pub(super) fn set_next(&mut self, list: u32, next: u64) -> bool {
-        let found = self.append.iter_mut().find_map(|lists| lists.find(list).map(|at| (lists, at)));
+        let found = self
+            .append
+            .iter_mut()
+            .find_map(|lists| lists.find(list).map(|at| (lists, at)));
         found.map(|(lists, at)| lists.set_next(at, next)).is_some()
     }
 
@@ -182,20 +218,29 @@ impl Stores {
 
     /// Pending entries and postcards.
     pub(super) fn pending(&self) -> (u64, u64) {
-        (self.append.iter().map(Lists::pending).sum(), self.postcarding.iter().map(Paths::pending).sum())
+        (
+            self.append.iter().map(Lists::pending).sum(),
+            self.postcarding.iter().map(Paths::pending).sum(),
+        )
     }
 
     /// When the first timer expires.
     pub(super) fn deadline(&self, config: &Config) -> Option<u64> {
-        let entries =
-            self.append.iter().filter_map(Lists::oldest).map(|at| at.saturating_add(config.append_timer));
+        let entries = self
+            .append
+            .iter()
+            .filter_map(Lists::oldest)
+            .map(|at| at.saturating_add(config.append_timer));
         let paths = self
             .postcarding
             .iter()
             .filter_map(Paths::oldest)
             .map(|at| at.saturating_add(config.postcard_timer));
-        let sketches =
-            self.sketches.iter().filter_map(Sketch::oldest).map(|at| at.saturating_add(config.sketch_timer));
+        let sketches = self
+            .sketches
+            .iter()
+            .filter_map(Sketch::oldest)
+            .map(|at| at.saturating_add(config.sketch_timer));
         entries.chain(paths).chain(sketches).min()
     }
 
@@ -209,10 +254,22 @@ impl Stores {
         sender: &mut Sender<'_, W>,
         stats: &mut Stats,
     ) -> Result<(), Fault> {
-        let Base { essential: reliable, immediate, .. } = report.base;
+        let Base {
+            essential: reliable,
+            immediate,
+            ..
+        } = report.base;
         match report.operation {
-            Operation::KeyWrite { copies, store, key, data } => {
-                let store = self.key_write.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
+            Operation::KeyWrite {
+                copies,
+                store,
+                key,
+                data,
+            } => {
+                let store = self
+                    .key_write
+                    .find(store)
+                    .ok_or(Fault::Drop(Reason::UnknownStore))?;
                 let most = copies.min(config.copies[usize::from(level & 3)]);
                 let notice = immediate.then(|| report.operation.immediate_value());
                 let written = store.write((key, data), most, (notice, reliable), sender)?;
@@ -222,32 +279,83 @@ impl Stores {
                 stats.copies.dropped += u64::from(most - written);
                 Ok(())
             }
-            Operation::Append { list, entry_len, entries } => {
+            Operation::Append {
+                list,
+                entry_len,
+                entries,
+            } => {
                 let (lists, at) = self.list(list).ok_or(Fault::Drop(Reason::UnknownList))?;
                 if usize::from(entry_len) != lists.entry_len() {
                     return Err(Fault::Drop(Reason::WrongEntry));
                 }
-                let request = Request { immediate, reliable, words: artifact };
+                let request = Request {
+                    immediate,
+                    reliable,
+                    words: artifact,
+                };
                 lists.append((at, now), entries, request, sender, &mut stats.entries)
             }
-            Operation::KeyIncrement { copies, store, delta, key } => {
-                let store = self.key_increment.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
+            Operation::KeyIncrement {
+                copies,
+                store,
+                delta,
+                key,
+            } => {
+                let store = self
+                    .key_increment
+                    .find(store)
+                    .ok_or(Fault::Drop(Reason::UnknownStore))?;
                 let notice = immediate.then(|| report.operation.immediate_value());
                 store.add((key, delta), copies, notice, sender)
             }
-            Operation::Postcard { hop, path_len, store, value, key } => {
-                let store = self.postcarding.find(store).ok_or(Fault::Drop(Reason::UnknownStore))?;
-                let postcard = Postcard { hop, path_len, value, key, reliable, immediate };
+            Operation::Postcard {
+                hop,
+                path_len,
+                store,
+                value,
+                key,
+            } => {
+                let store = self
+                    .postcarding
+                    .find(store)
+                    .ok_or(Fault::Drop(Reason::UnknownStore))?;
+                let postcard = Postcard {
+                    hop,
+                    path_len,
+                    value,
+                    key,
+                    reliable,
+                    immediate,
+                };
                 store.add(now, postcard, sender, &mut stats.postcards)
             }
-            Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, columns, counters } => {
-                let sketch = self.sketches.find(sketch).ok_or(Fault::Drop(Reason::UnknownSketch))?;
+            Operation::SketchMerge {
+                sketch,
+                epoch,
+                first_column,
+                depth,
+                width,
+                op,
+                columns,
+                counters,
+            } => {
+                let sketch = self
+                    .sketches
+                    .find(sketch)
+                    .ok_or(Fault::Drop(Reason::UnknownSketch))?;
                 if !sketch.is_shaped(depth, width, op) {
                     return Err(Fault::Drop(Reason::WrongShape));
                 }
                 let reporter = report.base.reporter;
                 let first = first_column;
-                let delivery = Delivery { reporter, epoch, first, columns, counters, immediate };
+                let delivery = Delivery {
+                    reporter,
+                    epoch,
+                    first,
+                    columns,
+                    counters,
+                    immediate,
+                };
                 sketch.merge(now, delivery, config, sender, &mut stats.sketches)
             }
         }
@@ -266,7 +374,11 @@ impl Stores {
         if usize::from(plain.entry_len) != lists.entry_len() {
             return None;
         }
-        let request = Request { immediate: false, reliable: false, words: false };
+        let request = Request {
+            immediate: false,
+            reliable: false,
+            words: false,
+        };
         match lists.append((at, now), plain.entries, request, sender, stats) {
             Ok(()) => Some(Ok(())),
             Err(Fault::Drop(reason)) => Some(Err(reason)),
@@ -287,7 +399,9 @@ impl Stores {
     /// The region of a list, and its index there.
     #[inline(always)]
     fn list(&mut self, list: u32) -> Option<(&mut Lists, usize)> {
-        self.append.iter_mut().find_map(|lists| lists.find(list).map(|at| (lists, at)))
+        self.append
+            .iter_mut()
+            .find_map(|lists| lists.find(list).map(|at| (lists, at)))
     }
 
     /// Whether all lists' heads and pending blocks are likely to be in the cache, so that prefetching is not needed.
@@ -306,7 +420,10 @@ impl Stores {
 
     /// Bytes of an entry of a list, if it is here.
     pub(super) fn entry_len(&self, list: u32) -> Option<usize> {
-        self.append.iter().find(|lists| lists.find(list).is_some()).map(Lists::entry_len)
+        self.append
+            .iter()
+            .find(|lists| lists.find(list).is_some())
+            .map(Lists::entry_len)
     }
 
     /// Appends an entry of a trigger to its list.
@@ -393,11 +510,21 @@ impl Slots {
             // For the usual sizes a shorter buffer is cleared.
             let mut slot = [0; SHORT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
-            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, reliable), sender)
+            self.put(
+                &slot[..len],
+                &slots[..usize::from(copies)],
+                (notice, reliable),
+                sender,
+            )
         } else {
             let mut slot = [0; MAX_SLOT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
-            self.put(&slot[..len], &slots[..usize::from(copies)], (notice, reliable), sender)
+            self.put(
+                &slot[..len],
+                &slots[..usize::from(copies)],
+                (notice, reliable),
+                sender,
+            )
         }
     }
 
@@ -406,7 +533,10 @@ impl Slots {
         match (self.family, copies) {
             (Family::V1, 1..=3) => {
                 let ([a, b, c], checksum) = hash::slots_n::<3>(key);
-                Hashes { slots: [a, b, c, 0], checksum }
+                Hashes {
+                    slots: [a, b, c, 0],
+                    checksum,
+                }
             }
             (family, _) => family.hashes(key),
         }
@@ -460,7 +590,11 @@ impl Counters {
             let notice = if n + 1 == slots.len() { notice } else { None };
             if let Err(blocked) = sender.add(self.region, offset, delta, notice) {
                 let cut_short = n > 0;
-                return Err(if cut_short { Fault::Drop(Reason::CutShort) } else { blocked.into() });
+                return Err(if cut_short {
+                    Fault::Drop(Reason::CutShort)
+                } else {
+                    blocked.into()
+                });
             }
         }
         Ok(())

@@ -86,7 +86,12 @@ pub(super) enum Verdict {
 impl Tracker {
     /// For a reporter at this address that was not seen before `seen`.
     pub(super) fn of(address: u128, seen: u64, pinned: bool) -> Self {
-        Self { address, seen, pinned, ..Self::default() }
+        Self {
+            address,
+            seen,
+            pinned,
+            ..Self::default()
+        }
     }
 
     /// When the reporter was last active, with or without sequence numbers.
@@ -96,7 +101,11 @@ impl Tracker {
 
     /// The last number in order; before there is one, that before `sequence`.
     pub(super) fn last(&self, sequence: u16, width: Width) -> u16 {
-        if self.begun { self.last } else { sequence.wrapping_sub(1) & width.mask() }
+        if self.begun {
+            self.last
+        } else {
+            sequence.wrapping_sub(1) & width.mask()
+        }
     }
 
     /// Whether this number is due. Does not change the state.
@@ -111,7 +120,10 @@ impl Tracker {
         let ahead = sequence.wrapping_sub(self.last) & mask;
         if ahead == 1 || !self.begun {
             self.seen = now;
-            return Verdict::Due { lost: 0, restart: false };
+            return Verdict::Due {
+                lost: 0,
+                restart: false,
+            };
         }
         if ahead == 0 || ahead > mask / 2 {
             return self.repeated(sequence, ahead, width, (now, config));
@@ -145,10 +157,16 @@ impl Tracker {
         (self.seen, self.run, self.refused) = (now, 0, false);
         if first == sequence {
             self.nacks = 0;
-            return Verdict::Due { lost: 0, restart: true };
+            return Verdict::Due {
+                lost: 0,
+                restart: true,
+            };
         }
         (self.nacks, self.nacked_at) = (1, now);
-        Verdict::Gap { nack: true, restart: true }
+        Verdict::Gap {
+            nack: true,
+            restart: true,
+        }
     }
 
     /// Whether this is the eighth consecutive number before the window, or within it without another explanation. A repeated
@@ -168,26 +186,41 @@ impl Tracker {
             (self.run, self.run_first) = (0, sequence);
         }
         (self.run_calm, self.run_at) = (is_calm, now);
-        self.run = if self.run > 0 && in_a_row { self.run.saturating_add(1) } else { 1 };
+        self.run = if self.run > 0 && in_a_row {
+            self.run.saturating_add(1)
+        } else {
+            1
+        };
         self.run_next = sequence.wrapping_add(1);
         self.run >= RESTART_RUN && (is_far || is_calm)
     }
 
     fn ahead(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> Verdict {
         // Each NACK waits four times as long as the one before: the first may be lost, later ones may only be early.
-        let wait = config.nack_interval.saturating_mul(1 << (2 * u32::from(self.nacks.clamp(1, 4) - 1)));
+        let wait = config
+            .nack_interval
+            .saturating_mul(1 << (2 * u32::from(self.nacks.clamp(1, 4) - 1)));
         if self.nacks > 0 && now.saturating_sub(self.nacked_at) < wait {
-            return Verdict::Gap { nack: false, restart: false };
+            return Verdict::Gap {
+                nack: false,
+                restart: false,
+            };
         }
         if self.nacks >= config.nack_limit && !self.refused {
             self.last = sequence.wrapping_sub(1) & width.mask();
             self.nacks = 0;
-            return Verdict::Due { lost: ahead - 1, restart: false };
+            return Verdict::Due {
+                lost: ahead - 1,
+                restart: false,
+            };
         }
         self.nacks = self.nacks.saturating_add(1);
         self.nacked_at = now;
         self.refused = false;
-        Verdict::Gap { nack: true, restart: false }
+        Verdict::Gap {
+            nack: true,
+            restart: false,
+        }
     }
 
     /// Congestion prevents the acceptance of a due report: the reporter will send it again. True if a NACK is due.
@@ -229,16 +262,34 @@ mod tests {
     use super::*;
 
     const US: u64 = 1_000;
-    const DUE: Verdict = Verdict::Due { lost: 0, restart: false };
-    const GAP: Verdict = Verdict::Gap { nack: true, restart: false };
-    const SILENT: Verdict = Verdict::Gap { nack: false, restart: false };
+    const DUE: Verdict = Verdict::Due {
+        lost: 0,
+        restart: false,
+    };
+    const GAP: Verdict = Verdict::Gap {
+        nack: true,
+        restart: false,
+    };
+    const SILENT: Verdict = Verdict::Gap {
+        nack: false,
+        restart: false,
+    };
 
     #[test]
     fn a_straggler_before_a_long_silence_does_not_delay_a_restart() {
         let (config, mut tracker) = (Config::default(), after(5_000, Width::Sixteen));
-        assert_eq!(tracker.classify(4_800, Width::Sixteen, 2, &config), Verdict::Duplicate);
+        assert_eq!(
+            tracker.classify(4_800, Width::Sixteen, 2, &config),
+            Verdict::Duplicate
+        );
         let verdict = tracker.classify(4_900, Width::Sixteen, 20_000_000 * US, &config);
-        assert_eq!(verdict, Verdict::Due { lost: 0, restart: true });
+        assert_eq!(
+            verdict,
+            Verdict::Due {
+                lost: 0,
+                restart: true
+            }
+        );
     }
 
     fn after(last: u16, width: Width) -> Tracker {
@@ -278,11 +329,20 @@ mod tests {
         let config = Config::default();
         let mut tracker = after(10, Width::Sixteen);
         let mut at = |now, sequence| tracker.classify(sequence, Width::Sixteen, now, &config);
-        assert_eq!([at(100 * US, 13), at(101 * US, 14), at(1_099 * US, 15)], [GAP, SILENT, SILENT]);
+        assert_eq!(
+            [at(100 * US, 13), at(101 * US, 14), at(1_099 * US, 15)],
+            [GAP, SILENT, SILENT]
+        );
         assert_eq!([at(1_100 * US, 13), at(5_099 * US, 14)], [GAP, SILENT]);
         assert_eq!([at(5_100 * US, 13), at(21_099 * US, 14)], [GAP, SILENT]);
         // Three NACKs, and the gap is still there: 11 and 12 are lost.
-        assert_eq!(at(21_100 * US, 13), Verdict::Due { lost: 2, restart: false });
+        assert_eq!(
+            at(21_100 * US, 13),
+            Verdict::Due {
+                lost: 2,
+                restart: false
+            }
+        );
         assert!(!tracker.accept(13));
         assert_eq!(tracker.classify(14, Width::Sixteen, 21_101 * US, &config), DUE);
         // Another gap gets a NACK at once.
@@ -307,7 +367,14 @@ mod tests {
         let mut at = |now| tracker.classify(12, Width::Sixteen, 200_000_000 * US + now, &config);
         assert_eq!(
             [at(0), at(4_000 * US), at(20_000 * US)],
-            [GAP, GAP, Verdict::Due { lost: 1, restart: false }]
+            [
+                GAP,
+                GAP,
+                Verdict::Due {
+                    lost: 1,
+                    restart: false
+                }
+            ]
         );
     }
 
@@ -321,7 +388,10 @@ mod tests {
         assert_eq!(tracker.classify(0, Width::Eight, 9, &config), DUE);
     }
 
-    const ANEW: Verdict = Verdict::Gap { nack: true, restart: true };
+    const ANEW: Verdict = Verdict::Gap {
+        nack: true,
+        restart: true,
+    };
 
     #[test]
     fn a_restart_is_detected_by_consecutive_numbers_and_all_are_requested() {
@@ -333,7 +403,10 @@ mod tests {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
         assert_eq!(classify(&mut tracker, 7), ANEW);
-        assert_eq!((tracker.last(7, Width::Sixteen), classify(&mut tracker, 0)), (0xffff, DUE));
+        assert_eq!(
+            (tracker.last(7, Width::Sixteen), classify(&mut tracker, 0)),
+            (0xffff, DUE)
+        );
         // Repetitions within the window are never a restart: the ring is sent again.
         let mut tracker = after(5_000, Width::Sixteen);
         for sequence in 4_745..=5_000 {
@@ -347,7 +420,10 @@ mod tests {
         for sequence in [100, 101, 103, 104, 105, 106, 107, 108, 109] {
             assert_eq!(classify(&mut tracker, sequence), Verdict::Duplicate);
         }
-        assert_eq!((classify(&mut tracker, 110), tracker.last(110, Width::Sixteen)), (ANEW, 99));
+        assert_eq!(
+            (classify(&mut tracker, 110), tracker.last(110, Width::Sixteen)),
+            (ANEW, 99)
+        );
     }
 
     #[test]
@@ -355,7 +431,9 @@ mod tests {
         let config = Config::default();
         let from = |tracker: &mut Tracker, first: u16, now: u64| -> Vec<Verdict> {
             let numbers = first..first + 8;
-            numbers.map(|sequence| tracker.classify(sequence, Width::Sixteen, now, &config)).collect()
+            numbers
+                .map(|sequence| tracker.classify(sequence, Width::Sixteen, now, &config))
+                .collect()
         };
         let [calm, soon] = [250_000 * US, 249_999 * US];
         // 4,900 to 4,907 again, from a reporter that had reached 5,000.
@@ -375,7 +453,10 @@ mod tests {
         // The first eight have another explanation: the count starts again after them, and all are requested.
         let mut tracker = after(5_000, Width::Sixteen);
         from(&mut tracker, 4_900, soon);
-        assert_eq!(from(&mut tracker, 4_907, calm), [[Verdict::Duplicate; 7].to_vec(), vec![ANEW]].concat());
+        assert_eq!(
+            from(&mut tracker, 4_907, calm),
+            [[Verdict::Duplicate; 7].to_vec(), vec![ANEW]].concat()
+        );
         assert_eq!(tracker.last(4_914, Width::Sixteen), 4_899);
         // The count of a whole window of them does not overflow.
         let mut tracker = after(5_000, Width::Sixteen);
@@ -388,27 +469,45 @@ mod tests {
         let config = Config::default();
         let mut tracker = after(5_000, Width::Sixteen);
         for sequence in [7, 7, 7, 8, 8, 8, 8] {
-            assert_eq!(tracker.classify(sequence, Width::Sixteen, 1, &config), Verdict::Duplicate);
+            assert_eq!(
+                tracker.classify(sequence, Width::Sixteen, 1, &config),
+                Verdict::Duplicate
+            );
         }
         assert_eq!(tracker.classify(9, Width::Sixteen, 1, &config), ANEW);
         assert_eq!(tracker.last(9, Width::Sixteen), 6);
         // A single report, sent again and again.
         let mut tracker = after(5_000, Width::Sixteen);
         let verdicts = [(); 8].map(|()| tracker.classify(7, Width::Sixteen, 1, &config));
-        assert_eq!(verdicts[6..], [Verdict::Duplicate, Verdict::Due { lost: 0, restart: true }]);
+        assert_eq!(
+            verdicts[6..],
+            [
+                Verdict::Duplicate,
+                Verdict::Due {
+                    lost: 0,
+                    restart: true
+                }
+            ]
+        );
     }
 
     #[test]
     fn reports_behind_the_window_do_not_refresh_the_reporter() {
         let config = Config::default();
         let mut tracker = after(5_000, Width::Sixteen);
-        let due = Verdict::Due { lost: 0, restart: true };
+        let due = Verdict::Due {
+            lost: 0,
+            restart: true,
+        };
         for second in 0..10 {
             let sequence = 3_000 - 2 * second as u16;
             let verdict = tracker.classify(sequence, Width::Sixteen, second * 1_000_000 * US, &config);
             assert_eq!(verdict, Verdict::Duplicate);
         }
-        assert_eq!(tracker.classify(2_000, Width::Sixteen, 10_000_000 * US, &config), due);
+        assert_eq!(
+            tracker.classify(2_000, Width::Sixteen, 10_000_000 * US, &config),
+            due
+        );
     }
 
     #[test]

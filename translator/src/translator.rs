@@ -81,7 +81,11 @@ impl Translator {
         let mut translator = Self {
             stats: Stats::NEW,
             operations: Operations::default(),
-            collectors: config.collectors.iter().map(|_| CollectorState::new(config.local)).collect(),
+            collectors: config
+                .collectors
+                .iter()
+                .map(|_| CollectorState::new(config.local))
+                .collect(),
             reporters: Reporters::new(&config),
             fired: vec![0; config.triggers.len()],
             messages: Emitter::default(),
@@ -116,13 +120,17 @@ impl Translator {
     /// The epochs of a collector's sketches into which no more columns are merged, for each sketch the older one first.
     pub fn merged(&self, collector: u8) -> impl Iterator<Item = Merged<'_>> {
         let collectors = self.collectors.get(usize::from(collector)).into_iter();
-        collectors.flat_map(|memory| memory.stores.sketches()).flat_map(Sketch::merged)
+        collectors
+            .flat_map(|memory| memory.stores.sketches())
+            .flat_map(Sketch::merged)
     }
 
     /// The collector restarted, and its memory may be new and empty. Call it between [`Translator::attach`] and connecting the
     /// transport. All sketches are written again as a whole: a reader could not detect that earlier columns are missing.
     pub fn renew(&mut self, collector: u8, transport: &mut impl Transport) {
-        let Some(memory) = self.collectors.get_mut(usize::from(collector)) else { return };
+        let Some(memory) = self.collectors.get_mut(usize::from(collector)) else {
+            return;
+        };
         for region in memory.stores.renew() {
             transport.give_up(RemoteAddr { collector, region });
         }
@@ -166,7 +174,13 @@ impl Translator {
         // Passed on by reference: copying the report costs more than reading it.
         match &Report::parse(payload) {
             Ok(report) => self.process_report(
-                &Received { now, origin, report, payload, artifact: false },
+                &Received {
+                    now,
+                    origin,
+                    report,
+                    payload,
+                    artifact: false,
+                },
                 transport,
                 out,
             ),
@@ -195,7 +209,13 @@ impl Translator {
         match &artifact::parse(payload, reporter) {
             Ok((report, _)) => {
                 self.process_report(
-                    &Received { now, origin, report, payload, artifact: true },
+                    &Received {
+                        now,
+                        origin,
+                        report,
+                        payload,
+                        artifact: true,
+                    },
                     transport,
                     out,
                 );
@@ -212,7 +232,9 @@ impl Translator {
         transport: &mut impl Transport,
         out: &mut impl Output,
     ) {
-        let Received { now, origin, report, .. } = *received;
+        let Received {
+            now, origin, report, ..
+        } = *received;
         if usize::from(origin.collector) >= self.collectors.len() {
             return self.drop(Reason::NoCollector);
         }
@@ -286,7 +308,16 @@ impl Translator {
                 if smooth && self.process_plain(now, collector, payload, transport) {
                     continue;
                 }
-                self.process(now, Origin { sender: *sender, collector }, payload, transport, out);
+                self.process(
+                    now,
+                    Origin {
+                        sender: *sender,
+                        collector,
+                    },
+                    payload,
+                    transport,
+                    out,
+                );
                 smooth = self.is_smooth(now, collector);
             }
         }
@@ -295,7 +326,9 @@ impl Translator {
     /// Whether processing depends on the report alone: no meter, no congestion, no waiting reports, no active notice, no trigger.
     #[inline(always)]
     fn is_smooth(&self, now: u64, collector: u8) -> bool {
-        let Some(memory) = self.collectors.get(usize::from(collector)) else { return false };
+        let Some(memory) = self.collectors.get(usize::from(collector)) else {
+            return false;
+        };
         let unmetered = self.reporters.is_unmetered() && memory.meter.is_endless();
         let calm = memory.attached && memory.level == 0 && memory.local.is_empty();
         let v1 = self.config.accept != Accept::Artifact;
@@ -311,11 +344,19 @@ impl Translator {
         payload: &[u8],
         transport: &mut impl Transport,
     ) -> bool {
-        let Some(plain) = PlainAppend::parse(payload) else { return false };
+        let Some(plain) = PlainAppend::parse(payload) else {
+            return false;
+        };
         let memory = &mut self.collectors[usize::from(collector)];
-        let mut sender =
-            Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
-        let done = memory.stores.append_plain(now, &plain, &mut sender, &mut self.stats.entries);
+        let mut sender = Sender {
+            transport,
+            collector,
+            meter: &mut memory.meter,
+            stats: &mut self.operations,
+        };
+        let done = memory
+            .stores
+            .append_plain(now, &plain, &mut sender, &mut self.stats.entries);
         let reports = &mut self.stats.reports;
         match done {
             Some(Ok(())) => reports.done[Opcode::Append as usize - 1] += 1,
@@ -329,9 +370,12 @@ impl Translator {
     /// Prefetches the memory that a report will need, by its first bytes, which are not validated.
     #[inline(always)]
     fn prefetch(&self, collector: u8, payload: &[u8]) {
-        let Some(&[first, flags, _, _, a, b, c, d, e, f, g, h]) = payload.first_chunk::<12>() else { return };
+        let Some(&[first, flags, _, _, a, b, c, d, e, f, g, h]) = payload.first_chunk::<12>() else {
+            return;
+        };
         if flags & control::ESSENTIAL != 0 {
-            self.reporters.prefetch(tracker_key(collector, u32::from_be_bytes([a, b, c, d]), false));
+            self.reporters
+                .prefetch(tracker_key(collector, u32::from_be_bytes([a, b, c, d]), false));
         }
         if first == control::APPEND
             && let Some(memory) = self.collectors.get(usize::from(collector))
@@ -358,8 +402,12 @@ impl Translator {
     pub fn deadline(&self) -> Option<u64> {
         let waits = self.collectors.iter().any(|memory| !memory.local.is_empty());
         let again = waits.then(|| self.now.saturating_add(RETRY));
-        let due =
-            |memory: &CollectorState| memory.stores.deadline(&self.config).map(|at| at.max(memory.retry));
+        let due = |memory: &CollectorState| {
+            memory
+                .stores
+                .deadline(&self.config)
+                .map(|at| at.max(memory.retry))
+        };
         self.collectors.iter().filter_map(due).chain(again).min()
     }
 
@@ -377,7 +425,9 @@ impl Translator {
 
     /// The last congestion level of a collector, 0 to 3.
     pub fn level(&self, collector: u8) -> u8 {
-        self.collectors.get(usize::from(collector)).map_or(0, |memory| memory.level)
+        self.collectors
+            .get(usize::from(collector))
+            .map_or(0, |memory| memory.level)
     }
 
     /// Counters. Iterates over all lists and paths to count pending data.
@@ -418,10 +468,24 @@ impl Translator {
             return outcome;
         }
         let memory = &mut self.collectors[usize::from(collector)];
-        let mut sender =
-            Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
-        let situation = Situation { now: received.now, level, artifact: received.artifact };
-        match memory.stores.perform(situation, received.report, &self.config, &mut sender, &mut self.stats) {
+        let mut sender = Sender {
+            transport,
+            collector,
+            meter: &mut memory.meter,
+            stats: &mut self.operations,
+        };
+        let situation = Situation {
+            now: received.now,
+            level,
+            artifact: received.artifact,
+        };
+        match memory.stores.perform(
+            situation,
+            received.report,
+            &self.config,
+            &mut sender,
+            &mut self.stats,
+        ) {
             Ok(()) => Outcome::Done,
             Err(Fault::Blocked) => self.shed(3, received, transport),
             Err(Fault::Drop(reason)) => Outcome::Dropped(reason),
@@ -447,7 +511,11 @@ impl Translator {
             Priority::Low => level >= 1,
             _ => level >= 2,
         };
-        let reported = if is_closed && received.is_important() { 3 } else { level };
+        let reported = if is_closed && received.is_important() {
+            3
+        } else {
+            level
+        };
         is_dropped.then(|| self.shed(reported, received, transport))
     }
 
@@ -467,8 +535,17 @@ impl Translator {
             };
             return Outcome::Congested(level, reason);
         }
-        let Received { artifact, payload, report, .. } = *received;
-        let record = Record { reporter: report.base.reporter, artifact, payload };
+        let Received {
+            artifact,
+            payload,
+            report,
+            ..
+        } = *received;
+        let record = Record {
+            reporter: report.base.reporter,
+            artifact,
+            payload,
+        };
         let local = &mut self.collectors[usize::from(received.origin.collector)].local;
         // Reports of high priority that are not essential may use half of it.
         if (report.base.essential || !local.is_half_full()) && local.push(record) {
@@ -487,17 +564,30 @@ impl Translator {
             if memory.local.is_empty() || memory.update_level(now, &mut self.stats) >= 3 {
                 return false;
             }
-            let Some(record) = memory.local.peek() else { return false };
+            let Some(record) = memory.local.peek() else {
+                return false;
+            };
             let Ok(report) = reread(&record) else {
                 // Unreachable: the report was parsed before.
                 memory.local.pop();
                 self.drop(Reason::TransportRefused);
                 continue;
             };
-            let mut sender =
-                Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
-            let situation = Situation { now, level: memory.level, artifact: record.artifact };
-            match memory.stores.perform(situation, &report, &self.config, &mut sender, &mut self.stats) {
+            let mut sender = Sender {
+                transport,
+                collector,
+                meter: &mut memory.meter,
+                stats: &mut self.operations,
+            };
+            let situation = Situation {
+                now,
+                level: memory.level,
+                artifact: record.artifact,
+            };
+            match memory
+                .stores
+                .perform(situation, &report, &self.config, &mut sender, &mut self.stats)
+            {
                 Err(Fault::Blocked) => return true,
                 Ok(()) => {
                     self.stats.reports.done[report.operation.opcode() as usize - 1] += 1;
@@ -530,8 +620,15 @@ impl Translator {
             return true;
         }
         let meter = &mut memory.meter;
-        let mut sender = Sender { transport, collector: collector as u8, meter, stats: &mut self.operations };
-        memory.stores.flush(now, cause, &self.config, &mut sender, &mut self.stats)
+        let mut sender = Sender {
+            transport,
+            collector: collector as u8,
+            meter,
+            stats: &mut self.operations,
+        };
+        memory
+            .stores
+            .flush(now, cause, &self.config, &mut sender, &mut self.stats)
     }
 
     /// Counts the outcome of a report, fires triggers, and notifies the reporter.
@@ -582,8 +679,12 @@ impl Translator {
             return;
         }
         let sender = received.origin.sender;
-        let notice =
-            self.reporters.congested(received.now, sender, (level, reason.is_some(), false), &self.config);
+        let notice = self.reporters.congested(
+            received.now,
+            sender,
+            (level, reason.is_some(), false),
+            &self.config,
+        );
         if let Some(notice) = notice {
             self.messages.notify(received, notice, self.config.hold, out);
         }
@@ -593,8 +694,12 @@ impl Translator {
     fn fire(&mut self, received: &Received<'_>, transport: &mut impl Transport) {
         let collector = received.origin.collector;
         let memory = &mut self.collectors[usize::from(collector)];
-        let mut sender =
-            Sender { transport, collector, meter: &mut memory.meter, stats: &mut self.operations };
+        let mut sender = Sender {
+            transport,
+            collector,
+            meter: &mut memory.meter,
+            stats: &mut self.operations,
+        };
         let mut fire = TriggerAction {
             now: received.now,
             triggers: &self.config.triggers,
@@ -610,13 +715,21 @@ impl Translator {
     fn metered(&mut self, received: &Received<'_>, out: &mut impl Output) {
         self.drop(Reason::Metered);
         let sender = received.origin.sender;
-        if let Some(notice) = self.reporters.congested(received.now, sender, (2, true, true), &self.config) {
+        if let Some(notice) = self
+            .reporters
+            .congested(received.now, sender, (2, true, true), &self.config)
+        {
             self.messages.notify(received, notice, self.config.hold, out);
         }
         // Tracks a reporter's first report too: otherwise its loss would go unnoticed.
         if received.report.base.essential
-            && let Ok(at) = self.reporters.tracker(received.now, received.sequence(), &self.config)
-            && self.reporters.at(at).is_next(received.report.base.sequence, received.width())
+            && let Ok(at) = self
+                .reporters
+                .tracker(received.now, received.sequence(), &self.config)
+            && self
+                .reporters
+                .at(at)
+                .is_next(received.report.base.sequence, received.width())
         {
             self.refuse(received, at, out);
         }
@@ -629,12 +742,18 @@ impl Translator {
         transport: &mut impl Transport,
         out: &mut impl Output,
     ) {
-        let at = match self.reporters.tracker(received.now, received.sequence(), &self.config) {
+        let at = match self
+            .reporters
+            .tracker(received.now, received.sequence(), &self.config)
+        {
             Ok(at) => at,
             Err(reason) => return self.drop(reason),
         };
         let sequence = received.report.base.sequence;
-        let verdict = self.reporters.at(at).classify(sequence, received.width(), received.now, &self.config);
+        let verdict = self
+            .reporters
+            .at(at)
+            .classify(sequence, received.width(), received.now, &self.config);
         match verdict {
             Verdict::Duplicate => return self.drop(Reason::Duplicate),
             Verdict::Gap { nack, restart } => {
@@ -664,7 +783,11 @@ impl Translator {
     #[cold]
     fn refuse(&mut self, received: &Received<'_>, at: usize, out: &mut impl Output) {
         let (sequence, width) = (received.report.base.sequence, received.width());
-        if self.reporters.at(at).refuse(sequence, width, received.now, &self.config) {
+        if self
+            .reporters
+            .at(at)
+            .refuse(sequence, width, received.now, &self.config)
+        {
             let last = self.reporters.at(at).last(sequence, width);
             self.messages.nack(received, control::Cause::Overload, last, out);
         }
@@ -706,13 +829,30 @@ impl Translator {
         out: &mut impl Output,
     ) {
         self.stats.reports.unreadable[refusal.index()] += 1;
-        let Some(base) = control::essential_base(payload) else { return };
+        let Some(base) = control::essential_base(payload) else {
+            return;
+        };
         if usize::from(origin.collector) >= self.collectors.len() {
             return;
         }
-        let report = &Report { base, operation: Operation::Append { list: 0, entry_len: 0, entries: &[] } };
-        let received = Received { now, origin, report, payload, artifact: false };
-        let Some(at) = self.reporters.known_tracker(received.sequence(), &self.config) else { return };
+        let report = &Report {
+            base,
+            operation: Operation::Append {
+                list: 0,
+                entry_len: 0,
+                entries: &[],
+            },
+        };
+        let received = Received {
+            now,
+            origin,
+            report,
+            payload,
+            artifact: false,
+        };
+        let Some(at) = self.reporters.known_tracker(received.sequence(), &self.config) else {
+            return;
+        };
         // After a gap there is nothing to do: the reporter will send it again.
         if self.reporters.at(at).is_next(base.sequence, received.width()) {
             self.reporters.at(at).seen = now;

@@ -161,14 +161,20 @@ impl<'a> TriggerInput<'a> {
     pub(super) fn all(report: &'a Report<'a>) -> impl Iterator<Item = Self> {
         let (data, len) = match report.operation {
             Operation::KeyWrite { data, .. } => (data, data.len()),
-            Operation::Append { entry_len, entries, .. } => (entries, usize::from(entry_len)),
+            Operation::Append {
+                entry_len, entries, ..
+            } => (entries, usize::from(entry_len)),
             Operation::SketchMerge { counters, .. } => (counters, counters.len()),
             Operation::KeyIncrement { .. } | Operation::Postcard { .. } => (&[0][..], 1),
         };
-        let has_data =
-            !matches!(report.operation, Operation::KeyIncrement { .. } | Operation::Postcard { .. });
-        data.chunks_exact(len.max(1))
-            .map(move |data| Self { report, data: if has_data { data } else { &[] } })
+        let has_data = !matches!(
+            report.operation,
+            Operation::KeyIncrement { .. } | Operation::Postcard { .. }
+        );
+        data.chunks_exact(len.max(1)).map(move |data| Self {
+            report,
+            data: if has_data { data } else { &[] },
+        })
     }
 
     fn key(&self) -> &'a [u8] {
@@ -196,12 +202,18 @@ impl<'a> TriggerInput<'a> {
 /// Bytes as a number, most significant first.
 fn number(bytes: &[u8], at: usize, len: u8) -> Option<u64> {
     let bytes = bytes.get(at..at + usize::from(len))?;
-    Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    Some(
+        bytes
+            .iter()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte)),
+    )
 }
 
 impl Condition {
     fn holds(&self, subject: &TriggerInput<'_>) -> bool {
-        let Some(field) = subject.field(self.field) else { return false };
+        let Some(field) = subject.field(self.field) else {
+            return false;
+        };
         let (field, value) = (field & self.mask, self.value);
         match self.relation {
             Relation::Equal => field == value,
@@ -245,7 +257,9 @@ impl Trigger {
         out.fill(0);
         let mut at = 0;
         for part in &self.entry {
-            let Some(place) = out.get_mut(at..at + part.len()) else { break };
+            let Some(place) = out.get_mut(at..at + part.len()) else {
+                break;
+            };
             match *part {
                 Part::Field(field, _) => put(place, subject.field(field).unwrap_or(0)),
                 Part::Key(from, _) => copy(place, subject.key(), from.into()),
@@ -270,12 +284,26 @@ impl Trigger {
     pub fn check(&self) -> Result<(), &'static str> {
         let good = [
             ("the opcode must be 1 to 5", (1..=5).contains(&self.opcode)),
-            ("there may be at most 8 conditions", self.conditions.len() <= MAX_CONDITIONS),
-            ("an entry has 1 to 16 parts", (1..=MAX_PARTS).contains(&self.entry.len())),
+            (
+                "there may be at most 8 conditions",
+                self.conditions.len() <= MAX_CONDITIONS,
+            ),
+            (
+                "an entry has 1 to 16 parts",
+                (1..=MAX_PARTS).contains(&self.entry.len()),
+            ),
             ("an entry has at most 256 bytes", self.entry_len() <= MAX_ENTRY),
-            ("a part has no bytes, or a number more than 8", self.entry.iter().all(|part| part.is_valid())),
-            ("a field has 1 to 8 bytes", self.conditions.iter().all(|condition| condition.field.is_valid())),
+            (
+                "a part has no bytes, or a number more than 8",
+                self.entry.iter().all(|part| part.is_valid()),
+            ),
+            (
+                "a field has 1 to 8 bytes",
+                self.conditions.iter().all(|condition| condition.field.is_valid()),
+            ),
         ];
-        good.into_iter().find(|(_, good)| !good).map_or(Ok(()), |(what, _)| Err(what))
+        good.into_iter()
+            .find(|(_, good)| !good)
+            .map_or(Ok(()), |(what, _)| Err(what))
     }
 }

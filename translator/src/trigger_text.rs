@@ -24,7 +24,9 @@ fn condition(text: &str) -> Result<Condition, String> {
         (">", Relation::Greater),
         ("<", Relation::Less),
     ];
-    let found = RELATIONS.iter().find_map(|(sign, relation)| Some((text.split_once(sign)?, *relation)));
+    let found = RELATIONS
+        .iter()
+        .find_map(|(sign, relation)| Some((text.split_once(sign)?, *relation)));
     let Some(((left, right), relation)) = found else {
         return Err(format!(
             "`{text}` compares nothing; write a field, one of >= <= != == > <, and a number"
@@ -42,7 +44,12 @@ fn condition(text: &str) -> Result<Condition, String> {
     let value = number(right.trim()).ok_or_else(|| format!("`{}` is no number", right.trim()))?;
     let field =
         field(name.trim()).ok_or_else(|| format!("there is no field `{}`; use {FIELDS}", name.trim()))?;
-    Ok(Condition { field, mask, relation, value })
+    Ok(Condition {
+        field,
+        mask,
+        relation,
+        value,
+    })
 }
 
 /// Parses the parts of an entry.
@@ -50,7 +57,10 @@ fn condition(text: &str) -> Result<Condition, String> {
 /// # Errors
 /// A sentence with the reason and the correct form.
 pub fn parts(text: &str) -> Result<Vec<Part>, String> {
-    text.split([' ', ',']).filter(|word| !word.is_empty()).map(part).collect()
+    text.split([' ', ','])
+        .filter(|word| !word.is_empty())
+        .map(part)
+        .collect()
 }
 
 fn part(word: &str) -> Result<Part, String> {
@@ -64,8 +74,10 @@ fn part(word: &str) -> Result<Part, String> {
         return Ok(Part::Time);
     }
     if let Some(("key", from, bytes)) = range(word) {
-        let (from, bytes) =
-            (u8::try_from(from).map_err(|_| wrong())?, u8::try_from(bytes).map_err(|_| wrong())?);
+        let (from, bytes) = (
+            u8::try_from(from).map_err(|_| wrong())?,
+            u8::try_from(bytes).map_err(|_| wrong())?,
+        );
         return Ok(Part::Key(from, bytes));
     }
     if let Some(("data", from, bytes)) = range(word) {
@@ -117,12 +129,20 @@ mod tests {
 
     #[test]
     fn conditions_and_entries_are_read() {
-        let all = |field, relation, value| Condition { field, mask: u64::MAX, relation, value };
+        let all = |field, relation, value| Condition {
+            field,
+            mask: u64::MAX,
+            relation,
+            value,
+        };
         assert_eq!(
             conditions("value >= 1000 and data[4:2] & 0xff != 0x10 and priority == 2"),
             Ok(vec![
                 all(Field::Value, Relation::GreaterOrEqual, 1000),
-                Condition { mask: 0xff, ..all(Field::Data(4, 2), Relation::NotEqual, 16) },
+                Condition {
+                    mask: 0xff,
+                    ..all(Field::Data(4, 2), Relation::NotEqual, 16)
+                },
                 all(Field::Priority, Relation::Equal, 2),
             ])
         );
@@ -151,7 +171,10 @@ mod tests {
             assert!(conditions(text).unwrap_err().contains(message), "{text}");
         }
         for text in ["key", "key[0]", "valu:4", "value:x", "key[300:1]"] {
-            assert!(parts(text).unwrap_err().contains("is no part of an entry"), "{text}");
+            assert!(
+                parts(text).unwrap_err().contains("is no part of an entry"),
+                "{text}"
+            );
         }
     }
 }

@@ -57,11 +57,21 @@ pub struct Case {
 }
 
 const fn put(name: &'static str, copies: u8, data: u16, essential: bool) -> Case {
-    Case { name, load: Load::KeyWrite { copies, data, essential } }
+    Case {
+        name,
+        load: Load::KeyWrite {
+            copies,
+            data,
+            essential,
+        },
+    }
 }
 
 const fn append(name: &'static str, entries: u8, lists: u32) -> Case {
-    Case { name, load: Load::Append { entries, lists } }
+    Case {
+        name,
+        load: Load::Append { entries, lists },
+    }
 }
 
 /// All cases.
@@ -77,9 +87,18 @@ pub const CASES: [Case; 14] = [
     append("append-255", 255, 1),
     append("append-1-of-255-lists", 1, 255),
     append("append-1-of-65536-lists", 1, 1 << 16),
-    Case { name: "key-increment-n2", load: Load::KeyIncrement { copies: 2 } },
-    Case { name: "postcards", load: Load::Postcards },
-    Case { name: "sketch-merge", load: Load::Sketch },
+    Case {
+        name: "key-increment-n2",
+        load: Load::KeyIncrement { copies: 2 },
+    },
+    Case {
+        name: "postcards",
+        load: Load::Postcards,
+    },
+    Case {
+        name: "sketch-merge",
+        load: Load::Sketch,
+    },
 ];
 
 /// A payload of each report, one after the other, all of one length.
@@ -111,26 +130,57 @@ impl Case {
     pub fn geometry(&self) -> Geometry {
         let (slots, family) = (1 << 27, Family::V1);
         match self.load {
-            Load::KeyWrite { data, .. } => Geometry::KeyWrite { slots, data_len: data, family },
+            Load::KeyWrite { data, .. } => Geometry::KeyWrite {
+                slots,
+                data_len: data,
+                family,
+            },
             Load::Append { lists, .. } => {
-                let ring = Ring { entry_len: 4, entries: 1 << 10, batch: 16, tagged: true };
-                Geometry::Append { lists, first_list: 0, ring }
+                let ring = Ring {
+                    entry_len: 4,
+                    entries: 1 << 10,
+                    batch: 16,
+                    tagged: true,
+                };
+                Geometry::Append {
+                    lists,
+                    first_list: 0,
+                    ring,
+                }
             }
             Load::KeyIncrement { .. } => Geometry::KeyIncrement { slots, family },
-            Load::Postcards => Geometry::Postcarding { slots, hops: 5, family },
+            Load::Postcards => Geometry::Postcarding {
+                slots,
+                hops: 5,
+                family,
+            },
             Load::Sketch => Geometry::Sketch {
                 kind: SketchKind::CountMin,
                 op: MergeOp::Sum,
-                shape: Columns { depth: DEPTH, columns: ALL_COLUMNS, width: 4 },
+                shape: Columns {
+                    depth: DEPTH,
+                    columns: ALL_COLUMNS,
+                    width: 4,
+                },
             },
         }
     }
 
     /// Settings with one collector that has this store.
     pub fn config(&self) -> Config {
-        let store = StoreEntry { reporters: 2, ..StoreEntry::new(0, 1, self.geometry()) };
-        let memory = CollectorConfig { stores: vec![store], ..CollectorConfig::default() };
-        Config { collectors: vec![Some(memory)], owned: 1 << 16, ..Config::default() }
+        let store = StoreEntry {
+            reporters: 2,
+            ..StoreEntry::new(0, 1, self.geometry())
+        };
+        let memory = CollectorConfig {
+            stores: vec![store],
+            ..CollectorConfig::default()
+        };
+        Config {
+            collectors: vec![Some(memory)],
+            owned: 1 << 16,
+            ..Config::default()
+        }
     }
 
     /// Items of a report: entries, bytes of counters, or one operation.
@@ -165,26 +215,53 @@ impl Case {
             *chunk = next(seed).to_be_bytes();
         }
         let (key, data) = random.split_at(13);
-        let mut base = Base { reporter: 7, priority: Priority::Medium, ..Base::default() };
+        let mut base = Base {
+            reporter: 7,
+            priority: Priority::Medium,
+            ..Base::default()
+        };
         let operation = match self.load {
-            Load::KeyWrite { copies, data: len, essential } => {
+            Load::KeyWrite {
+                copies,
+                data: len,
+                essential,
+            } => {
                 base.essential = essential;
                 base.reporter = if essential { number as u32 } else { 7 };
-                Operation::KeyWrite { copies, store: 1, key, data: &data[..usize::from(len).min(1000)] }
+                Operation::KeyWrite {
+                    copies,
+                    store: 1,
+                    key,
+                    data: &data[..usize::from(len).min(1000)],
+                }
             }
             Load::Append { entries, lists } => {
                 // List IDs have 32 bits, and 255 entries are 1,020 bytes.
                 let list = u32::from_be_bytes([key[0], key[1], key[2], key[3]]) % lists.max(1);
-                Operation::Append { list, entry_len: 4, entries: &random[..4 * usize::from(entries)] }
+                Operation::Append {
+                    list,
+                    entry_len: 4,
+                    entries: &random[..4 * usize::from(entries)],
+                }
             }
-            Load::KeyIncrement { copies } => Operation::KeyIncrement { copies, store: 1, delta: 1, key },
+            Load::KeyIncrement { copies } => Operation::KeyIncrement {
+                copies,
+                store: 1,
+                delta: 1,
+                key,
+            },
             Load::Postcards => {
                 let path = (number / 5) as u64;
                 let mut key = [0; 13];
                 key[..8].copy_from_slice(&next(&mut (path + 1)).to_be_bytes());
                 let hop = (number % 5) as u8 + 1;
-                let operation =
-                    Operation::Postcard { hop, path_len: 5, store: 1, value: hop.into(), key: &key };
+                let operation = Operation::Postcard {
+                    hop,
+                    path_len: 5,
+                    store: 1,
+                    value: hop.into(),
+                    key: &key,
+                };
                 return emit(&Report { base, operation }, out);
             }
             Load::Sketch => {

@@ -18,7 +18,11 @@ struct Gate(bool);
 
 impl rdma::transport::Transport for Gate {
     fn credit(&self, _: u8, _: bool) -> rdma::transport::Credit {
-        if self.0 { rdma::transport::Credit::UNLIMITED } else { rdma::transport::Credit::NONE }
+        if self.0 {
+            rdma::transport::Credit::UNLIMITED
+        } else {
+            rdma::transport::Credit::NONE
+        }
     }
 
     fn write(
@@ -29,7 +33,11 @@ impl rdma::transport::Transport for Gate {
         _: Option<u32>,
         _: bool,
     ) -> Result<(), rdma::transport::Blocked> {
-        if self.0 { Ok(()) } else { Err(rdma::transport::Blocked::Full) }
+        if self.0 {
+            Ok(())
+        } else {
+            Err(rdma::transport::Blocked::Full)
+        }
     }
 
     fn add(
@@ -39,7 +47,11 @@ impl rdma::transport::Transport for Gate {
         _: u64,
         _: Option<u32>,
     ) -> Result<(), rdma::transport::Blocked> {
-        if self.0 { Ok(()) } else { Err(rdma::transport::Blocked::Full) }
+        if self.0 {
+            Ok(())
+        } else {
+            Err(rdma::transport::Blocked::Full)
+        }
     }
 }
 
@@ -73,7 +85,10 @@ fn a_translator_at_work_allocates_nothing() {
             case.renumber(&mut reports, round * 2);
             for (number, payload) in reports.iter().enumerate() {
                 let host = [192, 0, 2, number as u8];
-                let origin = Origin { sender: (host, 9).into(), collector: 0 };
+                let origin = Origin {
+                    sender: (host, 9).into(),
+                    collector: 0,
+                };
                 let now = (usize::from(round) * reports.iter().len() + number) as u64 * 10_000;
                 transport.0 = number % 64 < 48;
                 translator.process(now, origin, payload, &mut transport, &mut out);
@@ -86,6 +101,9 @@ fn a_translator_at_work_allocates_nothing() {
         translator.finish(u64::MAX, &mut transport);
         assert_eq!(allocations() - before, 0, "{}", case.name);
         let stats = translator.stats();
-        assert!(stats.is_balanced() && stats.reports.done.iter().sum::<u64>() > 0, "{stats:?}");
+        assert!(
+            stats.is_balanced() && stats.reports.done.iter().sum::<u64>() > 0,
+            "{stats:?}"
+        );
     }
 }

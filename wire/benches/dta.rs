@@ -41,9 +41,16 @@ impl Bench {
 }
 
 fn main() {
-    let wanted = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     // `cargo test --benches` also runs this; one round is then enough.
-    let runs = if std::env::args().any(|word| word == "--bench") { 301 } else { 1 };
+    let runs = if std::env::args().any(|word| word == "--bench") {
+        301
+    } else {
+        1
+    };
     let bench = Bench { wanted, runs };
     println!("{:<24} {:>8} {:>8}", "case", "min", "median");
     hashes(&bench);
@@ -57,7 +64,9 @@ fn main() {
 fn noise(seed: u64) -> impl FnMut() -> u8 {
     let mut state = seed;
     move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     }
 }
@@ -80,8 +89,16 @@ fn reports(bench: &Bench) {
         .map(|at| {
             let key: [u8; 13] = std::array::from_fn(|_| byte());
             let data: [u8; 20] = std::array::from_fn(|_| byte());
-            let base = Base { reporter: at as u32, ..Base::default() };
-            let operation = Operation::KeyWrite { copies: 2, store: 1, key: &key, data: &data };
+            let base = Base {
+                reporter: at as u32,
+                ..Base::default()
+            };
+            let operation = Operation::KeyWrite {
+                copies: 2,
+                store: 1,
+                key: &key,
+                data: &data,
+            };
             let mut out = vec![0; 64];
             let len = Report { base, operation }.emit(&mut out).expect("room");
             out.truncate(len);
@@ -90,14 +107,21 @@ fn reports(bench: &Bench) {
         .collect();
     bench.case("report-parse", |at| Report::parse(&payloads[at]).is_ok());
     let mut out = [0; 64];
-    let parsed: Vec<_> = payloads.iter().map(|payload| Report::parse(payload).expect("good")).collect();
+    let parsed: Vec<_> = payloads
+        .iter()
+        .map(|payload| Report::parse(payload).expect("good"))
+        .collect();
     bench.case("report-emit", |at| parsed[at].emit(black_box(&mut out)));
 }
 
 fn blocks(bench: &Bench) {
     let mut byte = noise(3);
     let mut blocks: Vec<[u8; 80]> = (0..PIECES).map(|_| std::array::from_fn(|_| byte())).collect();
-    let trailer = |at: usize| BlockTrailer { sequence: at as u32 + 1, count: 16, entry_len: 4 };
+    let trailer = |at: usize| BlockTrailer {
+        sequence: at as u32 + 1,
+        count: 16,
+        entry_len: 4,
+    };
     bench.case("block-seal-64", |at| trailer(at).seal(&mut blocks[at]));
     (0..PIECES).for_each(|at| assert!(trailer(at).seal(&mut blocks[at])));
     bench.case("block-check-64", |at| BlockTrailer::check(&blocks[at]).is_ok());
@@ -118,8 +142,14 @@ fn writer(v6: bool, transport: Transport) -> Writer {
 
 /// Frame number `at` with a slot of 24 bytes.
 fn slot_frame(writer: &mut Writer, out: &mut [u8], at: usize, data: &[u8; 24]) -> usize {
-    let reth = Reth { address: 0x7f00_0000_0000 + 32 * at as u64, rkey: 0x1f42, len: 24 };
-    writer.write_only(out, Head::new(Psn::new(at as u32)), reth, data).expect("room")
+    let reth = Reth {
+        address: 0x7f00_0000_0000 + 32 * at as u64,
+        rkey: 0x1f42,
+        len: 24,
+    };
+    writer
+        .write_only(out, Head::new(Psn::new(at as u32)), reth, data)
+        .expect("room")
 }
 
 fn writes(bench: &Bench) {
@@ -127,15 +157,34 @@ fn writes(bench: &Bench) {
     let data: Vec<[u8; 24]> = (0..PIECES).map(|_| std::array::from_fn(|_| byte())).collect();
     let mut out = [0; MAX_FRAME];
     let mut v4 = writer(false, Transport::Rc);
-    bench.case("write-only-24", |at| slot_frame(&mut v4, black_box(&mut out), at, &data[at]));
+    bench.case("write-only-24", |at| {
+        slot_frame(&mut v4, black_box(&mut out), at, &data[at])
+    });
     let mut v6 = writer(true, Transport::Uc);
-    bench.case("write-only-24-v6", |at| slot_frame(&mut v6, black_box(&mut out), at, &data[at]));
-    let atomic = |at: usize| AtomicEth { address: 8 * at as u64, rkey: 1, add: 1, compare: 0 };
-    bench.case("fetch-add", |at| v4.fetch_add(black_box(&mut out), Head::default(), atomic(at)));
-    bench.case("ack", |at| v4.ack(black_box(&mut out), Psn::new(at as u32), at as u32));
+    bench.case("write-only-24-v6", |at| {
+        slot_frame(&mut v6, black_box(&mut out), at, &data[at])
+    });
+    let atomic = |at: usize| AtomicEth {
+        address: 8 * at as u64,
+        rkey: 1,
+        add: 1,
+        compare: 0,
+    };
+    bench.case("fetch-add", |at| {
+        v4.fetch_add(black_box(&mut out), Head::default(), atomic(at))
+    });
+    bench.case("ack", |at| {
+        v4.ack(black_box(&mut out), Psn::new(at as u32), at as u32)
+    });
     let kib = [7; 1024];
-    let reth = |at| Reth { address: at as u64, rkey: 1, len: 1024 };
-    bench.case("write-only-1024", |at| v4.write_only(black_box(&mut out), Head::default(), reth(at), &kib));
+    let reth = |at| Reth {
+        address: at as u64,
+        rkey: 1,
+        len: 1024,
+    };
+    bench.case("write-only-1024", |at| {
+        v4.write_only(black_box(&mut out), Head::default(), reth(at), &kib)
+    });
 }
 
 fn reads(bench: &Bench) {
@@ -150,11 +199,19 @@ fn reads(bench: &Bench) {
                 out
             })
             .collect();
-        bench.case(name, |at| Packet::parse(&frames[at]).is_ok_and(|packet| packet.fault.is_none()));
+        bench.case(name, |at| {
+            Packet::parse(&frames[at]).is_ok_and(|packet| packet.fault.is_none())
+        });
     }
     let mut writer = writer(false, Transport::Rc);
     let mut out = vec![0; MAX_FRAME];
-    let reth = Reth { address: 0, rkey: 1, len: 1024 };
-    let len = writer.write_only(&mut out, Head::default(), reth, &[7; 1024]).expect("room");
+    let reth = Reth {
+        address: 0,
+        rkey: 1,
+        len: 1024,
+    };
+    let len = writer
+        .write_only(&mut out, Head::default(), reth, &[7; 1024])
+        .expect("room");
     bench.case("parse-1024", |_| Packet::parse(black_box(&out[..len])).is_ok());
 }

@@ -76,8 +76,14 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Agg, Self::AggNode, Self::AggNodeFlow, Self::Cor, Self::CorNode, Self::CorNodeFlow];
+    pub const ALL: [Self; 6] = [
+        Self::Agg,
+        Self::AggNode,
+        Self::AggNodeFlow,
+        Self::Cor,
+        Self::CorNode,
+        Self::CorNodeFlow,
+    ];
 
     /// The kind with this number; `None` for 0, 4 and more than 7.
     #[inline]
@@ -131,7 +137,11 @@ impl Kind {
     /// Bytes of a record as it is written, and the minimum that is accepted.
     #[inline]
     pub const fn record_len(self) -> usize {
-        if self.is_correlated() { SUMMARY_LEN } else { POSTCARD_LEN }
+        if self.is_correlated() {
+            SUMMARY_LEN
+        } else {
+            POSTCARD_LEN
+        }
     }
 
     /// How many postcards fit into one datagram of this kind: R is at most this for Agg kinds, 72 at a path MTU of 1500
@@ -185,7 +195,9 @@ impl Header {
     /// # Errors
     /// All errors of section 4.3 that are found without reading a record.
     pub fn parse(payload: &[u8]) -> Result<Self, Refusal> {
-        let Some(header) = payload.first_chunk::<HEADER_LEN>() else { return Err(Refusal::Truncated) };
+        let Some(header) = payload.first_chunk::<HEADER_LEN>() else {
+            return Err(Refusal::Truncated);
+        };
         let first = header[field::VERSION_KIND];
         if first >> 4 != VERSION {
             return Err(Refusal::UnknownVersion);
@@ -197,7 +209,11 @@ impl Header {
         }
         let records = usize::from(count) * usize::from(record_len);
         let packet_fields = header[field::TIMER] & PACKET_FIELDS != 0 && !kind.is_correlated();
-        let least = if packet_fields { LONG_POSTCARD_LEN } else { kind.record_len() };
+        let least = if packet_fields {
+            LONG_POSTCARD_LEN
+        } else {
+            kind.record_len()
+        };
         if usize::from(record_len) < least || HEADER_LEN + records != payload.len() {
             return Err(Refusal::BadRecordLength);
         }
@@ -223,7 +239,10 @@ impl Header {
         let out = &mut out[..HEADER_LEN];
         out[field::VERSION_KIND] = VERSION << 4 | self.kind as u8;
         let marks = [(self.by_timer, TIMER), (self.packet_fields, PACKET_FIELDS)];
-        out[field::TIMER] = marks.iter().filter(|(on, _)| *on).fold(0, |all, (_, mark)| all | mark);
+        out[field::TIMER] = marks
+            .iter()
+            .filter(|(on, _)| *on)
+            .fold(0, |all, (_, mark)| all | mark);
         put_u16(out, field::COUNT, self.count);
         put_u16(out, field::RECORD_LEN, self.record_len);
         put_u16(out, field::RESERVED, 0);
@@ -490,7 +509,10 @@ impl Summary {
     /// The average, rounded down; 0 without values. The receiver divides because P4 targets cannot.
     #[inline]
     pub fn average(&self) -> u32 {
-        self.sum.checked_div(u64::from(self.count)).unwrap_or(0).min(u64::from(u32::MAX)) as u32
+        self.sum
+            .checked_div(u64::from(self.count))
+            .unwrap_or(0)
+            .min(u64::from(u32::MAX)) as u32
     }
 
     /// Whether any values can have this count, minimum, maximum and sum.
@@ -532,9 +554,15 @@ impl<'a> Aggregate<'a> {
     /// [`BadSummary`](Refusal::BadSummary) for a count, minimum, maximum and sum that no values can have.
     pub fn parse(payload: &'a [u8]) -> Result<Self, Refusal> {
         let header = Header::parse(payload)?;
-        let aggregate = Self { header, records: &payload[HEADER_LEN..] };
+        let aggregate = Self {
+            header,
+            records: &payload[HEADER_LEN..],
+        };
         if header.kind.is_correlated() {
-            if !aggregate.records().all(|record| Summary::read(record).is_consistent()) {
+            if !aggregate
+                .records()
+                .all(|record| Summary::read(record).is_consistent())
+            {
                 return Err(Refusal::BadSummary);
             }
         } else if !aggregate.records().all(|record| header.covers(record)) {
@@ -557,24 +585,39 @@ impl<'a> Aggregate<'a> {
     /// Its postcards, in the order in which they arrived; none if its kind has summaries.
     #[inline]
     pub fn postcards(&self) -> impl Iterator<Item = Postcard> + use<'a> {
-        let skip = if self.header.kind.is_correlated() { usize::MAX } else { 0 };
+        let skip = if self.header.kind.is_correlated() {
+            usize::MAX
+        } else {
+            0
+        };
         self.records().skip(skip).map(Postcard::read)
     }
 
     /// The same, with the fields of each packet if the aggregate contains them.
     #[inline]
     pub fn postcards_with_packets(&self) -> impl Iterator<Item = (Postcard, Option<PacketFields>)> + use<'a> {
-        let skip = if self.header.kind.is_correlated() { usize::MAX } else { 0 };
+        let skip = if self.header.kind.is_correlated() {
+            usize::MAX
+        } else {
+            0
+        };
         let has_fields = self.header.packet_fields;
-        self.records()
-            .skip(skip)
-            .map(move |record| (Postcard::read(record), has_fields.then(|| PacketFields::read(record))))
+        self.records().skip(skip).map(move |record| {
+            (
+                Postcard::read(record),
+                has_fields.then(|| PacketFields::read(record)),
+            )
+        })
     }
 
     /// Its summaries; none if its kind has postcards.
     #[inline]
     pub fn summaries(&self) -> impl Iterator<Item = Summary> + use<'a> {
-        let skip = if self.header.kind.is_correlated() { 0 } else { usize::MAX };
+        let skip = if self.header.kind.is_correlated() {
+            0
+        } else {
+            usize::MAX
+        };
         self.records().skip(skip).map(Summary::read)
     }
 }
@@ -598,7 +641,9 @@ mod tests {
             assert_eq!(Kind::from_number(kind as u8), Some(kind));
             assert_eq!(Kind::from_name(kind.name()), Some(kind));
         }
-        let none = (0..=255).filter(|number| Kind::from_number(*number).is_none()).count();
+        let none = (0..=255)
+            .filter(|number| Kind::from_number(*number).is_none())
+            .count();
         assert_eq!((none, Kind::from_name("max")), (250, None));
     }
 
@@ -621,7 +666,13 @@ mod tests {
     #[test]
     fn r_is_limited_by_the_path() {
         assert_eq!(Kind::Agg.max_postcards(1500, false), 72, "section 4.3");
-        assert_eq!((Kind::Agg.max_postcards(1500, true), Kind::AggNode.max_postcards(51, false)), (71, 0));
+        assert_eq!(
+            (
+                Kind::Agg.max_postcards(1500, true),
+                Kind::AggNode.max_postcards(51, false)
+            ),
+            (71, 0)
+        );
         assert!(Kind::Cor.max_postcards(100, false) > 1_000_000);
     }
 
@@ -643,7 +694,11 @@ mod tests {
             queue_length: 1,
             ..Postcard::EMPTY
         };
-        assert_eq!((postcard.hop_latency(), postcard.queue()), (Some(0x200), Some((255, 1))), "stamps wrap");
+        assert_eq!(
+            (postcard.hop_latency(), postcard.queue()),
+            (Some(0x200), Some((255, 1))),
+            "stamps wrap"
+        );
     }
 
     #[test]
@@ -656,8 +711,16 @@ mod tests {
             left: false,
             digest: 0x0506_0708,
         };
-        let left = PacketFields { hop_limit: Some(0), left: true, ..PacketFields::default() };
-        let postcard = Postcard { node: 21, flow_id: 7, ..Postcard::EMPTY };
+        let left = PacketFields {
+            hop_limit: Some(0),
+            left: true,
+            ..PacketFields::default()
+        };
+        let postcard = Postcard {
+            node: 21,
+            flow_id: 7,
+            ..Postcard::EMPTY
+        };
         let header = Header {
             kind: Kind::Agg,
             by_timer: true,
@@ -672,15 +735,28 @@ mod tests {
         let fields = [all, left, PacketFields::default()];
         let mut bytes = [0xa5; HEADER_LEN + 3 * LONG_POSTCARD_LEN];
         header.emit(&mut bytes);
-        for (record, fields) in bytes[HEADER_LEN..].chunks_exact_mut(LONG_POSTCARD_LEN).zip(fields) {
+        for (record, fields) in bytes[HEADER_LEN..]
+            .chunks_exact_mut(LONG_POSTCARD_LEN)
+            .zip(fields)
+        {
             postcard.emit(record);
             fields.emit(record);
         }
-        assert_eq!((bytes[1], &bytes[44..56]), (0xc0, &[1, 2, 3, 4, 255, 0xc0, 0, 0, 5, 6, 7, 8][..]));
+        assert_eq!(
+            (bytes[1], &bytes[44..56]),
+            (0xc0, &[1, 2, 3, 4, 255, 0xc0, 0, 0, 5, 6, 7, 8][..])
+        );
         let aggregate = Aggregate::parse(&bytes).unwrap();
         assert_eq!(*aggregate.header(), header);
-        assert!(aggregate.postcards_with_packets().eq(fields.map(|fields| (postcard, Some(fields)))));
-        assert!(aggregate.postcards().eq([postcard; 3]), "who does not want them skips them");
+        assert!(
+            aggregate
+                .postcards_with_packets()
+                .eq(fields.map(|fields| (postcard, Some(fields))))
+        );
+        assert!(
+            aggregate.postcards().eq([postcard; 3]),
+            "who does not want them skips them"
+        );
         // Without the P flag, the bytes after a postcard have no defined meaning.
         bytes[1] = 0x80;
         let aggregate = Aggregate::parse(&bytes).unwrap();
@@ -690,15 +766,30 @@ mod tests {
         }
         // With the P flag, a record must be long enough.
         let mut short = [0; HEADER_LEN + 28];
-        Header { count: 1, record_len: 28, ..header }.emit(&mut short);
+        Header {
+            count: 1,
+            record_len: 28,
+            ..header
+        }
+        .emit(&mut short);
         assert_eq!(Aggregate::parse(&short), Err(Refusal::BadRecordLength));
     }
 
     #[test]
     fn an_average_is_rounded_down() {
         let of = |sum, count| {
-            Summary { metric: SummaryMetric::Other(9), min: 0, max: u32::MAX, sum, count }.average()
+            Summary {
+                metric: SummaryMetric::Other(9),
+                min: 0,
+                max: u32::MAX,
+                sum,
+                count,
+            }
+            .average()
         };
-        assert_eq!((of(52, 3), of(0, 1), of(5, 0), of(u64::MAX, 1)), (17, 0, 0, u32::MAX));
+        assert_eq!(
+            (of(52, 3), of(0, 1), of(5, 0), of(u64::MAX, 1)),
+            (17, 0, 0, u32::MAX)
+        );
     }
 }

@@ -13,13 +13,19 @@ pub(crate) fn try_u16(bytes: &[u8], at: usize) -> Option<u16> {
 /// Four bytes at `at`, if they are there.
 #[inline]
 pub(crate) fn try_u32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word))
+    bytes
+        .get(at..)?
+        .first_chunk::<4>()
+        .map(|word| u32::from_be_bytes(*word))
 }
 
 /// Eight bytes at `at`, if they are there.
 #[inline]
 pub(crate) fn try_u64(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk::<8>().map(|word| u64::from_be_bytes(*word))
+    bytes
+        .get(at..)?
+        .first_chunk::<8>()
+        .map(|word| u64::from_be_bytes(*word))
 }
 
 /// Two bytes at `at`, which the caller has checked.

@@ -14,7 +14,9 @@ impl Sum {
         let (words, rest) = bytes.as_chunks::<4>();
         let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
-        let sum = words.iter().fold(0, |sum, word| sum + u64::from(u32::from_ne_bytes(*word)));
+        let sum = words
+            .iter()
+            .fold(0, |sum, word| sum + u64::from(u32::from_ne_bytes(*word)));
         let sum = sum + u64::from(u32::from_ne_bytes(last));
         let sum = (sum & 0xffff_ffff) + (sum >> 32);
         let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
@@ -42,7 +44,12 @@ pub fn of(bytes: &[u8]) -> u16 {
 /// bytes for IPv4 or 32 for IPv6. UDP writes a checksum of 0 as 0xFFFF; see [`udp`].
 pub fn transport(addresses: &[u8], proto: u8, segment: &[u8]) -> u16 {
     let len = segment.len() as u32;
-    Sum::default().with(addresses).with(&len.to_be_bytes()).with(&[0, 0, 0, proto]).with(segment).finish()
+    Sum::default()
+        .with(addresses)
+        .with(&len.to_be_bytes())
+        .with(&[0, 0, 0, proto])
+        .with(segment)
+        .finish()
 }
 
 /// As [`transport`], for UDP: never 0, which means "none".
@@ -67,7 +74,9 @@ pub fn words(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
-    let sum = words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from(u32::from_be_bytes(*word))));
+    let sum = words.iter().fold(0, |sum: u64, word| {
+        sum.wrapping_add(u64::from(u32::from_be_bytes(*word)))
+    });
     sum.wrapping_add(u64::from(u32::from_be_bytes(last)))
 }
 
@@ -101,8 +110,9 @@ mod tests {
     use super::*;
 
     /// The IPv4 header of the first example in wire-formats section 1.8.
-    const HEADER: [u8; 20] =
-        [0x45, 0x00, 0x00, 0x6e, 0x00, 0x01, 0x40, 0x00, 0x3e, 0x11, 0x28, 0x7c, 10, 0, 0, 1, 10, 0, 0, 2];
+    const HEADER: [u8; 20] = [
+        0x45, 0x00, 0x00, 0x6e, 0x00, 0x01, 0x40, 0x00, 0x3e, 0x11, 0x28, 0x7c, 10, 0, 0, 1, 10, 0, 0, 2,
+    ];
 
     #[test]
     fn a_good_header_sums_to_zero() {
@@ -125,7 +135,11 @@ mod tests {
             let bytes: std::vec::Vec<u8> = (0..len)
                 .map(|_| {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    if state >> 40 & 3 == 0 { 0xff } else { (state >> 56) as u8 }
+                    if state >> 40 & 3 == 0 {
+                        0xff
+                    } else {
+                        (state >> 56) as u8
+                    }
                 })
                 .collect();
             let (front, back) = bytes.split_at(len / 3 / 4 * 4);

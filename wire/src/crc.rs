@@ -62,9 +62,14 @@ fn at_once(tables: &Tables, crc: u32, bytes: &[u8]) -> u32 {
     let (first, rest) = bytes.split_at(4);
     let from_last = tables[..bytes.len()].iter().rev();
     let (of_first, of_rest) = (from_last.clone(), from_last.skip(4));
-    let rest = rest.iter().zip(of_rest).fold(0, |sum, (byte, table)| sum ^ table[usize::from(*byte)]);
+    let rest = rest
+        .iter()
+        .zip(of_rest)
+        .fold(0, |sum, (byte, table)| sum ^ table[usize::from(*byte)]);
     let first = first.iter().zip(state).zip(of_first);
-    first.fold(rest, |sum, ((byte, state), table)| sum ^ table[usize::from(*byte ^ state)])
+    first.fold(rest, |sum, ((byte, state), table)| {
+        sum ^ table[usize::from(*byte ^ state)]
+    })
 }
 
 /// The CRC-32C of `bytes`, as iSCSI and the CRC catalogues define it: all ones before and after.
@@ -104,7 +109,9 @@ mod tests {
 
     /// Bit by bit, as defined.
     fn slowly(bytes: &[u8]) -> u32 {
-        !bytes.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ byte_of(0x82f6_3b78, crc as u8 ^ byte))
+        !bytes.iter().fold(u32::MAX, |crc, byte| {
+            crc >> 8 ^ byte_of(0x82f6_3b78, crc as u8 ^ byte)
+        })
     }
 
     #[test]

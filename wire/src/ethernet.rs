@@ -52,7 +52,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// # Errors
     /// [`Refusal::Truncated`] if the header is not whole.
     pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
-        if buffer.as_ref().len() < HEADER_LEN { Err(Refusal::Truncated) } else { Ok(Self(buffer)) }
+        if buffer.as_ref().len() < HEADER_LEN {
+            Err(Refusal::Truncated)
+        } else {
+            Ok(Self(buffer))
+        }
     }
 
     /// Destination address.
@@ -99,7 +103,11 @@ pub struct Repr {
 impl Repr {
     /// The header's values.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
-        Self { dst: packet.dst(), src: packet.src(), ethertype: packet.ethertype() }
+        Self {
+            dst: packet.dst(),
+            src: packet.src(),
+            ethertype: packet.ethertype(),
+        }
     }
 
     /// Bytes that [`emit`](Self::emit) writes.

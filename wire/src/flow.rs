@@ -32,7 +32,14 @@ impl FlowKey {
     #[inline]
     pub fn of_id(id: u32) -> Self {
         let src = u128::from(id).to_be_bytes();
-        Self { src, dst: [0; 16], src_port: 0, dst_port: 0, proto: 0, kind: Self::ID }
+        Self {
+            src,
+            dst: [0; 16],
+            src_port: 0,
+            dst_port: 0,
+            proto: 0,
+            kind: Self::ID,
+        }
     }
 
     /// The Flow ID, if nothing else is known of the flow. The flow then has no addresses, and the results of
@@ -69,7 +76,14 @@ impl FlowKey {
     pub fn v6(src: [u8; 16], dst: [u8; 16], ports: Option<(u16, u16)>, proto: u8) -> Self {
         let (src_port, dst_port) = ports.unwrap_or((0, 0));
         let kind = Self::V6 | if ports.is_some() { Self::PORTS } else { 0 };
-        Self { src, dst, src_port, dst_port, proto, kind }
+        Self {
+            src,
+            dst,
+            src_port,
+            dst_port,
+            proto,
+            kind,
+        }
     }
 
     #[inline]
@@ -153,7 +167,10 @@ impl FlowKey {
             state = fold(state ^ s.0, 0xa076_1d64_78bd_642f ^ d.0);
             state = fold(state ^ s.1, 0xe703_7ed1_a0b4_28db ^ d.1);
         } else {
-            state = fold(state ^ halves(&self.src).1, 0xa076_1d64_78bd_642f ^ halves(&self.dst).1);
+            state = fold(
+                state ^ halves(&self.src).1,
+                0xa076_1d64_78bd_642f ^ halves(&self.dst).1,
+            );
         }
         fold(state ^ tail, 0x8ebc_6af0_9c88_c6e3 ^ seed.rotate_left(32))
     }
@@ -176,7 +193,11 @@ impl FlowKey {
         if self.is_v6() {
             Self::flow_id_v6(src, dst, (self.src_port, self.dst_port), self.proto)
         } else {
-            Self::flow_id_v4((src as u32, dst as u32), (self.src_port, self.dst_port), self.proto)
+            Self::flow_id_v4(
+                (src as u32, dst as u32),
+                (self.src_port, self.dst_port),
+                self.proto,
+            )
         }
     }
 
@@ -234,7 +255,11 @@ fn crc_32c_of_bytes<const LEN: usize>(crc: u32, bytes: u128) -> u32 {
     let mut crc = 0;
     let mut at = 0;
     while at < LEN {
-        let byte = if at < 8 { low >> (at * 8) } else { high >> (at % 8 * 8) };
+        let byte = if at < 8 {
+            low >> (at * 8)
+        } else {
+            high >> (at % 8 * 8)
+        };
         crc ^= CRC_32C[LEN - 1 - at][(byte & 0xff) as usize];
         at += 1;
     }
@@ -298,13 +323,19 @@ impl FromStr for FlowKey {
         let proto = proto.parse().map_err(|_| NotAFlow)?;
         let ends: (IpAddr, IpAddr, _) = match (src.parse::<SocketAddr>(), dst.parse::<SocketAddr>()) {
             (Ok(s), Ok(d)) => (s.ip(), d.ip(), Some((s.port(), d.port()))),
-            (Err(_), Err(_)) => {
-                (src.parse().map_err(|_| NotAFlow)?, dst.parse().map_err(|_| NotAFlow)?, None)
-            }
+            (Err(_), Err(_)) => (
+                src.parse().map_err(|_| NotAFlow)?,
+                dst.parse().map_err(|_| NotAFlow)?,
+                None,
+            ),
             _ => return Err(NotAFlow),
         };
         let (src, dst, ports) = ends;
-        if src.is_ipv4() == dst.is_ipv4() { Ok(Self::new(src, dst, ports, proto)) } else { Err(NotAFlow) }
+        if src.is_ipv4() == dst.is_ipv4() {
+            Ok(Self::new(src, dst, ports, proto))
+        } else {
+            Err(NotAFlow)
+        }
     }
 }
 
@@ -331,7 +362,10 @@ mod tests {
             "2001:db8::1>2001:db8::2/58",
             "flow-id:0x0000f10a",
         ] {
-            assert_eq!(text.parse::<FlowKey>().map(|flow| flow.to_string()), Ok(text.to_string()));
+            assert_eq!(
+                text.parse::<FlowKey>().map(|flow| flow.to_string()),
+                Ok(text.to_string())
+            );
         }
     }
 
@@ -350,7 +384,10 @@ mod tests {
         let v4 = FlowKey::v4([1, 2, 3, 4], [0xf5, 6, 7, 8], Some((0x0304, 0xf506)), 0xfe);
         let key = [1, 2, 3, 4, 0xf5, 6, 7, 8, 3, 4, 0xf5, 6, 0xfe];
         assert_eq!(v4.flow_id(), crc_32c(&key));
-        assert_eq!(crc_32c_of(0x0102_0304_f506_0708), crc_32c(&[1, 2, 3, 4, 0xf5, 6, 7, 8]));
+        assert_eq!(
+            crc_32c_of(0x0102_0304_f506_0708),
+            crc_32c(&[1, 2, 3, 4, 0xf5, 6, 7, 8])
+        );
     }
 
     #[test]
@@ -363,18 +400,31 @@ mod tests {
             FlowKey::of_id(0xf10b),
         ];
         for other in looks_alike {
-            assert!(other != key && !other.is(&key) && other.hash(1) != key.hash(1), "{other}");
+            assert!(
+                other != key && !other.is(&key) && other.hash(1) != key.hash(1),
+                "{other}"
+            );
         }
-        for text in ["flow-id:", "flow-id:0x", "flow-id:0x+1", "flow-id:-1", "flow-id:4294967296"] {
+        for text in [
+            "flow-id:",
+            "flow-id:0x",
+            "flow-id:0x+1",
+            "flow-id:-1",
+            "flow-id:4294967296",
+        ] {
             assert_eq!(text.parse::<FlowKey>(), Err(NotAFlow), "{text}");
         }
     }
 
     #[test]
     fn an_incomplete_flow_is_refused() {
-        for text in
-            ["", "10.0.0.1>10.0.0.2", "10.0.0.1:1>10.0.0.2/6", "10.0.0.1>::1/6", "10.0.0.1:1>10.0.0.2:2/256"]
-        {
+        for text in [
+            "",
+            "10.0.0.1>10.0.0.2",
+            "10.0.0.1:1>10.0.0.2/6",
+            "10.0.0.1>::1/6",
+            "10.0.0.1:1>10.0.0.2:2/256",
+        ] {
             assert_eq!(text.parse::<FlowKey>(), Err(NotAFlow), "{text}");
         }
     }

@@ -143,7 +143,10 @@ fn ipv4<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<
     if header[0] >> 4 != 4 || len < 20 || total < len {
         return Err(Refusal::BadIpHeader);
     }
-    let addresses = (IpAddr::from(array_at::<4>(header, 12)), IpAddr::from(array_at::<4>(header, 16)));
+    let addresses = (
+        IpAddr::from(array_at::<4>(header, 12)),
+        IpAddr::from(array_at::<4>(header, 16)),
+    );
     envelope.src = Some(addresses.0);
     let payload = packet.get(len..).ok_or(Refusal::Truncated);
     // More fragments, or an offset.
@@ -166,7 +169,10 @@ fn ipv6<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<
         return Err(Refusal::BadIpHeader);
     }
     let total = 40 + usize::from(u16_at(header, 4));
-    let addresses = (IpAddr::from(array_at::<16>(header, 8)), IpAddr::from(array_at::<16>(header, 24)));
+    let addresses = (
+        IpAddr::from(array_at::<16>(header, 8)),
+        IpAddr::from(array_at::<16>(header, 24)),
+    );
     envelope.src = Some(addresses.0);
     let (mut at, mut next) = (40, header[6]);
     for _ in 0..MAX_TAGS {
@@ -203,5 +209,11 @@ fn udp(bytes: &[u8], ip_payload: usize, addresses: (IpAddr, IpAddr)) -> Result<D
     }
     let (src, dst) = addresses;
     let payload = body.get(..len - 8).unwrap_or(body);
-    Ok(Datagram { src, dst, src_port: u16_at(header, 0), dst_port: u16_at(header, 2), payload })
+    Ok(Datagram {
+        src,
+        dst,
+        src_port: u16_at(header, 0),
+        dst_port: u16_at(header, 2),
+        payload,
+    })
 }

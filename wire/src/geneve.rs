@@ -103,7 +103,11 @@ impl OptionRepr {
         if bytes.len() < OPTION_LEN + usize::from(len) * 4 {
             return Err(Refusal::BadGeneve);
         }
-        Ok(Self { class: u16_at(header, field::CLASS), kind: header[field::KIND], len })
+        Ok(Self {
+            class: u16_at(header, field::CLASS),
+            kind: header[field::KIND],
+            len,
+        })
     }
 
     /// Writes the header.

@@ -67,8 +67,11 @@ impl Repr {
     /// # Panics
     /// If `out` is shorter than [`header_len`](Self::header_len).
     pub fn emit(&self, out: &mut [u8]) {
-        let fields =
-            [(field::CHECKSUM_BIT, self.checksum), (field::KEY_BIT, self.key), (field::SEQ_BIT, self.seq)];
+        let fields = [
+            (field::CHECKSUM_BIT, self.checksum),
+            (field::KEY_BIT, self.key),
+            (field::SEQ_BIT, self.seq),
+        ];
         let mut at = field::OPTIONAL;
         (out[field::FLAGS], out[field::VERSION]) = (0, 0);
         put_u16(out, field::PROTOCOL, self.protocol);

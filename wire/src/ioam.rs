@@ -57,7 +57,9 @@ impl<'a> Ioam<'a> {
     /// # Errors
     /// [`Refusal::BadIoam`] if the option contradicts itself.
     pub fn parse(data: &'a [u8]) -> Result<Option<Self>, Refusal> {
-        let Some((head, option)) = data.split_at_checked(field::OPTION) else { return Err(Refusal::BadIoam) };
+        let Some((head, option)) = data.split_at_checked(field::OPTION) else {
+            return Err(Refusal::BadIoam);
+        };
         match head[field::IOAM_TYPE] {
             kind @ (PREALLOCATED | INCREMENTAL) => {
                 Trace::parse(option, kind == INCREMENTAL).map(|trace| Some(Self::Trace(trace)))
@@ -87,9 +89,16 @@ impl<'a> Ioam<'a> {
 
     /// Node `i` in forwarding order, as far as its data are items of a [`Hop`]; a default one beyond the last.
     pub fn hop(&self, i: usize) -> Hop {
-        let Self::Trace(trace) = self else { return Hop::default() };
-        let Some(newest) = trace.nodes().count().checked_sub(i + 1) else { return Hop::default() };
-        trace.nodes().nth(newest).map_or(Hop::default(), |node| node.hop())
+        let Self::Trace(trace) = self else {
+            return Hop::default();
+        };
+        let Some(newest) = trace.nodes().count().checked_sub(i + 1) else {
+            return Hop::default();
+        };
+        trace
+            .nodes()
+            .nth(newest)
+            .map_or(Hop::default(), |node| node.hop())
     }
 }
 
@@ -142,12 +151,18 @@ impl<'a> Trace<'a> {
     /// # Errors
     /// [`Refusal::BadIoam`] if lengths, type and data contradict each other.
     pub fn parse(option: &'a [u8], incremental: bool) -> Result<Self, Refusal> {
-        let Some((head, data)) = option.split_at_checked(field::DATA) else { return Err(Refusal::BadIoam) };
+        let Some((head, data)) = option.split_at_checked(field::DATA) else {
+            return Err(Refusal::BadIoam);
+        };
         let trace_type = u24_at(head, field::TRACE_TYPE);
         let node_len = head[field::NODE_LEN] >> 3;
         let remaining = head[field::REMAINING] & 0x7f;
         // In a pre-allocated trace the free space comes first; an incremental one has none.
-        let free = if incremental { 0 } else { usize::from(remaining) * 4 };
+        let free = if incremental {
+            0
+        } else {
+            usize::from(remaining) * 4
+        };
         let trace = Self {
             namespace: u16_at(head, field::NAMESPACE),
             node_len,
@@ -184,12 +199,22 @@ impl<'a> Trace<'a> {
 
     /// The nodes, newest first.
     pub fn nodes(&self) -> Nodes<'a> {
-        Nodes { trace_type: self.trace_type, fixed: usize::from(self.node_len) * 4, rest: self.data }
+        Nodes {
+            trace_type: self.trace_type,
+            fixed: usize::from(self.node_len) * 4,
+            rest: self.data,
+        }
     }
 
     /// Bytes that [`emit`](Self::emit) writes before the nodes' data.
     pub fn header_len(&self) -> usize {
-        field::OPTION + field::DATA + if self.incremental { 0 } else { usize::from(self.remaining) * 4 }
+        field::OPTION
+            + field::DATA
+            + if self.incremental {
+                0
+            } else {
+                usize::from(self.remaining) * 4
+            }
     }
 
     /// Writes the IPv6 option's data: IOAM type, header, free space (zeros) and the nodes' data. Returns its length.
@@ -200,7 +225,11 @@ impl<'a> Trace<'a> {
         let len = self.header_len() + self.data.len();
         let out = &mut out[..len];
         out.fill(0);
-        out[field::IOAM_TYPE] = if self.incremental { INCREMENTAL } else { PREALLOCATED };
+        out[field::IOAM_TYPE] = if self.incremental {
+            INCREMENTAL
+        } else {
+            PREALLOCATED
+        };
         let option = &mut out[field::OPTION..];
         put_u16(option, field::NAMESPACE, self.namespace);
         option[field::NODE_LEN] = self.node_len << 3 | self.flags >> 1 & 7;
@@ -238,7 +267,10 @@ impl<'a> Iterator for Nodes<'a> {
         }
         let (bytes, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
-        Some(Node { trace_type: self.trace_type, bytes })
+        Some(Node {
+            trace_type: self.trace_type,
+            bytes,
+        })
     }
 }
 
@@ -288,19 +320,25 @@ impl<'a> Node<'a> {
     /// Node id: 24 bits, or 56 if only the wide form is there.
     pub fn node_id(&self) -> Option<u64> {
         let wide = || self.long(8).map(|long| long & 0x00ff_ffff_ffff_ffff);
-        self.word(0).map(|word| u64::from(word & 0x00ff_ffff)).or_else(wide)
+        self.word(0)
+            .map(|word| u64::from(word & 0x00ff_ffff))
+            .or_else(wide)
     }
 
     /// Ingress and egress interface, 16 bits each; each `None` if unavailable.
     pub fn interfaces(&self) -> (Option<u16>, Option<u16>) {
         let half = |half: u16| (half != u16::MAX).then_some(half);
-        self.word(1).map_or((None, None), |word| (half((word >> 16) as u16), half(word as u16)))
+        self.word(1).map_or((None, None), |word| {
+            (half((word >> 16) as u16), half(word as u16))
+        })
     }
 
     /// Ingress and egress interface, 32 bits each; each `None` if unavailable.
     pub fn wide_interfaces(&self) -> (Option<u32>, Option<u32>) {
         let half = |half: u32| (half != u32::MAX).then_some(half);
-        self.long(9).map_or((None, None), |long| (half((long >> 32) as u32), half(long as u32)))
+        self.long(9).map_or((None, None), |long| {
+            (half((long >> 32) as u32), half(long as u32))
+        })
     }
 
     /// Seconds of the timestamp.

@@ -39,7 +39,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if first >> 4 != 4 || len < HEADER_LEN {
             return Err(Refusal::BadIpHeader);
         }
-        if bytes.len() < len { Err(Refusal::Truncated) } else { Ok(Self(buffer)) }
+        if bytes.len() < len {
+            Err(Refusal::Truncated)
+        } else {
+            Ok(Self(buffer))
+        }
     }
 
     fn bytes(&self) -> &[u8] {

@@ -95,7 +95,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Sets DSCP and ECN.
     pub fn set_traffic_class(&mut self, class: u8) {
         let word = u32_at(self.bytes(), field::WORD);
-        put_u32(self.0.as_mut(), field::WORD, word & !0x0ff0_0000 | u32::from(class) << 20);
+        put_u32(
+            self.0.as_mut(),
+            field::WORD,
+            word & !0x0ff0_0000 | u32::from(class) << 20,
+        );
     }
 
     /// Sets the length of what follows the header.
@@ -192,7 +196,12 @@ pub(crate) struct Extension {
 impl<'a> Extensions<'a> {
     /// The headers from `at` on, the first of which has the number `next`.
     pub(crate) fn new(bytes: &'a [u8], at: usize, next: u8) -> Self {
-        Self { bytes, at, next, remaining: MAX_EXTENSIONS }
+        Self {
+            bytes,
+            at,
+            next,
+            remaining: MAX_EXTENSIONS,
+        }
     }
 
     /// The bytes of a header, up to the end of the packet.
@@ -223,14 +232,21 @@ impl Iterator for Extensions<'_> {
     fn next(&mut self) -> Option<Extension> {
         let kind = self.next;
         let unit = unit_of(kind)?;
-        let head = self.bytes.get(self.at..self.at + 8).filter(|_| self.remaining > 0)?;
+        let head = self
+            .bytes
+            .get(self.at..self.at + 8)
+            .filter(|_| self.remaining > 0)?;
         self.next = head[0];
         if kind == FRAGMENT && u16_at(head, 2) & 0xfff8 != 0 {
             // A later fragment has no header of a transport protocol.
             self.remaining = 0;
             return None;
         }
-        let header = Extension { kind, at: self.at, len: 8 + usize::from(head[1]) * unit };
+        let header = Extension {
+            kind,
+            at: self.at,
+            len: 8 + usize::from(head[1]) * unit,
+        };
         self.at += header.len;
         self.remaining -= 1;
         Some(header)
@@ -251,7 +267,11 @@ impl Opt<'_> {
     const PADN: u8 = 1;
 
     fn len(&self) -> usize {
-        if self.kind == Self::PAD1 { 1 } else { 2 + self.data.len() }
+        if self.kind == Self::PAD1 {
+            1
+        } else {
+            2 + self.data.len()
+        }
     }
 }
 
@@ -265,8 +285,13 @@ impl<'a> OptionsHeader<'a> {
     /// # Errors
     /// [`Refusal::Truncated`] if it is not whole.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Refusal> {
-        let [_, units, ..] = bytes else { return Err(Refusal::Truncated) };
-        bytes.get(..8 + usize::from(*units) * 8).map(Self).ok_or(Refusal::Truncated)
+        let [_, units, ..] = bytes else {
+            return Err(Refusal::Truncated);
+        };
+        bytes
+            .get(..8 + usize::from(*units) * 8)
+            .map(Self)
+            .ok_or(Refusal::Truncated)
     }
 
     /// What follows.
@@ -296,7 +321,10 @@ impl<'a> Iterator for Options<'a> {
         let (kind, tail) = self.0.split_first()?;
         if *kind == Opt::PAD1 {
             self.0 = tail;
-            return Some(Opt { kind: *kind, data: &[] });
+            return Some(Opt {
+                kind: *kind,
+                data: &[],
+            });
         }
         let (len, tail) = tail.split_first()?;
         let (data, rest) = tail.split_at_checked(usize::from(*len))?;

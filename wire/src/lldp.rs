@@ -90,7 +90,13 @@ impl<'a> Lldpdu<'a> {
         let chassis = Id::parse(tlvs.expect(tlv::CHASSIS_ID)?)?;
         let port = Id::parse(tlvs.expect(tlv::PORT_ID)?)?;
         let ttl = try_u16(tlvs.expect(tlv::TIME_TO_LIVE)?, 0).ok_or(Refusal::BadLldp)?;
-        let mut lldpdu = Self { chassis, port, ttl, port_description: None, system_name: None };
+        let mut lldpdu = Self {
+            chassis,
+            port,
+            ttl,
+            port_description: None,
+            system_name: None,
+        };
         loop {
             let (kind, value) = tlvs.next()?;
             let text = match kind {
@@ -112,7 +118,11 @@ impl<'a> Lldpdu<'a> {
     /// Bytes that [`Lldpdu::emit`] writes.
     pub fn len(&self) -> usize {
         let texts = [self.port_description, self.system_name];
-        let texts = texts.into_iter().flatten().map(|text| TLV_HEADER_LEN + text.len()).sum::<usize>();
+        let texts = texts
+            .into_iter()
+            .flatten()
+            .map(|text| TLV_HEADER_LEN + text.len())
+            .sum::<usize>();
         let ids = [self.chassis, self.port].map(|id| TLV_HEADER_LEN + 1 + id.bytes.len());
         ids[0] + ids[1] + TLV_HEADER_LEN + 2 + texts + TLV_HEADER_LEN
     }
@@ -165,9 +175,14 @@ struct Tlvs<'a>(&'a [u8]);
 
 impl<'a> Tlvs<'a> {
     fn next(&mut self) -> Result<(u8, &'a [u8]), Refusal> {
-        let (header, rest) = self.0.split_at_checked(TLV_HEADER_LEN).ok_or(Refusal::Truncated)?;
+        let (header, rest) = self
+            .0
+            .split_at_checked(TLV_HEADER_LEN)
+            .ok_or(Refusal::Truncated)?;
         let word = u16_at(header, 0);
-        let (value, rest) = rest.split_at_checked(usize::from(word & 0x1ff)).ok_or(Refusal::Truncated)?;
+        let (value, rest) = rest
+            .split_at_checked(usize::from(word & 0x1ff))
+            .ok_or(Refusal::Truncated)?;
         self.0 = rest;
         Ok(((word >> 9) as u8, value))
     }
@@ -175,6 +190,10 @@ impl<'a> Tlvs<'a> {
     /// The value of the next TLV, which must be of this type.
     fn expect(&mut self, kind: u8) -> Result<&'a [u8], Refusal> {
         let (found, value) = self.next()?;
-        if found == kind { Ok(value) } else { Err(Refusal::BadLldp) }
+        if found == kind {
+            Ok(value)
+        } else {
+            Err(Refusal::BadLldp)
+        }
     }
 }

@@ -23,8 +23,14 @@ pub enum Dialect {
 
 impl Dialect {
     /// All dialects.
-    pub const ALL: [Self; 6] =
-        [Self::Strict, Self::Geant, Self::HostInt, Self::IntCollectorGen, Self::Onos, Self::P4Int];
+    pub const ALL: [Self; 6] = [
+        Self::Strict,
+        Self::Geant,
+        Self::HostInt,
+        Self::IntCollectorGen,
+        Self::Onos,
+        Self::P4Int,
+    ];
 
     /// The name used in configuration.
     pub const fn name(self) -> &'static str {
@@ -71,13 +77,19 @@ impl TelemetryPorts {
     /// How many ports fit.
     pub const MAX: usize = 8;
     /// No port.
-    pub const NONE: Self = Self { ports: [0; Self::MAX], len: 0 };
+    pub const NONE: Self = Self {
+        ports: [0; Self::MAX],
+        len: 0,
+    };
 
     /// The given ports; `None` if there are more than [`Self::MAX`].
     pub fn new(list: &[u16]) -> Option<Self> {
         let mut ports = [list.first().copied().unwrap_or(0); Self::MAX];
         ports.get_mut(..list.len())?.copy_from_slice(list);
-        Some(Self { ports, len: list.len() as u8 })
+        Some(Self {
+            ports,
+            len: list.len() as u8,
+        })
     }
 
     /// The ports.
@@ -90,14 +102,20 @@ impl TelemetryPorts {
     #[inline]
     pub fn contains(&self, port: u16) -> bool {
         // Unused elements repeat the first port, so that all are compared without a branch on the count.
-        self.ports.iter().fold(false, |found, place| found | (*place == port)) && self.len > 0
+        self.ports
+            .iter()
+            .fold(false, |found, place| found | (*place == port))
+            && self.len > 0
     }
 }
 
 impl Default for TelemetryPorts {
     /// 32766, the port of reports.
     fn default() -> Self {
-        Self { ports: [32766; TelemetryPorts::MAX], len: 1 }
+        Self {
+            ports: [32766; TelemetryPorts::MAX],
+            len: 1,
+        }
     }
 }
 
@@ -160,7 +178,10 @@ impl Profile {
             probe_marker: None,
             gre_protocol: Self::GRE_PROTOCOL,
             tcp_shim: TcpShim::AfterFixed,
-            telemetry_ports: TelemetryPorts { ports: [32766; TelemetryPorts::MAX], len: 1 },
+            telemetry_ports: TelemetryPorts {
+                ports: [32766; TelemetryPorts::MAX],
+                len: 1,
+            },
             domains: [None; 2],
         }
     }
@@ -202,7 +223,11 @@ mod tests {
 
     #[test]
     fn a_mask_of_zero_marks_nothing() {
-        let off = Profile { dscp: 0, dscp_mask: 0, ..Profile::default() };
+        let off = Profile {
+            dscp: 0,
+            dscp_mask: 0,
+            ..Profile::default()
+        };
         assert!((0..64).all(|dscp| !off.marks(dscp)));
         let hostint = Profile::new(Dialect::HostInt);
         assert!((0..64).all(|dscp| hostint.marks(dscp) == (dscp & 1 == 1)));

@@ -256,7 +256,6 @@ impl Refusal {
     }
 
     /// The cause as a word, for counters and JSON.
-    #[expect(clippy::too_many_lines, reason = "a table")]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Truncated => "truncated",

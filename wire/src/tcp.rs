@@ -39,7 +39,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if len < HEADER_LEN {
             return Err(Refusal::BadLength);
         }
-        if bytes.len() < len { Err(Refusal::Truncated) } else { Ok(Self(buffer)) }
+        if bytes.len() < len {
+            Err(Refusal::Truncated)
+        } else {
+            Ok(Self(buffer))
+        }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -179,7 +183,11 @@ impl<'a> Repr<'a> {
         put_u16(out, field::DST_PORT, self.dst_port);
         put_u32(out, field::SEQ, self.seq);
         put_u32(out, field::ACK, self.ack);
-        put_u16(out, field::OFFSET_FLAGS, (len as u16 / 4) << 12 | self.flags & 0x0fff);
+        put_u16(
+            out,
+            field::OFFSET_FLAGS,
+            (len as u16 / 4) << 12 | self.flags & 0x0fff,
+        );
         put_u16(out, field::WINDOW, self.window);
         put_u16(out, field::CHECKSUM, self.checksum);
         put_u16(out, field::URGENT, self.urgent);

@@ -24,7 +24,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// # Errors
     /// [`Refusal::Truncated`] if the header is not whole.
     pub fn new_checked(buffer: T) -> Result<Self, Refusal> {
-        if buffer.as_ref().len() < HEADER_LEN { Err(Refusal::Truncated) } else { Ok(Self(buffer)) }
+        if buffer.as_ref().len() < HEADER_LEN {
+            Err(Refusal::Truncated)
+        } else {
+            Ok(Self(buffer))
+        }
     }
 
     /// Source port.

@@ -55,13 +55,39 @@ const CASES: [Case; 10] = {
         memory: 64 << 20,
     };
     [
-        Case { what: "key-write, 24 of 32 bytes in 256 KiB (in the cache)", memory: 256 << 10, ..key_write },
+        Case {
+            what: "key-write, 24 of 32 bytes in 256 KiB (in the cache)",
+            memory: 256 << 10,
+            ..key_write
+        },
         key_write,
-        Case { what: "the same, ascending", order: Ascending, ..key_write },
-        Case { what: "the same over IPv6", v6: true, ..key_write },
-        Case { what: "the same, reliable", transport: Rc, ..key_write },
-        Case { what: "the same, each acknowledged", transport: Rc, ack: true, ..key_write },
-        Case { what: "addition, acknowledged", transport: Rc, len: 0, ..key_write },
+        Case {
+            what: "the same, ascending",
+            order: Ascending,
+            ..key_write
+        },
+        Case {
+            what: "the same over IPv6",
+            v6: true,
+            ..key_write
+        },
+        Case {
+            what: "the same, reliable",
+            transport: Rc,
+            ..key_write
+        },
+        Case {
+            what: "the same, each acknowledged",
+            transport: Rc,
+            ack: true,
+            ..key_write
+        },
+        Case {
+            what: "addition, acknowledged",
+            transport: Rc,
+            len: 0,
+            ..key_write
+        },
         Case {
             what: "append, 80 bytes (16 entries of 4)",
             len: 80,
@@ -76,17 +102,34 @@ const CASES: [Case; 10] = {
             order: Ascending,
             ..key_write
         },
-        Case { what: "sketch, 1024 bytes", len: 1024, random: false, order: Ascending, ..key_write },
+        Case {
+            what: "sketch, 1024 bytes",
+            len: 1024,
+            random: false,
+            order: Ascending,
+            ..key_write
+        },
     ]
 };
 
 fn address(v6: bool, end: u8) -> std::net::IpAddr {
-    if v6 { [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end].into() } else { [10, 97, 0, end].into() }
+    if v6 {
+        [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end].into()
+    } else {
+        [10, 97, 0, end].into()
+    }
 }
 
 fn pair(case: &Case) -> QueuePairConfig {
     let path = Path::new(address(case.v6, 2), address(case.v6, 1), 0xc001);
-    QueuePairConfig { transport: case.transport, path, peer: 7, psn: Psn::new(0), mtu: MTU, receives: 0 }
+    QueuePairConfig {
+        transport: case.transport,
+        path,
+        peer: 7,
+        psn: Psn::new(0),
+        mtu: MTU,
+        receives: 0,
+    }
 }
 
 /// Requests that each write to their own memory, or that cover the case's whole memory.
@@ -98,21 +141,38 @@ fn frames(case: &Case, count: u32) -> Vec<Vec<u8>> {
     let payload = vec![0xa5; case.len as usize];
     (0..count)
         .map(|number| {
-            let place = if case.random { u64::from(number.wrapping_mul(0x9e37_79b1)) } else { number.into() };
+            let place = if case.random {
+                u64::from(number.wrapping_mul(0x9e37_79b1))
+            } else {
+                number.into()
+            };
             let place = ADDRESS + place % places * stride;
-            let head = Head { psn: Psn::new(number), ack_request: case.ack, solicited: false };
+            let head = Head {
+                psn: Psn::new(number),
+                ack_request: case.ack,
+                solicited: false,
+            };
             let mut frame = vec![0; 2200];
             let len = if case.len == 0 {
                 writer.fetch_add(
                     &mut frame,
                     head,
-                    AtomicEth { address: place, rkey: KEY, add: 1, compare: 0 },
+                    AtomicEth {
+                        address: place,
+                        rkey: KEY,
+                        add: 1,
+                        compare: 0,
+                    },
                 )
             } else {
                 writer.write_only(
                     &mut frame,
                     head,
-                    Reth { address: place, rkey: KEY, len: case.len },
+                    Reth {
+                        address: place,
+                        rkey: KEY,
+                        len: case.len,
+                    },
                     &payload,
                 )
             };
@@ -139,9 +199,15 @@ fn samples(object: &Object, frames: &[Vec<u8>]) {
 }
 
 fn open(kernel: &mut Rdma, case: &Case) {
-    let named = Registered { address: ADDRESS, len: MEMORY - HEADER, rkey: KEY };
+    let named = Registered {
+        address: ADDRESS,
+        len: MEMORY - HEADER,
+        rkey: KEY,
+    };
     kernel.deregister(KEY);
-    kernel.register(&named, HEADER, AccessFlags::ALL, case.order, 1).unwrap();
+    kernel
+        .register(&named, HEADER, AccessFlags::ALL, case.order, 1)
+        .unwrap();
     again(kernel, case);
 }
 
@@ -157,7 +223,11 @@ fn executed(counted: &Counted) -> u64 {
 
 /// The time per frame.
 fn run(kernel: &Rdma, program: &str, frame: &[u8]) -> u32 {
-    kernel.object().test_run(program, frame, COUNT).unwrap().duration_ns
+    kernel
+        .object()
+        .test_run(program, frame, COUNT)
+        .unwrap()
+        .duration_ns
 }
 
 /// Nanoseconds per frame.
@@ -182,10 +252,21 @@ const COUNT: u32 = 8192;
 
 impl Bench {
     fn new(object: &[u8]) -> Self {
-        let options = Options { memory: MEMORY, ..Options::default() };
+        let options = Options {
+            memory: MEMORY,
+            ..Options::default()
+        };
         let kernel = Rdma::load_object(object, &options, LoadOptions::default()).unwrap();
         kernel.map(0, MEMORY).unwrap().populate().unwrap();
-        Self { kernel, cost: Cost { each: 0, only: 0, same: None, bare: None } }
+        Self {
+            kernel,
+            cost: Cost {
+                each: 0,
+                only: 0,
+                same: None,
+                bare: None,
+            },
+        }
     }
 
     fn begin(&mut self, case: &Case, frames: &[Vec<u8>]) {
@@ -193,7 +274,12 @@ impl Bench {
         samples(self.kernel.object(), frames);
         let same = (case.transport == Transport::Uc).then_some(u32::MAX);
         let bare = (case.len == 24 && !case.v6).then_some(u32::MAX);
-        self.cost = Cost { each: u32::MAX, only: u32::MAX, same, bare };
+        self.cost = Cost {
+            each: u32::MAX,
+            only: u32::MAX,
+            same,
+            bare,
+        };
     }
 
     fn round(&mut self, case: &Case, frame: &[u8]) {
@@ -241,13 +327,28 @@ fn by_test_run(case: &Case, benches: &mut [Bench]) {
 
 /// Requests a second that are executed on a veth.
 fn live(case: &Case, sender: usize, seconds: f64) {
-    let Ok(pair) = Pair::create() else { return println!("    no namespaces here") };
-    let mut kernel = Rdma::load(&Options { memory: MEMORY, ..Options::default() }).unwrap();
+    let Ok(pair) = Pair::create() else {
+        return println!("    no namespaces here");
+    };
+    let mut kernel = Rdma::load(&Options {
+        memory: MEMORY,
+        ..Options::default()
+    })
+    .unwrap();
     kernel.map(0, MEMORY).unwrap().populate().unwrap();
     open(&mut kernel, case);
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
-    let index = pair.near.run(|| nic::device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().index;
-    let load = LoadOptions { constants: vec![("out", index)], ..LoadOptions::default() };
+    let index = pair
+        .near
+        .run(|| nic::device::facts(Pair::DEVICE))
+        .unwrap()
+        .unwrap()
+        .unwrap()
+        .index;
+    let load = LoadOptions {
+        constants: vec![("out", index)],
+        ..LoadOptions::default()
+    };
     let generator = Object::load(xdp::RDMA_COST, &load).unwrap();
     let frames = frames(case, COUNT);
     samples(&generator, &frames);
@@ -258,7 +359,9 @@ fn live(case: &Case, sender: usize, seconds: f64) {
                 let _ = time::pin(sender);
                 let mut sent = 0_u64;
                 while !stop.load(Ordering::Relaxed) {
-                    generator.run_live("hopwise_rdma_send", &frames[0], 1 << 20, index).unwrap();
+                    generator
+                        .run_live("hopwise_rdma_send", &frames[0], 1 << 20, index)
+                        .unwrap();
                     sent += 1 << 20;
                 }
                 sent
@@ -292,14 +395,24 @@ fn main() {
     let only: Option<String> = std::env::args().nth(1).filter(|text| !text.starts_with('-'));
     let wanted = |case: &&Case| only.as_ref().is_none_or(|only| case.what.contains(only.as_str()));
     let others = std::env::var("HOPWISE_RDMA_COST").unwrap_or_default();
-    let others = others.split(',').filter(|path| !path.is_empty()).map(|path| std::fs::read(path).unwrap());
+    let others = others
+        .split(',')
+        .filter(|path| !path.is_empty())
+        .map(|path| std::fs::read(path).unwrap());
     let objects = std::iter::once(xdp::RDMA_COST.to_vec()).chain(others);
     let mut benches: Vec<Bench> = objects.map(|object| Bench::new(&object)).collect();
-    CASES.iter().filter(wanted).for_each(|case| by_test_run(case, &mut benches));
+    CASES
+        .iter()
+        .filter(wanted)
+        .for_each(|case| by_test_run(case, &mut benches));
     if std::env::var_os("HOPWISE_NO_LIVE").is_some() {
         return;
     }
-    for case in CASES.iter().filter(wanted).filter(|case| case.transport == Transport::Uc && !case.v6) {
+    for case in CASES
+        .iter()
+        .filter(wanted)
+        .filter(|case| case.transport == Transport::Uc && !case.v6)
+    {
         live(case, 0, 2.0);
     }
 }

@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (seconds, bytes) = (number(1).unwrap_or(1.0), number(2).unwrap_or(300.0) as usize);
     let pair = Pair::create()?;
     // A veth without an XDP program receives the generator's frames only if it polls (NAPI), which GRO enables.
-    pair.far.run(|| device::set_offload(Pair::DEVICE, "rx-gro", true))??;
+    pair.far
+        .run(|| device::set_offload(Pair::DEVICE, "rx-gro", true))??;
     let frame = frame(bytes);
     println!(
         "{:12} {:>8} {:>8} {:>8} {:>7} {:>7} {:>8}",
@@ -60,8 +61,15 @@ fn measure(
     let (stop, stop_reader) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut source = opened.sources.remove(0);
     // Varies the source port, so that there are many flows.
-    let words = [Word { at: 32, base: 0x0002_0000, each: 1, of: 1 << 14 }];
-    let generator = pair.near.run(|| LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, None))??;
+    let words = [Word {
+        at: 32,
+        base: 0x0002_0000,
+        each: 1,
+        of: 1 << 14,
+    }];
+    let generator = pair
+        .near
+        .run(|| LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, None))??;
     let (sent, (stats, usage, took)) = std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             let _ = time::pin(1);
@@ -69,7 +77,10 @@ fn measure(
             while !stop_reader.load(Ordering::Relaxed) {
                 let got = source
                     .receive(10, &mut |packets| {
-                        sum += packets.iter().map(|packet| u64::from(packet.data[0])).sum::<u64>();
+                        sum += packets
+                            .iter()
+                            .map(|packet| u64::from(packet.data[0]))
+                            .sum::<u64>();
                     })
                     .unwrap_or(0);
                 if got > 0 {
@@ -81,7 +92,11 @@ fn measure(
             }
             std::hint::black_box(sum);
             let now = times();
-            (source.stats(), (now.0 - usage.0, now.1 - usage.1), (last - started) as f64)
+            (
+                source.stats(),
+                (now.0 - usage.0, now.1 - usage.1),
+                (last - started) as f64,
+            )
         });
         let sending = scope.spawn(|| {
             let _ = time::pin(0);
@@ -109,8 +124,12 @@ fn measure(
         usage.1 * 1e9 / took,
         (usage.0 + usage.1) * 1e9 / got
     );
-    let zero =
-        Stats { datagrams: stats.datagrams, bytes: stats.bytes, bursts: stats.bursts, ..Stats::default() };
+    let zero = Stats {
+        datagrams: stats.datagrams,
+        bytes: stats.bytes,
+        bursts: stats.bursts,
+        ..Stats::default()
+    };
     if stats != zero {
         println!("{:12} {stats:?}", "");
     }
@@ -122,9 +141,16 @@ fn measure(
 fn times() -> (f64, f64) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
     let after = text.rsplit(')').next().unwrap_or("");
-    let ticks: Vec<f64> =
-        after.split_whitespace().skip(11).take(2).filter_map(|text| text.parse().ok()).collect();
-    (ticks.first().unwrap_or(&0.0) / 100.0, ticks.get(1).unwrap_or(&0.0) / 100.0)
+    let ticks: Vec<f64> = after
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|text| text.parse().ok())
+        .collect();
+    (
+        ticks.first().unwrap_or(&0.0) / 100.0,
+        ticks.get(1).unwrap_or(&0.0) / 100.0,
+    )
 }
 
 /// A datagram to the port, in a frame of `bytes`.
@@ -153,7 +179,10 @@ fn frame(bytes: usize) -> Vec<u8> {
         0,
         2,
     ]);
-    let sum: u32 = frame[14..34].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum: u32 = frame[14..34]
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
+        .sum();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
     frame.extend([2, 0]);

@@ -56,7 +56,10 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         .number("nodes", NODES)
         .number("flows", case.flows)
         .number("payload_bytes", LEN)
-        .ratio("aggregates_per_postcard", aggregates as f64 / stats.postcards.max(1) as f64)
+        .ratio(
+            "aggregates_per_postcard",
+            aggregates as f64 / stats.postcards.max(1) as f64,
+        )
         .ratio("evicted_of_aggregates", evicted as f64 / aggregates.max(1) as f64)
         .number("register_bytes", aggregator.config().bytes())
         .on_core(&measured);

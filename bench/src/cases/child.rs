@@ -62,7 +62,8 @@ impl Program {
 
     /// Where reports are received.
     pub(super) fn input(&self) -> Result<SocketAddr, CliError> {
-        self.input.ok_or_else(|| CliError::new("an outlet receives no reports"))
+        self.input
+            .ok_or_else(|| CliError::new("an outlet receives no reports"))
     }
 
     fn run(dir: &Path, config: &str, has_input: bool) -> Result<Self, CliError> {
@@ -91,8 +92,13 @@ impl Program {
         }
         // What else it says: nobody reads a full pipe.
         thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-        api.map(|api| Self { child, store: dir.join("store"), input, api })
-            .ok_or_else(|| CliError::new("hopwise did not say where it listens"))
+        api.map(|api| Self {
+            child,
+            store: dir.join("store"),
+            input,
+            api,
+        })
+        .ok_or_else(|| CliError::new("hopwise did not say where it listens"))
     }
 
     /// Makes what the system of an export lacks.
@@ -108,18 +114,24 @@ impl Program {
         if output.status.success() {
             return Ok(());
         }
-        Err(CliError::new(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+        Err(CliError::new(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        ))
     }
 
     /// The sum of a metric over all labels.
     pub(super) fn sum(&self, metric: &str) -> Result<u64, CliError> {
-        let metrics = self.get("/metrics").ok_or_else(|| CliError::new("hopwise does not answer"))?;
+        let metrics = self
+            .get("/metrics")
+            .ok_or_else(|| CliError::new("hopwise does not answer"))?;
         Ok(sum(&metrics, metric))
     }
 
     /// What it has done and used so far.
     pub(super) fn usage(&self) -> Result<Usage, CliError> {
-        let metrics = self.get("/metrics").ok_or_else(|| CliError::new("hopwise does not answer"))?;
+        let metrics = self
+            .get("/metrics")
+            .ok_or_else(|| CliError::new("hopwise does not answer"))?;
         let (user, system) = processor_time(&format!("/proc/{}/stat", self.child.id()));
         Ok(Usage {
             received: sum(&metrics, "hopwise_input_datagrams_total"),
@@ -137,7 +149,9 @@ impl Program {
         let (mut received, mut quiet) = (u64::MAX, 0);
         while Instant::now() < end && quiet < QUIET {
             thread::sleep(Duration::from_millis(50));
-            let Some(metrics) = self.get("/metrics") else { continue };
+            let Some(metrics) = self.get("/metrics") else {
+                continue;
+            };
             let now = sum(&metrics, "hopwise_input_datagrams_total");
             let waiting = sum(&metrics, "hopwise_stage_queued") > 0 || now != received;
             quiet = if waiting { 0 } else { quiet + 1 };
@@ -177,7 +191,12 @@ impl Program {
     fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect_timeout(&self.api, ANSWER).ok()?;
         stream.set_read_timeout(Some(ANSWER)).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.api).ok()?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.api
+        )
+        .ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
@@ -196,8 +215,13 @@ impl Drop for Program {
 /// Writes its configuration.
 fn configure(dir: &Path, text: &str) -> Result<PathBuf, CliError> {
     let config = dir.join("hopwise.toml");
-    let cannot =
-        |error| CliError::io("cannot write a configuration", error, "set TMPDIR to a writable directory");
+    let cannot = |error| {
+        CliError::io(
+            "cannot write a configuration",
+            error,
+            "set TMPDIR to a writable directory",
+        )
+    };
     fs::write(&config, text).map_err(cannot)?;
     Ok(config)
 }
@@ -209,7 +233,9 @@ fn address(line: &str, mark: &str) -> Option<SocketAddr> {
 /// The sum of a metric over all labels.
 fn sum(metrics: &str, name: &str) -> u64 {
     let values = metrics.lines().filter_map(|line| {
-        let rest = line.strip_prefix(name).filter(|rest| rest.starts_with([' ', '{']))?;
+        let rest = line
+            .strip_prefix(name)
+            .filter(|rest| rest.starts_with([' ', '{']))?;
         rest.rsplit(' ').next()?.parse::<f64>().ok()
     });
     values.sum::<f64>() as u64
@@ -225,8 +251,14 @@ fn network(metrics: &str) -> u64 {
 fn processor_time(path: &str) -> (f64, f64) {
     let text = fs::read_to_string(path).unwrap_or_default();
     let after = text.rsplit(')').next().unwrap_or("");
-    let mut ticks = after.split_whitespace().skip(11).filter_map(|text| text.parse::<f64>().ok());
-    (ticks.next().unwrap_or(0.0) / TICKS, ticks.next().unwrap_or(0.0) / TICKS)
+    let mut ticks = after
+        .split_whitespace()
+        .skip(11)
+        .filter_map(|text| text.parse::<f64>().ok());
+    (
+        ticks.next().unwrap_or(0.0) / TICKS,
+        ticks.next().unwrap_or(0.0) / TICKS,
+    )
 }
 
 /// Files as old as a benchmark likes. Thresholds that only the changed hop latency exceeds; no address is a secret on loopback.
@@ -262,7 +294,10 @@ mod tests {
     fn metrics_are_summed_by_their_whole_name() {
         let metrics =
             "# HELP a_total x\na_total{stage=\"network\"} 3\na_total{stage=\"b\"} 4\na_total_more 9\nb 1\n";
-        assert_eq!((sum(metrics, "a_total"), sum(metrics, "b"), sum(metrics, "c")), (7, 1, 0));
+        assert_eq!(
+            (sum(metrics, "a_total"), sum(metrics, "b"), sum(metrics, "c")),
+            (7, 1, 0)
+        );
     }
 
     #[test]

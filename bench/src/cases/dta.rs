@@ -82,11 +82,27 @@ struct TranslatorInput {
 fn translator_input(name: &str) -> Result<TranslatorInput, CliError> {
     let lists = append_store(16, 1 << 16, 16);
     let (store, reports, count, bursts, operation) = match name {
-        "dta-key-write" => {
-            (key_write_store(1 << 20, PATH as u16), Reports::key_write(2, &[7; PATH]), 1, 8, "one report")
-        }
-        "dta-append" => (lists, Reports::append(1, 16), 1, 16, "one entry, one in each report"),
-        "dta-append-16" => (lists, Reports::append(16, 16), 16, 16, "one entry, sixteen in each report"),
+        "dta-key-write" => (
+            key_write_store(1 << 20, PATH as u16),
+            Reports::key_write(2, &[7; PATH]),
+            1,
+            8,
+            "one report",
+        ),
+        "dta-append" => (
+            lists,
+            Reports::append(1, 16),
+            1,
+            16,
+            "one entry, one in each report",
+        ),
+        "dta-append-16" => (
+            lists,
+            Reports::append(16, 16),
+            16,
+            16,
+            "one entry, sixteen in each report",
+        ),
         "dta-sketch-merge" => (
             sketch_store(COLUMNS, REPORTERS),
             Reports::sketch_merge(COLUMNS, REPORTERS),
@@ -96,12 +112,24 @@ fn translator_input(name: &str) -> Result<TranslatorInput, CliError> {
         ),
         _ => return Err(CliError::new(format!("`{name}` is not a case of the translator"))),
     };
-    Ok(TranslatorInput { store, reports: reports.map_err(unwritten)?, count, bursts, operation })
+    Ok(TranslatorInput {
+        store,
+        reports: reports.map_err(unwritten)?,
+        count,
+        bursts,
+        operation,
+    })
 }
 
 /// `dta-key-write`, `dta-append…`, `dta-sketch-merge`: UDP payloads to whole RoCEv2 frames.
 pub(super) fn translate(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let TranslatorInput { store, mut reports, count, bursts, operation } = translator_input(name)?;
+    let TranslatorInput {
+        store,
+        mut reports,
+        count,
+        bursts,
+        operation,
+    } = translator_input(name)?;
     let mut pipeline = Pipeline::new(&[store])?;
     let (mut frames, mut frame_bytes, mut sent) = (0, 0, 0_u64);
     let times = rounds(plan, || {
@@ -160,7 +188,9 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     let case = case.ok_or_else(|| CliError::new(format!("the collector has no workload `{name}`")))?;
     let memory = Arc::new(Region::anonymous(bytes(plan), true).map_err(failed)?);
     memory.populate().map_err(failed)?;
-    let mut feed = case.feed(Arc::clone(&memory)).ok_or_else(|| failed("the region is too small"))?;
+    let mut feed = case
+        .feed(Arc::clone(&memory))
+        .ok_or_else(|| failed("the region is too small"))?;
     let mut plain = Vec::new();
     let times = rounds(plan, || {
         feed.fill(WRITES).map_err(unwritten)?;
@@ -197,7 +227,13 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
 pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let slots = bytes(plan) / 32;
     let store = Slots::new(slots, PATH as u16, Family::V1)?;
-    let (keys, written) = (Keys { kind: Kind::RandomTuples, seed: 10 }, slots / 8);
+    let (keys, written) = (
+        Keys {
+            kind: Kind::RandomTuples,
+            seed: 10,
+        },
+        slots / 8,
+    );
     let mut data = [7; PATH];
     for number in 0..written {
         data[..4].copy_from_slice(&(number as u32).to_be_bytes());
@@ -219,7 +255,9 @@ pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
             let keys: Vec<[Key; 2]> = (0..KEYS).map(|_| [next(), next()]).collect();
             let (mut hit, begun) = (0, Instant::now());
             for pair in &keys {
-                let answer = reader.get(pair[hit].as_ref(), Policy::Majority, 2, &mut out).map_err(failed)?;
+                let answer = reader
+                    .get(pair[hit].as_ref(), Policy::Majority, 2, &mut out)
+                    .map_err(failed)?;
                 hit = usize::from(matches!(answer, Answer::Found { .. }));
                 (found, queried) = (found + hit as u64, queried + 1);
             }
@@ -229,12 +267,18 @@ pub(super) fn query(name: &'static str, plan: &Plan) -> Result<Outcome, Failure>
         let (mut out, mut answers) = (vec![0; KEYS * PATH], vec![Answer::Empty; KEYS]);
         rounds(plan, || {
             // The keys are generated before the measured part.
-            let keys: Vec<[u8; KEY]> =
-                (0..KEYS).filter_map(|_| next().as_ref().first_chunk().copied()).collect();
+            let keys: Vec<[u8; KEY]> = (0..KEYS)
+                .filter_map(|_| next().as_ref().first_chunk().copied())
+                .collect();
             let begun = Instant::now();
-            reader.get_batch(&keys, Policy::Majority, 2, &mut out, &mut answers).map_err(failed)?;
+            reader
+                .get_batch(&keys, Policy::Majority, 2, &mut out, &mut answers)
+                .map_err(failed)?;
             let took = begun.elapsed();
-            found += answers.iter().filter(|answer| matches!(answer, Answer::Found { .. })).count() as u64;
+            found += answers
+                .iter()
+                .filter(|answer| matches!(answer, Answer::Found { .. }))
+                .count() as u64;
             queried += keys.len() as u64;
             Ok((took, keys.len() as u64))
         })?

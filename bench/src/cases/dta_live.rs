@@ -43,7 +43,17 @@ impl Testbed {
         let (pair, collector) = (Pair::create()?, Namespace::create()?);
         let [out, inside] = MACS.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
         let near = ["link", "add", OUT, "address", &out, "mtu", "4400", "type", "veth"];
-        let far = ["peer", "name", IN, "address", &inside, "mtu", "4400", "netns", collector.name()];
+        let far = [
+            "peer",
+            "name",
+            IN,
+            "address",
+            &inside,
+            "mtu",
+            "4400",
+            "netns",
+            collector.name(),
+        ];
         pair.far.ip(&[&near[..], &far].concat())?;
         for (side, device) in [(&pair.far, OUT), (&collector, IN)] {
             // Only our frames: no neighbour discovery.
@@ -56,15 +66,23 @@ impl Testbed {
     /// Frames that the links have dropped so far.
     fn link_drops(&self) -> Result<[u64; 2], nic::Error> {
         let of = |testbed: &Namespace, device| testbed.run(|| drops(device));
-        Ok([self.pair.link_drops()?, of(&self.pair.far, OUT)? + of(&self.collector, IN)?])
+        Ok([
+            self.pair.link_drops()?,
+            of(&self.pair.far, OUT)? + of(&self.collector, IN)?,
+        ])
     }
 }
 
 /// Frames that a device of this thread's namespace dropped, in both directions.
 fn drops(device: &str) -> u64 {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
-    let fields = line.unwrap_or("").split_whitespace().filter_map(|text| text.parse::<u64>().ok());
+    let line = table
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
+    let fields = line
+        .unwrap_or("")
+        .split_whitespace()
+        .filter_map(|text| text.parse::<u64>().ok());
     // Eight columns for receive, eight for transmit; the fourth of each is drops.
     fields.skip(3).step_by(8).sum()
 }
@@ -110,26 +128,35 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
     }
     let sum = |of: fn(&Measurement) -> u64| runs.iter().map(of).sum::<u64>();
     let cpu_ns = |role: usize| {
-        let (user, system) = runs
-            .iter()
-            .fold((0.0, 0.0), |sum, run| (sum.0 + run.cpu_time[role].0, sum.1 + run.cpu_time[role].1));
+        let (user, system) = runs.iter().fold((0.0, 0.0), |sum, run| {
+            (sum.0 + run.cpu_time[role].0, sum.1 + run.cpu_time[role].1)
+        });
         let reports = (sum(|run| run.written) as f64 / 2.0).max(1.0);
         (user * 1e9 / reports, system * 1e9 / reports)
     };
     let (all, kernel) = [1, 2]
         .map(cpu_ns)
         .iter()
-        .fold((0.0, 0.0), |(all, kernel), (user, system)| (all + user + system, kernel + system));
-    let lost = |run: &Measurement| run.reported.abs_diff(run.received + run.socket_drops + run.link_drops[0]);
+        .fold((0.0, 0.0), |(all, kernel), (user, system)| {
+            (all + user + system, kernel + system)
+        });
+    let lost = |run: &Measurement| {
+        run.reported
+            .abs_diff(run.received + run.socket_drops + run.link_drops[0])
+    };
     let delivered = |run: &Measurement| {
-        run.frames.abs_diff(run.tx_dropped + run.link_drops[1] + run.ring_full + run.written + run.refused)
+        run.frames
+            .abs_diff(run.tx_dropped + run.link_drops[1] + run.ring_full + run.written + run.refused)
     };
     let unaccounted = runs.iter().map(|run| lost(run) + delivered(run)).sum::<u64>();
     let included =
         "reporter to translator by a UDP socket, translator to collector by AF_PACKET, two copies in memory";
     let conditions = Conditions::of("one Key-Write report of 20 bytes, N = 2, in memory", included)
         .text("link", "veth between network namespaces, one queue")
-        .text("sender", "sendmmsg at maximum rate, not on the core of translator and collector")
+        .text(
+            "sender",
+            "sendmmsg at maximum rate, not on the core of translator and collector",
+        )
         .ratio("kernel_share", kernel / all)
         .ratio("reporter_ns", cpu_ns(0).0 + cpu_ns(0).1)
         .ratio("translator_user_ns", cpu_ns(1).0)
@@ -158,14 +185,26 @@ fn measure(testbed: &Testbed, plan: &Plan) -> Result<Measurement, Failure> {
     };
     let (sending, receiving) = Pipeline::with_path(path, &[key_write_store(SLOTS, PATH as u16)])?.split();
     let to = SocketAddr::new(Pair::FAR[0], REPORT_PORT);
-    let socket = testbed.pair.far.run(|| Receiver::bind(to, &nic::udp::Options::default()));
+    let socket = testbed
+        .pair
+        .far
+        .run(|| Receiver::bind(to, &nic::udp::Options::default()));
     let socket = socket.and_then(|bound| bound).map_err(failed)?;
     let open = |testbed: &Namespace, device| {
-        let options = Options { bypass: true, ..Options::default() };
-        testbed.run(|| frames::Port::open(device, &options)).and_then(|opened| opened).map_err(failed)
+        let options = Options {
+            bypass: true,
+            ..Options::default()
+        };
+        testbed
+            .run(|| frames::Port::open(device, &options))
+            .and_then(|opened| opened)
+            .map_err(failed)
     };
     let (out, inside) = (open(&testbed.pair.far, OUT)?, open(&testbed.collector, IN)?);
-    let sender = testbed.pair.near.run(|| Sender::connect(SocketAddr::new(Pair::NEAR[0], 0), to));
+    let sender = testbed
+        .pair
+        .near
+        .run(|| Sender::connect(SocketAddr::new(Pair::NEAR[0], 0), to));
     let sender = sender.and_then(|connected| connected).map_err(failed)?;
     let before = testbed.link_drops().map_err(failed)?;
     // Each stage ends when the stage before it has ended and its input is empty.
@@ -194,7 +233,11 @@ fn measure(testbed: &Testbed, plan: &Plan) -> Result<Measurement, Failure> {
         socket_drops: translated.socket_drops,
         frames: translated.frames,
         tx_dropped: translated.tx_dropped,
-        cpu_time: [reported.cpu_time[0], translated.cpu_time[1], collected.cpu_time[2]],
+        cpu_time: [
+            reported.cpu_time[0],
+            translated.cpu_time[1],
+            collected.cpu_time[2],
+        ],
         seconds: (time::monotonic() - begun) as f64 / 1e9,
         ..collected
     })
@@ -226,7 +269,9 @@ fn translate(
         (Burst::default(), Vec::<Vec<u8>>::new(), Measurement::default());
     loop {
         let ending = end.load(Ordering::Acquire);
-        let count = socket.recv(&mut burst, if ending { 0 } else { 20 }).map_err(failed)?;
+        let count = socket
+            .recv(&mut burst, if ending { 0 } else { 20 })
+            .map_err(failed)?;
         if count == 0 && ending {
             break;
         }

@@ -32,7 +32,11 @@ const INCLUDED: &str =
 
 /// `export-protobuf`, `export-json`: records as bytes, and in chunks of Kafka.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    let format = if name.ends_with("json") { Format::Json } else { Format::Protobuf };
+    let format = if name.ends_with("json") {
+        Format::Json
+    } else {
+        Format::Protobuf
+    };
     let records: Vec<Record> = (0..RECORDS).map(record).collect();
     let mut bytes = Vec::new();
     let encoded = measure(plan, || {
@@ -56,7 +60,11 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     if format == Format::Json {
         conditions = conditions.ratio("times_serde_json", serde_json(plan, &records)? / median(&encoded));
     }
-    Ok(Outcome::new(name, encoded.ns_per_op.clone(), conditions.on_core(&encoded)))
+    Ok(Outcome::new(
+        name,
+        encoded.ns_per_op.clone(),
+        conditions.on_core(&encoded),
+    ))
 }
 
 /// `export-native`: records as a request to ClickHouse.
@@ -64,7 +72,11 @@ pub(super) fn native(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let sink = ClickHouse::new("hopwise", "", 0).map_err(CliError::new)?;
     let records: Vec<Record> = (0..10 * RECORDS).map(record).collect();
     let records: Vec<&Record> = records.iter().collect();
-    let batch = Batch { stream: Stream::Events, records: &records, collector: COLLECTOR };
+    let batch = Batch {
+        stream: Stream::Events,
+        records: &records,
+        collector: COLLECTOR,
+    };
     let mut bytes = 0;
     let encoded = measure(plan, || {
         bytes = black_box(sink.request(&batch)).map_or(0, |request| request.body.len());
@@ -73,14 +85,22 @@ pub(super) fn native(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let conditions = Conditions::of("one record", INCLUDED)
         .number("bytes_per_record", bytes / records.len())
         .number("batch", records.len());
-    Ok(Outcome::new(name, encoded.ns_per_op.clone(), conditions.on_core(&encoded)))
+    Ok(Outcome::new(
+        name,
+        encoded.ns_per_op.clone(),
+        conditions.on_core(&encoded),
+    ))
 }
 
 /// `export-hop`: hops of reports of five nodes into chunks, and the chunks into the spool: all that a hop costs before an export reads it.
 /// What is in the spool is taken out between runs of it.
 pub(super) fn hops(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let hops: Vec<Hop> = (0..RECORDS * NODES).map(hop).collect();
-    let limits = Limits { disk: 0, when_full: WhenFull::DropNewest, ..Limits::default() };
+    let limits = Limits {
+        disk: 0,
+        when_full: WhenFull::DropNewest,
+        ..Limits::default()
+    };
     let mut spool = Spool::new(limits, &Cursor::default(), Vec::new());
     let (mut chunk, mut waiting, mut bytes) = (Vec::with_capacity(2 * CHUNK), 0, 0);
     let written = measure(plan, || {
@@ -96,7 +116,10 @@ pub(super) fn hops(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
                 waiting = 0;
             }
         }
-        spool.settle(Position { file: u64::MAX, row: 0 });
+        spool.settle(Position {
+            file: u64::MAX,
+            row: 0,
+        });
         Ok(hops.len() as u64)
     })?;
     if spool.refused() > 0 {
@@ -104,7 +127,11 @@ pub(super) fn hops(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
     }
     let about = "hops of IPv4 flows in memory, nine fields each, to the spool in memory; no CRC, which is made with the file, and no I/O";
     let conditions = Conditions::of("one hop", about).number("bytes_per_hop", bytes / spool.offered().max(1));
-    Ok(Outcome::new(name, written.ns_per_op.clone(), conditions.on_core(&written)))
+    Ok(Outcome::new(
+        name,
+        written.ns_per_op.clone(),
+        conditions.on_core(&written),
+    ))
 }
 
 fn hop(number: u32) -> Hop {
@@ -116,7 +143,12 @@ fn hop(number: u32) -> Hop {
         report: u64::from(mixed) << 32 | u64::from(report),
         hop: at as u8,
         hops: NODES as u8,
-        flow: Some(FlowKey::v4([10, a, b, c], [10, d, c, b], Some((1024 + (mixed >> 17) as u16, 443)), 6)),
+        flow: Some(FlowKey::v4(
+            [10, a, b, c],
+            [10, d, c, b],
+            Some((1024 + (mixed >> 17) as u16, 443)),
+            6,
+        )),
         node: Some(at * 100 + mixed % 32),
         ingress_if: Some(mixed % 64),
         egress_if: Some(mixed % 63),
@@ -135,15 +167,22 @@ fn record(number: u32) -> Record {
     let [a, b, c, d] = mixed.to_be_bytes();
     let ports = Some((1024 + (mixed >> 17) as u16, 443));
     let is_new = number.is_multiple_of(NEW);
-    let path: Vec<u32> =
-        if is_new { (1..=5).map(|hop| hop * 100 + mixed % 32).collect() } else { Vec::new() };
+    let path: Vec<u32> = if is_new {
+        (1..=5).map(|hop| hop * 100 + mixed % 32).collect()
+    } else {
+        Vec::new()
+    };
     let latencies = path.iter().map(|node| node * 300).collect();
     let measured = |value| (!is_new).then_some(value);
     let event = Event {
         ts: 1_795_269_600_000_000_000 + u64::from(number) * 12_345,
         id: u64::from(mixed) << 32 | u64::from(number),
         kind: if is_new { Kind::New } else { Kind::Change },
-        metric: Some(if is_new { Metric::FlowPath } else { Metric::QueueOccupancy }),
+        metric: Some(if is_new {
+            Metric::FlowPath
+        } else {
+            Metric::QueueOccupancy
+        }),
         flow: Some(FlowKey::v4([10, a, b, c], [10, d, c, b], ports, 6)),
         node: (!is_new).then_some(mixed % 1000),
         interface: (!is_new).then_some(mixed % 64),
@@ -156,7 +195,12 @@ fn record(number: u32) -> Record {
         basis: Basis::Measured,
     };
     let first = is_new.then(|| (Some(u64::from(mixed % 900_000)), Basis::Measured, latencies));
-    Record::Event(Box::new(EventRecord { event, rule: None, path, first }))
+    Record::Event(Box::new(EventRecord {
+        event,
+        rule: None,
+        path,
+        first,
+    }))
 }
 
 /// Messages with keys and headers, spread over partitions, in chunks.
@@ -166,14 +210,23 @@ fn messages(
     format: Format,
     compression: Compression,
 ) -> Result<Measured, Failure> {
-    let options = Options { format, compression, ..Options::default() };
+    let options = Options {
+        format,
+        compression,
+        ..Options::default()
+    };
     let kafka = Kafka::new(&options).map_err(CliError::new)?;
     let records: Vec<&Record> = records.iter().collect();
-    let batch = Batch { stream: Stream::Events, records: &records, collector: COLLECTOR };
+    let batch = Batch {
+        stream: Stream::Events,
+        records: &records,
+        collector: COLLECTOR,
+    };
     let mut bytes = Vec::new();
     measure(plan, || {
-        let mut exchange =
-            kafka.begin(&batch).ok_or_else(|| CliError::new("there are no messages".to_owned()))?;
+        let mut exchange = kafka
+            .begin(&batch)
+            .ok_or_else(|| CliError::new("there are no messages".to_owned()))?;
         exchange.spread(PARTITIONS);
         bytes.clear();
         for partition in exchange.partitions() {

@@ -51,8 +51,12 @@ pub(super) fn clickhouse(name: &'static str, plan: &Plan<'_>) -> Result<Outcome,
     let included = "read from the store, sent to ClickHouse's engine (chdb) behind an HTTP front of the tests, one request at a time, \
                     and stored with a second order; server and hopwise on the same cores";
     let own = format!("the same requests of {BATCH} rows, made before, one after the other");
-    Ok(runs
-        .outcome(name, Conditions::of("one record", included).number("events", events).text("own_load", own)))
+    Ok(runs.outcome(
+        name,
+        Conditions::of("one record", included)
+            .number("events", events)
+            .text("own_load", own),
+    ))
 }
 
 /// `outlet`: events from the topics of a broker into ClickHouse's engine.
@@ -80,14 +84,20 @@ pub(super) fn outlet(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Fai
     let included = "read from a broker with 4 partitions, protobuf and LZ4, and inserted into ClickHouse's engine (chdb) behind an HTTP \
                     front of the tests; broker, engine and outlet on the same cores";
     let own = format!("requests of {BATCH} rows, made before, one after the other");
-    Ok(runs
-        .outcome(name, Conditions::of("one record", included).number("events", events).text("own_load", own)))
+    Ok(runs.outcome(
+        name,
+        Conditions::of("one record", included)
+            .number("events", events)
+            .text("own_load", own),
+    ))
 }
 
 /// The tables in a new database.
 fn tables(http: &mut Http, database: &str) -> Result<ClickHouse, CliError> {
     let sink = ClickHouse::new(database, "", 0).map_err(CliError::new)?;
-    sink.schema(&[Stream::Events]).iter().try_for_each(|statement| http.execute(statement).map(drop))?;
+    sink.schema(&[Stream::Events])
+        .iter()
+        .try_for_each(|statement| http.execute(statement).map(drop))?;
     Ok(sink)
 }
 
@@ -96,7 +106,9 @@ fn own_load(http: &mut Http, events: u64) -> Result<f64, CliError> {
     let sink = tables(http, "own")?;
     let requests = requests(&sink, events)?;
     let begun = Instant::now();
-    requests.iter().try_for_each(|request| http.post(&request.target, &request.body))?;
+    requests
+        .iter()
+        .try_for_each(|request| http.post(&request.target, &request.body))?;
     let ns = begun.elapsed().as_nanos() as f64 / events as f64;
     // Or the engine would merge what it took so quickly while it takes the next: both begin at rest.
     http.execute("DROP DATABASE own SYNC")?;
@@ -108,7 +120,8 @@ fn all_are_there(http: &mut Http, sink: &ClickHouse, events: u64) -> Result<(), 
     let table = sink.table(Stream::Events);
     let stored = http.execute(&format!("SELECT uniqExact(id) FROM {table} FORMAT TSV"))?;
     same(events, stored.trim())?;
-    http.execute(&format!("DROP DATABASE {} SYNC", sink.database())).map(drop)
+    http.execute(&format!("DROP DATABASE {} SYNC", sink.database()))
+        .map(drop)
 }
 
 /// `export-kafka`: events from the store to a broker.
@@ -128,14 +141,19 @@ pub(super) fn kafka(name: &'static str, plan: &Plan<'_>) -> Result<Outcome, Fail
         for prefix in ["own", "hopwise"] {
             apply(scratch.path(), &export(prefix))?;
         }
-        runs.own.push(broker.own_load(&format!("own{run}.events.v1"), events, size)?);
+        runs.own
+            .push(broker.own_load(&format!("own{run}.events.v1"), events, size)?);
         runs.add(exported(scratch.path(), &export("hopwise"), events)?);
     }
     let included = "read from the store, sent as protobuf with keys and headers, LZ4, acks = all, to one broker with 4 partitions; \
                     broker and hopwise on the same cores";
     let own = format!("ProducerPerformance, records of {size} bytes, LZ4, acks = all, batches of 256 KiB");
-    Ok(runs
-        .outcome(name, Conditions::of("one record", included).number("events", events).text("own_load", own)))
+    Ok(runs.outcome(
+        name,
+        Conditions::of("one record", included)
+            .number("events", events)
+            .text("own_load", own),
+    ))
 }
 
 /// `export-catch-up`: reports arrive at a fixed rate while an export catches up, and without it.
@@ -249,7 +267,12 @@ impl Runs {
     }
 
     fn outcome(self, name: &'static str, conditions: Conditions) -> Outcome {
-        let shares = self.own.iter().zip(&self.ours).map(|(own, ours)| own / ours).collect();
+        let shares = self
+            .own
+            .iter()
+            .zip(&self.ours)
+            .map(|(own, ours)| own / ours)
+            .collect();
         let conditions = conditions
             .ratio("own_ns_per_record", median(self.own))
             .ratio("of_own_load", median(shares))
@@ -292,7 +315,11 @@ fn delivered(program: &Program, events: u64) -> Result<Delivered, Failure> {
             let (at, before, used) = first.filter(|(_, before, _)| *before < events).unwrap_or(begun);
             let (count, used) = ((events - before) as f64, program.usage()?.since(&used));
             let ns = (now - at).as_nanos() as f64 / count;
-            return Ok(Delivered { ns, on_core: (used.user + used.system) * 1e9 / count, resident });
+            return Ok(Delivered {
+                ns,
+                on_core: (used.user + used.system) * 1e9 / count,
+                resident,
+            });
         }
         if delivered > 0 && first.is_none() {
             first = Some((now, delivered, program.usage()?));
@@ -322,28 +349,50 @@ fn requests(sink: &ClickHouse, events: u64) -> Result<Vec<Request>, CliError> {
     let request = |first: u64| {
         let records: Vec<Record> = (first..events.min(first + BATCH)).map(record).collect();
         let records: Vec<&Record> = records.iter().collect();
-        let batch = Batch { stream: Stream::Events, records: &records, collector: "bench" };
-        sink.request(&batch).ok_or_else(|| CliError::new("there are no rows"))
+        let batch = Batch {
+            stream: Stream::Events,
+            records: &records,
+            collector: "bench",
+        };
+        sink.request(&batch)
+            .ok_or_else(|| CliError::new("there are no rows"))
     };
     (0..events).step_by(BATCH as usize).map(request).collect()
 }
 
 fn record(number: u64) -> Record {
     let event = store::event(number);
-    Record::Event(Box::new(EventRecord { event, rule: None, path: Vec::new(), first: None }))
+    Record::Event(Box::new(EventRecord {
+        event,
+        rule: None,
+        path: Vec::new(),
+        first: None,
+    }))
 }
 
 /// Bytes of a message in Kafka: key, value and headers, without compression.
 fn message_size() -> Result<usize, CliError> {
-    let kafka = Kafka::new(&Options { compression: Compression::None, ..Options::default() })
-        .map_err(CliError::new)?;
+    let kafka = Kafka::new(&Options {
+        compression: Compression::None,
+        ..Options::default()
+    })
+    .map_err(CliError::new)?;
     let records: Vec<Record> = (0..1000).map(record).collect();
     let records: Vec<&Record> = records.iter().collect();
-    let batch = Batch { stream: Stream::Events, records: &records, collector: "bench" };
-    let mut exchange = kafka.begin(&batch).ok_or_else(|| CliError::new("there are no messages"))?;
+    let batch = Batch {
+        stream: Stream::Events,
+        records: &records,
+        collector: "bench",
+    };
+    let mut exchange = kafka
+        .begin(&batch)
+        .ok_or_else(|| CliError::new("there are no messages"))?;
     exchange.spread(1);
     let mut bytes = Vec::new();
-    exchange.partitions().into_iter().for_each(|partition| exchange.write(partition, None, &mut bytes));
+    exchange
+        .partitions()
+        .into_iter()
+        .for_each(|partition| exchange.write(partition, None, &mut bytes));
     Ok(bytes.len() / records.len())
 }
 
@@ -351,5 +400,7 @@ fn same(events: u64, stored: &str) -> Result<(), CliError> {
     if stored == events.to_string() {
         return Ok(());
     }
-    Err(CliError::new(format!("{events} events were exported, and {stored} are there")))
+    Err(CliError::new(format!(
+        "{events} events were exported, and {stored} are there"
+    )))
 }

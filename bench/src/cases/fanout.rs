@@ -32,7 +32,10 @@ impl Costs {
 /// `fanout-2…`.
 pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let flows = if name.ends_with("100k") { 100_000 } else { 1_000 };
-    let case = Case { flows: plan.flows(flows), ..CASES[0] };
+    let case = Case {
+        flows: plan.flows(flows),
+        ..CASES[0]
+    };
     let feed = case.feed();
     let payloads: Vec<&[u8]> = feed.payloads().collect();
     let (mut ones, mut twos, mut speedups) = (Vec::new(), Vec::new(), Vec::new());
@@ -63,7 +66,11 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         .ratio("speedup", median(speedups))
         .number("datagrams", datagrams)
         .number("dropped", dropped);
-    Ok(Outcome::new(name, twos.iter().map(Costs::busiest).collect(), conditions))
+    Ok(Outcome::new(
+        name,
+        twos.iter().map(Costs::busiest).collect(),
+        conditions,
+    ))
 }
 
 /// Processes reports for one run; returns the costs, the datagrams and the dropped ones.
@@ -116,23 +123,41 @@ fn processed(
                 sent += deliver_burst(payloads, deliver);
             }
         }
-        input_ns = before.zip(core_time()).map_or(0, |(before, after)| after - before);
+        input_ns = before
+            .zip(core_time())
+            .map_or(0, |(before, after)| after - before);
     };
     let collectors = (0..workers).map(|_| case.collector()).collect();
-    let Processed { handled, dropped, workers_ns } = plan.program.process(collectors, &mut receive)?;
+    let Processed {
+        handled,
+        dropped,
+        workers_ns,
+    } = plan.program.process(collectors, &mut receive)?;
     if sent != handled + dropped {
         let message = format!("{sent} datagrams in, {handled} handled, {dropped} dropped");
         return Err(CliError::new(message).into());
     }
     let busiest_ns = workers_ns.iter().copied().max().unwrap_or(0);
-    Ok(Run { sent, dropped, input_ns, busiest_ns, workers_ns: workers_ns.iter().sum() })
+    Ok(Run {
+        sent,
+        dropped,
+        input_ns,
+        busiest_ns,
+        workers_ns: workers_ns.iter().sum(),
+    })
 }
 
 /// Delivers the payloads as packets that have just arrived from one reporter.
 fn deliver_burst(payloads: &[&[u8]], deliver: &mut dyn FnMut(&[Packet<'_>])) -> u64 {
     let source = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 5000);
     let received = nic::time::now();
-    let packet = |data| Packet { data, source, port: 32766, received, truncated: false };
+    let packet = |data| Packet {
+        data,
+        source,
+        port: 32766,
+        received,
+        truncated: false,
+    };
     let mut packets = [packet(&[]); BURST];
     for (packet, data) in packets.iter_mut().zip(payloads) {
         packet.data = data;

@@ -89,9 +89,16 @@ pub(super) fn replay(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let feed = case.feed();
     let dir = Scratch::new(name)?;
     let file = dir.path().join("reports.pcap");
-    let frames = if plan.each < Duration::from_millis(50) { 10_000 } else { CAPTURED };
+    let frames = if plan.each < Duration::from_millis(50) {
+        10_000
+    } else {
+        CAPTURED
+    };
     write(&file, feed.whole().cycle().take(frames)).map_err(|error| {
-        CliError::new(format!("{}: {error}; set TMPDIR to a directory with room", file.display()))
+        CliError::new(format!(
+            "{}: {error}; set TMPDIR to a directory with room",
+            file.display()
+        ))
     })?;
     let profile = Profile::new(Dialect::IntCollectorGen);
     let config = collector::Config {
@@ -131,7 +138,13 @@ pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         let mut reports = 0;
         for payload in feed.payloads() {
             received += 1_000;
-            let datagram = Datagram { payload, source: [1; 16], src_port: 40_000, listener: 0, received };
+            let datagram = Datagram {
+                payload,
+                source: [1; 16],
+                src_port: 40_000,
+                listener: 0,
+                received,
+            };
             if ring.is_full(&datagram)
                 && let Some(full) = ring.take(spare.take())
             {
@@ -149,10 +162,13 @@ pub(super) fn record(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         copied += pass() as usize * bytes;
     }
     let measured = measure(plan, || Ok(pass()))?;
-    let conditions = Conditions::of("one report", "a datagram copied with its time and sender; no decoding")
-        .number("payload_bytes", bytes)
-        .number("ring_bytes", MEMORY)
-        .on_core(&measured);
+    let conditions = Conditions::of(
+        "one report",
+        "a datagram copied with its time and sender; no decoding",
+    )
+    .number("payload_bytes", bytes)
+    .number("ring_bytes", MEMORY)
+    .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
@@ -168,19 +184,22 @@ pub(super) fn decode(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
                 reports += 1;
                 if let Some(int) = &report.int {
                     let records = int.stack.records();
-                    nodes =
-                        records.fold(nodes, |sum, record| sum.wrapping_add(int.stack.layout.node_id(record)));
+                    nodes = records.fold(nodes, |sum, record| {
+                        sum.wrapping_add(int.stack.layout.node_id(record))
+                    });
                 }
             }
         }
         std::hint::black_box(nodes);
         Ok(reports)
     })?;
-    let conditions =
-        Conditions::of("one report", "UDP payload to report, the node of each hop read; no state, no I/O")
-            .number("hops", case.hops)
-            .number("items_per_hop", case.bitmap.count_ones())
-            .number("payload_bytes", feed.payloads().next().map_or(0, <[u8]>::len))
-            .on_core(&measured);
+    let conditions = Conditions::of(
+        "one report",
+        "UDP payload to report, the node of each hop read; no state, no I/O",
+    )
+    .number("hops", case.hops)
+    .number("items_per_hop", case.bitmap.count_ones())
+    .number("payload_bytes", feed.payloads().next().map_or(0, <[u8]>::len))
+    .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }

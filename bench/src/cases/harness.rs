@@ -36,7 +36,11 @@ impl Plan<'_> {
     /// Flows of a case that is named for `flows`.
     pub(super) fn flows(&self, flows: u32) -> u32 {
         const MAX_IN_TRIAL: u32 = 10_000;
-        if self.is_trial() { flows.min(MAX_IN_TRIAL) } else { flows }
+        if self.is_trial() {
+            flows.min(MAX_IN_TRIAL)
+        } else {
+            flows
+        }
     }
 }
 
@@ -57,12 +61,18 @@ const BUSY: f64 = 0.1;
 impl LoadMeter {
     /// Starts measuring.
     pub(super) fn start() -> Self {
-        Self { at: Instant::now(), ticks: Self::ticks() }
+        Self {
+            at: Instant::now(),
+            ticks: Self::ticks(),
+        }
     }
 
     fn ticks() -> Option<(u64, u64)> {
         let machine = used_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
-        Some((machine, process_ticks(&fs::read_to_string("/proc/self/stat").ok()?)?))
+        Some((
+            machine,
+            process_ticks(&fs::read_to_string("/proc/self/stat").ok()?)?,
+        ))
     }
 
     /// Cores that other programs have used since the start, on average.
@@ -141,7 +151,9 @@ enum Value {
 impl Conditions {
     /// Describes one operation, and what its time includes.
     pub(super) fn of(operation: &str, included: &str) -> Self {
-        Self::default().text("operation", operation).text("included", included)
+        Self::default()
+            .text("operation", operation)
+            .text("included", included)
     }
 
     /// Adds a text.
@@ -152,7 +164,8 @@ impl Conditions {
 
     /// Adds an integer.
     pub(super) fn number(mut self, name: &'static str, number: impl TryInto<u64>) -> Self {
-        self.0.push((name, Value::Number(number.try_into().unwrap_or(u64::MAX))));
+        self.0
+            .push((name, Value::Number(number.try_into().unwrap_or(u64::MAX))));
         self
     }
 
@@ -165,8 +178,10 @@ impl Conditions {
     /// Adds the machine and its load.
     fn on_this_machine(self) -> Self {
         let machine = Machine::read();
-        let with_machine =
-            self.text("cpu", machine.cpu).number("cores", machine.cores).text("kernel", machine.kernel);
+        let with_machine = self
+            .text("cpu", machine.cpu)
+            .number("cores", machine.cores)
+            .text("kernel", machine.kernel);
         match machine.load {
             Some(load) => with_machine.ratio("load_average", load),
             None => with_machine,
@@ -220,9 +235,17 @@ struct Machine {
 impl Machine {
     fn read() -> Self {
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let model = info
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let known = |text: &str| if text.is_empty() { "unknown".to_string() } else { text.to_string() };
+        let known = |text: &str| {
+            if text.is_empty() {
+                "unknown".to_string()
+            } else {
+                text.to_string()
+            }
+        };
         Self {
             cpu: known(model.map_or("", |(_, name)| name.trim())),
             cores: thread::available_parallelism().map_or(1, usize::from),
@@ -236,7 +259,9 @@ impl Machine {
 
 /// Describes the machine.
 pub(crate) fn machine() -> String {
-    let Machine { cpu, cores, kernel, .. } = Machine::read();
+    let Machine {
+        cpu, cores, kernel, ..
+    } = Machine::read();
     format!("{cpu}, {cores} cores, Linux {kernel}")
 }
 
@@ -248,19 +273,30 @@ pub(crate) fn load() -> Option<f64> {
 impl Outcome {
     /// An outcome from the time per operation of each run.
     pub(super) fn new(name: &'static str, ns_per_op: Vec<f64>, conditions: Conditions) -> Self {
-        Self { name, ns_per_op, conditions: conditions.on_this_machine(), others: None }
+        Self {
+            name,
+            ns_per_op,
+            conditions: conditions.on_this_machine(),
+            others: None,
+        }
     }
 
     /// The same, measured while `load` was running.
     pub(super) fn under(self, load: &LoadMeter) -> Self {
         let others = load.others();
-        Self { conditions: self.conditions.beside(others), others, ..self }
+        Self {
+            conditions: self.conditions.beside(others),
+            others,
+            ..self
+        }
     }
 
     /// A warning if other programs used so much that the result may be too high.
     pub(super) fn warning(&self) -> Option<String> {
         let cores = self.others.filter(|cores| *cores > BUSY)?;
-        Some(format!("the machine was busy: other programs used {cores:.1} cores"))
+        Some(format!(
+            "the machine was busy: other programs used {cores:.1} cores"
+        ))
     }
 
     /// How far the slowest run is from the fastest, as a share of the median.
@@ -289,7 +325,10 @@ impl Outcome {
     /// Fastest and slowest run.
     pub(super) fn range(&self) -> (f64, f64) {
         let sorted = self.sorted();
-        (sorted.first().copied().unwrap_or(f64::NAN), sorted.last().copied().unwrap_or(f64::NAN))
+        (
+            sorted.first().copied().unwrap_or(f64::NAN),
+            sorted.last().copied().unwrap_or(f64::NAN),
+        )
     }
 
     /// The JSON form: times in ns per operation.
@@ -298,8 +337,11 @@ impl Outcome {
         let mut out = String::new();
         json::object(&mut out, |o| {
             o.field("name", self.name).field("ns_per_op", rounded(median));
-            o.field("ops_per_s", (1e9 / median).round()).field("runs", self.ns_per_op.len());
-            o.field("min", rounded(min)).field("median", rounded(median)).field("max", rounded(max));
+            o.field("ops_per_s", (1e9 / median).round())
+                .field("runs", self.ns_per_op.len());
+            o.field("min", rounded(min))
+                .field("median", rounded(median))
+                .field("max", rounded(max));
             o.field("spread", rounded(self.spread()));
             o.field("busy", self.warning().is_some());
             o.object("conditions", |o| self.conditions.write(o));
@@ -326,14 +368,20 @@ pub(super) fn measure(
         ns_per_op.push(elapsed.as_nanos() as f64 / done as f64);
         operations += done;
     }
-    let on_core =
-        before.zip(core_time()).map(|(before, after)| (after - before) as f64 / operations.max(1) as f64);
+    let on_core = before
+        .zip(core_time())
+        .map(|(before, after)| (after - before) as f64 / operations.max(1) as f64);
     Ok(Measured { ns_per_op, on_core })
 }
 
 /// CPU time of this thread, ns.
 pub fn core_time() -> Option<u64> {
-    fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
+    fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// Runs operations for at least `span`; returns the elapsed time and the number of operations.
@@ -424,8 +472,9 @@ mod tests {
     #[test]
     fn the_json_form_contains_the_measurement_and_its_conditions() {
         let mut outcome = Outcome::new("x", vec![50.0, 12.344, 12.346], Conditions::default());
-        outcome.conditions =
-            Conditions::of("one report", "decoding").number("flows", 1000_u32).ratio("ratio", 0.123_456);
+        outcome.conditions = Conditions::of("one report", "decoding")
+            .number("flows", 1000_u32)
+            .ratio("ratio", 0.123_456);
         assert_eq!(
             outcome.json(),
             r#"{"name":"x","ns_per_op":12.35,"ops_per_s":80997894,"runs":3,"min":12.34,"median":12.35,"max":50,"spread":3.05,"busy":false,"conditions":{"operation":"one report","included":"decoding","flows":1000,"ratio":0.1235}}"#
@@ -438,8 +487,13 @@ mod tests {
         assert_eq!(used_ticks(stat), Some(100 + 20 + 30 + 6 + 7 + 8));
         let own = "12 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 50 21 1 1 20 0";
         assert_eq!(process_ticks(own), Some(50 + 21 + 1 + 1));
-        let beside =
-            |others| Outcome { others, ..Outcome::new("x", vec![1.0], Conditions::default()) }.warning();
+        let beside = |others| {
+            Outcome {
+                others,
+                ..Outcome::new("x", vec![1.0], Conditions::default())
+            }
+            .warning()
+        };
         assert_eq!((beside(None), beside(Some(0.05))), (None, None));
         let warning = "the machine was busy: other programs used 0.9 cores";
         assert_eq!(beside(Some(0.93)).as_deref(), Some(warning));
@@ -447,7 +501,11 @@ mod tests {
 
     #[test]
     fn every_run_is_counted_after_a_warm_up() {
-        let plan = Plan { runs: 3, each: Duration::ZERO, program: &NoProgram };
+        let plan = Plan {
+            runs: 3,
+            each: Duration::ZERO,
+            program: &NoProgram,
+        };
         let mut calls = 0;
         let runs = measure(&plan, || {
             calls += 1;

@@ -51,7 +51,10 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         .number("nodes", 5)
         .number("items_per_record", 4)
         .number("frame_bytes", feed.frame_len())
-        .ratio("sets_per_report", stats.sf.complete.sets as f64 / stats.sf.reports.max(1) as f64)
+        .ratio(
+            "sets_per_report",
+            stats.sf.complete.sets as f64 / stats.sf.reports.max(1) as f64,
+        )
         .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }

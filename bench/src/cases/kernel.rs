@@ -26,9 +26,21 @@ struct Case {
 }
 
 const CASES: [Case; 3] = [
-    Case { name: "xdp-detect-1k", flows: 1000, events: 0 },
-    Case { name: "xdp-detect-100k", flows: 100_000, events: 0 },
-    Case { name: "xdp-detect-1k-event", flows: 1000, events: 1 },
+    Case {
+        name: "xdp-detect-1k",
+        flows: 1000,
+        events: 0,
+    },
+    Case {
+        name: "xdp-detect-100k",
+        flows: 100_000,
+        events: 0,
+    },
+    Case {
+        name: "xdp-detect-1k-event",
+        flows: 1000,
+        events: 1,
+    },
 ];
 
 /// Hops of a report.
@@ -45,13 +57,20 @@ pub(super) fn detect(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let case = CASES.into_iter().find(|case| case.name == name);
     let case = case.ok_or_else(|| CliError::new(format!("`{name}` is not a case of the kernel")))?;
     let frame = frame();
-    let reports = u32::try_from(plan.each.as_nanos() / 120).unwrap_or(u32::MAX).max(MIN_REPORTS);
+    let reports = u32::try_from(plan.each.as_nanos() / 120)
+        .unwrap_or(u32::MAX)
+        .max(MIN_REPORTS);
     let (mut times, mut changes, mut events, mut full) = (Vec::new(), Vec::new(), 0, 0);
     for _ in 0..plan.runs {
         // The memory addresses of the tables affect the result, and the kernel chooses them: each run creates new tables.
         let mut setup = Setup::new(&case, HOPS, &frame)?;
         let before = setup.tables.counters().map_err(failed)?;
-        let all = run(&setup.object, "hopwise_cost", (&frame, reports), Some(&mut setup.ring))?;
+        let all = run(
+            &setup.object,
+            "hopwise_cost",
+            (&frame, reports),
+            Some(&mut setup.ring),
+        )?;
         let after = setup.tables.counters().map_err(failed)?;
         let alone = run(&setup.object, "hopwise_cost_only", (&frame, reports), None)?;
         changes.push(alone);
@@ -116,12 +135,21 @@ fn constants(flows: u32, hops: u32, changes: u32) -> [(&'static str, u32); 5] {
 }
 
 fn not_loaded(error: nic::Error) -> Failure {
-    Failure::Skipped(format!("needs permission to load BPF programs; run it as root ({error})"))
+    Failure::Skipped(format!(
+        "needs permission to load BPF programs; run it as root ({error})"
+    ))
 }
 
 /// The programs that make reports of many flows out of one frame, without tables for flows of our own.
 pub(super) fn reports(flows: u32, hops: u32, changes: u32) -> Result<Object, Failure> {
-    let sizes = Sizes { flows: 1024, queues: 1024, links: 1024, streams: 64, ring: 1 << 20, seed: 7 };
+    let sizes = Sizes {
+        flows: 1024,
+        queues: 1024,
+        links: 1024,
+        streams: 64,
+        ring: 1 << 20,
+        seed: 7,
+    };
     let mut options = sizes.options();
     options.constants.extend(constants(flows, hops, changes));
     Object::load(xdp::COST, &options).map_err(not_loaded)
@@ -134,7 +162,11 @@ pub(super) fn detect_once(
     frame: &[u8],
     reports: u32,
 ) -> Result<(f64, f64), Failure> {
-    let case = Case { name: "", flows, events: 0 };
+    let case = Case {
+        name: "",
+        flows,
+        events: 0,
+    };
     let setup = Setup::new(&case, hops, frame)?;
     let before = setup.tables.counters().map_err(failed)?;
     let all = run(&setup.object, "hopwise_cost", (frame, reports), None)?;
@@ -153,16 +185,26 @@ fn stride(flows: u32) -> u32 {
         }
         a > 1
     };
-    (flows * 618 / 1000..).find(|candidate| !shares(*candidate)).unwrap_or(1)
+    (flows * 618 / 1000..)
+        .find(|candidate| !shares(*candidate))
+        .unwrap_or(1)
 }
 
 fn prepare(tables: &Tables) -> Result<(), CliError> {
     tables.set_ports(&[(32_766, 0)]);
     tables.set_sequence(true);
-    tables.set_profiles((&Profile::new(Dialect::IntCollectorGen), Units::default()), &[]).map_err(failed)?;
+    tables
+        .set_profiles((&Profile::new(Dialect::IntCollectorGen), Units::default()), &[])
+        .map_err(failed)?;
     let thresholds = Thresholds::new([0, 100_000, 10_000, 1000, 1000, 100_000], Vec::new());
     let thresholds = thresholds.map_err(|error| CliError::new(error.to_string()))?;
-    tables.set_detection(&Detection { thresholds, ..Detection::default() }).map(drop).map_err(failed)
+    tables
+        .set_detection(&Detection {
+            thresholds,
+            ..Detection::default()
+        })
+        .map(drop)
+        .map_err(failed)
 }
 
 /// Nanoseconds per run; a reader on another core reads the events meanwhile.
@@ -203,10 +245,20 @@ fn run(
 /// A Telemetry Report 1.0 of 6 hops with all items of INT 1.0, as INTCollector's generator sends it; the program fills in the rest.
 fn frame() -> Vec<u8> {
     let mut frame = Vec::new();
-    packet(&mut frame, ([192, 0, 2, 1], [192, 0, 2, 100]), (40_000, 32_766), (0, 262));
+    packet(
+        &mut frame,
+        ([192, 0, 2, 1], [192, 0, 2, 100]),
+        (40_000, 32_766),
+        (0, 262),
+    );
     let report: [u32; 4] = [0x1400_0041, 600, 0, 0];
     report.iter().for_each(|word| frame.extend(word.to_be_bytes()));
-    packet(&mut frame, ([10, 0, 0, 0], [10, 255, 0, 1]), (1024, 80), (0x17, 204));
+    packet(
+        &mut frame,
+        ([10, 0, 0, 0], [10, 255, 0, 1]),
+        (1024, 80),
+        (0x17, 204),
+    );
     frame.extend([1, 0, 51, 0]);
     frame.extend([0x10, 0, 8, 8, 0xff, 0, 0, 0]);
     for hop in 0..6_u32 {

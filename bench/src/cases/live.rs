@@ -44,7 +44,11 @@ enum Traffic {
 impl Traffic {
     /// The first rate, reports per second. It is doubled until something is lost or the sender cannot keep it.
     fn first_rate(self) -> u64 {
-        if matches!(self, Self::Known(_)) { 8 * FIRST } else { FIRST }
+        if matches!(self, Self::Known(_)) {
+            8 * FIRST
+        } else {
+            FIRST
+        }
     }
 
     /// Flows that are known before the measurement.
@@ -69,9 +73,15 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     };
     let mut reports = Reports::new(traffic);
     // A million flows are known only after half a minute, at each rate.
-    let runs = if matches!(traffic, Traffic::Known(_)) { 1 } else { plan.runs };
+    let runs = if matches!(traffic, Traffic::Known(_)) {
+        1
+    } else {
+        plan.runs
+    };
     // Each run: the highest rate without loss, and what was found there.
-    let runs = (0..runs).map(|_| highest(name, plan, &mut reports)).collect::<Result<Vec<_>, _>>()?;
+    let runs = (0..runs)
+        .map(|_| highest(name, plan, &mut reports))
+        .collect::<Result<Vec<_>, _>>()?;
     let Some(best) = runs.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())) else {
         return Err(CliError::new("no run").into());
     };
@@ -91,7 +101,11 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     .number("lost_at_per_s", best.lost_at.unwrap_or(0))
     .text("limit", best.limit());
     let conditions = best.step.describe(conditions);
-    Ok(Outcome::new(name, runs.iter().map(|run| 1e9 / run.rate().max(1.0)).collect(), conditions))
+    Ok(Outcome::new(
+        name,
+        runs.iter().map(|run| 1e9 / run.rate().max(1.0)).collect(),
+        conditions,
+    ))
 }
 
 /// The highest rate without loss; the first rate even if it has losses.
@@ -150,7 +164,13 @@ impl Step {
             let answer = self.answers.get(at.min(self.answers.len().saturating_sub(1)));
             answer.map_or(0.0, |answer| answer.as_secs_f64() * 1e3)
         };
-        let Usage { user, system, records, bytes, .. } = self.usage;
+        let Usage {
+            user,
+            system,
+            records,
+            bytes,
+            ..
+        } = self.usage;
         conditions
             .number("sent", self.sent)
             .number("lost", self.lost())
@@ -199,7 +219,12 @@ fn at_rate(name: &str, plan: &Plan, reports: &mut Reports, rate: u64) -> Result<
     // Before the measurement, all flows are known and their first records are on disk.
     let (flows, first) = (reports.traffic.flows(), reports.traffic.first_rate());
     if flows > 0 {
-        send(&mut sender, reports, first, Duration::from_secs_f64(2.1 * f64::from(flows) / first as f64))?;
+        send(
+            &mut sender,
+            reports,
+            first,
+            Duration::from_secs_f64(2.1 * f64::from(flows) / first as f64),
+        )?;
         program.settle(PATIENCE);
     }
     let before = program.usage()?;
@@ -257,7 +282,13 @@ impl Steady {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let sender = Sender::connect(any, input).map_err(failed)?;
         let reports = Reports::new(Traffic::ChangeEvery(100));
-        Ok(Self { sender, reports, rate, begun: Instant::now(), sent: 0 })
+        Ok(Self {
+            sender,
+            reports,
+            rate,
+            begun: Instant::now(),
+            sent: 0,
+        })
     }
 
     /// Sends for a while; afterwards as many were sent as are due.
@@ -291,8 +322,19 @@ struct Reports {
 impl Reports {
     fn new(traffic: Traffic) -> Self {
         let values = Values::Change;
-        let case = Case { name: "live", flows: FLOWS, hops: 6, bitmap: 0xff00, values, ..Case::PLAIN };
-        Self { traffic, payloads: case.feed().payloads().map(<[u8]>::to_vec).collect(), next: 0 }
+        let case = Case {
+            name: "live",
+            flows: FLOWS,
+            hops: 6,
+            bitmap: 0xff00,
+            values,
+            ..Case::PLAIN
+        };
+        Self {
+            traffic,
+            payloads: case.feed().payloads().map(<[u8]>::to_vec).collect(),
+            next: 0,
+        }
     }
 
     /// The next call's.
@@ -352,7 +394,12 @@ mod tests {
         let mut reports = Reports::new(Traffic::NewFlows);
         let mut seen = std::collections::HashSet::new();
         for _ in 0..100 {
-            seen.extend(reports.next().iter().map(|payload| payload[SOURCE..SOURCE + 4].to_vec()));
+            seen.extend(
+                reports
+                    .next()
+                    .iter()
+                    .map(|payload| payload[SOURCE..SOURCE + 4].to_vec()),
+            );
         }
         assert_eq!(seen.len(), 100 * PER_CALL);
         assert!(seen.iter().all(|source| source[0] == 10));

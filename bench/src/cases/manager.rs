@@ -31,8 +31,20 @@ struct Size {
     intents: u32,
 }
 
-const FULL: Size = Size { pods: 20, leaves: 32, aggregations: 16, cores: 40, intents: 10_000 };
-const SMALL: Size = Size { pods: 2, leaves: 4, aggregations: 2, cores: 4, intents: 100 };
+const FULL: Size = Size {
+    pods: 20,
+    leaves: 32,
+    aggregations: 16,
+    cores: 40,
+    intents: 10_000,
+};
+const SMALL: Size = Size {
+    pods: 2,
+    leaves: 4,
+    aggregations: 2,
+    cores: 4,
+    intents: 100,
+};
 const PORTS: u32 = 64;
 const HOSTS_OF_LEAF: u32 = 16;
 
@@ -91,7 +103,11 @@ fn network(size: Size) -> Result<Inventory, InventoryError> {
                 if host < HOSTS_OF_LEAF {
                     hosts += 1;
                     let addresses = vec![std::net::Ipv4Addr::from(0x0a00_0000 + hosts).into()];
-                    let host = Host { name: format!("h{hosts}"), addresses, at: Some(port) };
+                    let host = Host {
+                        name: format!("h{hosts}"),
+                        addresses,
+                        at: Some(port),
+                    };
                     inventory.add_host(host, Origin::Device)?;
                 }
             }
@@ -102,17 +118,28 @@ fn network(size: Size) -> Result<Inventory, InventoryError> {
 
 fn intents(size: Size) -> Vec<Intent> {
     let hosts = size.pods * size.leaves * HOSTS_OF_LEAF;
-    let metrics = [Metric::HopLatency, Metric::QueueOccupancy, Metric::LinkUtilization, Metric::FlowPath];
+    let metrics = [
+        Metric::HopLatency,
+        Metric::QueueOccupancy,
+        Metric::LinkUtilization,
+        Metric::FlowPath,
+    ];
     let intent = |number: u32| {
         // Pairs of hosts anywhere, a few of which occur in several intents.
-        let (a, b) = (number.wrapping_mul(2_654_435_761) % hosts, (number / 2 * 40_503 + 1) % hosts);
+        let (a, b) = (
+            number.wrapping_mul(2_654_435_761) % hosts,
+            (number / 2 * 40_503 + 1) % hosts,
+        );
         let b = if a == b { (b + 1) % hosts } else { b };
         Intent {
             name: format!("intent{number}"),
             watch: [metrics[number as usize % 4]].into(),
             mode: Some(Mode::Md),
             both_directions: true,
-            at: At { between: Some((format!("h{}", a + 1), format!("h{}", b + 1))), ..At::default() },
+            at: At {
+                between: Some((format!("h{}", a + 1), format!("h{}", b + 1))),
+                ..At::default()
+            },
             ..Intent::default()
         }
     };
@@ -127,7 +154,11 @@ fn failed(error: &impl std::fmt::Display) -> CliError {
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib >> 10)
+    line.split_whitespace()
+        .next()?
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib >> 10)
 }
 
 /// A network and intents.
@@ -140,9 +171,16 @@ struct Domain {
 impl Domain {
     fn new(size: Size) -> Result<Self, CliError> {
         let inventory = network(size).map_err(|error| failed(&error))?;
-        let can = || Capabilities { joint_roles: false, ..Capabilities::default() };
+        let can = || Capabilities {
+            joint_roles: false,
+            ..Capabilities::default()
+        };
         let capabilities = inventory.devices().map(|device| (device.node, can())).collect();
-        Ok(Self { inventory, capabilities, intents: intents(size) })
+        Ok(Self {
+            inventory,
+            capabilities,
+            intents: intents(size),
+        })
     }
 
     /// A compiler with all intents.
@@ -177,7 +215,9 @@ pub(super) fn plan_all(name: &'static str, plan: &Plan) -> Result<Outcome, Failu
         Ok(1)
     })?;
     let included = "all intents are checked and compiled, and compared with empty devices; no I/O";
-    let conditions = conditions(included, size).number("peak_mib", peak().unwrap_or(0)).on_core(&measured);
+    let conditions = conditions(included, size)
+        .number("peak_mib", peak().unwrap_or(0))
+        .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
@@ -191,7 +231,14 @@ pub(super) fn plan_one(name: &'static str, plan: &Plan) -> Result<Outcome, Failu
         watch: [Metric::QueueOccupancy].into(),
         ..domain.intents[0].clone()
     };
-    let one = if name.ends_with("everywhere") { Intent { at: At::default(), ..pair } } else { pair };
+    let one = if name.ends_with("everywhere") {
+        Intent {
+            at: At::default(),
+            ..pair
+        }
+    } else {
+        pair
+    };
     let mut devices = 0;
     let measured = measure(plan, || {
         let before = compiler.desired().clone();
@@ -204,7 +251,9 @@ pub(super) fn plan_one(name: &'static str, plan: &Plan) -> Result<Outcome, Failu
     })?;
     let included =
         "an intent is added or removed in turn: checked, compiled, and compared with what was there; no I/O";
-    let conditions = conditions(included, size).number("devices_changed", devices).on_core(&measured);
+    let conditions = conditions(included, size)
+        .number("devices_changed", devices)
+        .on_core(&measured);
     Ok(Outcome::new(name, measured.ns_per_op, conditions))
 }
 
@@ -216,8 +265,14 @@ const MS: u64 = 1_000_000;
 
 /// Leaves below eight spines, each with a port to hosts, a watchlist and what it needs.
 fn targets() -> Targets {
-    let watch =
-        Watch { key: FlowKey::default(), mode: Mode::Md, bits: 0xa000, hops: 8, sample: 1, drops: true };
+    let watch = Watch {
+        key: FlowKey::default(),
+        mode: Mode::Md,
+        bits: 0xa000,
+        hops: 8,
+        sample: 1,
+        drops: true,
+    };
     let rules = Rules::from([
         Rule::Sink(1000),
         Rule::Instruction(0),
@@ -230,9 +285,16 @@ fn targets() -> Targets {
         let links: BTreeMap<_, _> = if node > 8 {
             [(1, (spine(node), node))].into()
         } else {
-            (9..=FILLED).filter(|leaf| spine(*leaf) == node).map(|leaf| (leaf, (leaf, 1))).collect()
+            (9..=FILLED)
+                .filter(|leaf| spine(*leaf) == node)
+                .map(|leaf| (leaf, (leaf, 1)))
+                .collect()
         };
-        let ports = DevicePorts { edge: [1000].into(), links, ..DevicePorts::default() };
+        let ports = DevicePorts {
+            edge: [1000].into(),
+            links,
+            ..DevicePorts::default()
+        };
         Target {
             name: format!("s{node}"),
             ports,
@@ -264,18 +326,26 @@ fn fill(targets: Targets) -> Result<u64, CliError> {
         }
         let mut commands = Vec::new();
         reconciler.poll(now, &mut commands);
-        for Command { node, id, request, .. } in commands {
+        for Command {
+            node, id, request, ..
+        } in commands
+        {
             let answer = execute(rules.entry(node).or_default(), request);
             in_flight.push((now + 2 * ONE_WAY, node, id, answer));
         }
     }
-    Err(CliError::new("the devices were not filled within 10 s of simulated time"))
+    Err(CliError::new(
+        "the devices were not filled within 10 s of simulated time",
+    ))
 }
 
 fn execute(rules: &mut Rules, request: Request) -> Answer {
     match request {
         Request::Claim(_) => Answer::Claimed,
-        Request::Read => Answer::State(State { rules: rules.clone(), ..State::default() }),
+        Request::Read => Answer::State(State {
+            rules: rules.clone(),
+            ..State::default()
+        }),
         Request::Apply { changes, .. } => {
             for change in changes {
                 match change {

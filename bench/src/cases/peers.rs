@@ -91,7 +91,10 @@ pub(super) fn run(paths: &[String], port: u16, plan: &Plan<'_>, print: Print<'_>
         ));
     }
     for path in paths {
-        let peer = Peer { object: read(Path::new(path))?, port };
+        let peer = Peer {
+            object: read(Path::new(path))?,
+            port,
+        };
         for comparison in &COMPARISONS {
             print(comparison.name, peer.compare(comparison, plan))?;
         }
@@ -103,7 +106,11 @@ pub(super) fn run(paths: &[String], port: u16, plan: &Plan<'_>, print: Print<'_>
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     let named = path.display();
     let bytes = fs::read(path).map_err(|error| {
-        CliError::io(format!("cannot read {named}"), error, "name the object file of an XDP program")
+        CliError::io(
+            format!("cannot read {named}"),
+            error,
+            "name the object file of an XDP program",
+        )
     })?;
     match kind(&bytes) {
         Kind::Bpf => Ok(bytes),
@@ -141,7 +148,9 @@ fn kind(bytes: &[u8]) -> Kind {
 
 impl Peer {
     fn compare(&self, comparison: &Comparison, plan: &Plan<'_>) -> Result<Outcome, Failure> {
-        let case = workload::CASES.into_iter().find(|case| case.name == comparison.ours);
+        let case = workload::CASES
+            .into_iter()
+            .find(|case| case.name == comparison.ours);
         let case = case.ok_or_else(|| CliError::new(format!("there is no workload {}", comparison.ours)))?;
         let frame = frame(&case);
         let ours = fastpath::collect(comparison.ours, plan)?.median();
@@ -157,7 +166,14 @@ impl Peer {
             }
             measured = Some(run);
         }
-        let Some(Measured { other, changing, program, keys, .. }) = measured else {
+        let Some(Measured {
+            other,
+            changing,
+            program,
+            keys,
+            ..
+        }) = measured
+        else {
             return Err(CliError::new("no runs").into());
         };
         let peer = median(times.clone());
@@ -196,9 +212,13 @@ impl Peer {
             .map_err(|error| CliError::new(format!("the peer's object: {error}")))?;
         let names = peer.programs();
         let [program] = names.as_slice() else {
-            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let names = if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            };
             return Err(
-                CliError::new(format!("the object must have one XDP program; it has: {names}")).into()
+                CliError::new(format!("the object must have one XDP program; it has: {names}")).into(),
             );
         };
         let mut frame = frame.to_vec();
@@ -211,7 +231,11 @@ impl Peer {
         ]
         .into_iter()
         .find(|(_, map)| maker.set_program(map, (&peer, program)).is_ok())
-        .ok_or_else(|| CliError::new(format!("the kernel does not call `{program}` from another program")))?;
+        .ok_or_else(|| {
+            CliError::new(format!(
+                "the kernel does not call `{program}` from another program"
+            ))
+        })?;
         let ns = |program: &str, object: &Object, frame: &[u8], reports: u32| {
             let run = object.test_run(program, frame, reports).map_err(kernel::failed)?;
             Ok::<_, Failure>(f64::from(run.duration_ns))
@@ -223,7 +247,13 @@ impl Peer {
         // ARP: a program that reads reports leaves it alone.
         frame[12..14].copy_from_slice(&[8, 6]);
         let other = ns(program, &peer, &frame, REPORTS)?;
-        Ok(Measured { reports, changing, other, program: program.clone(), keys: keys(&peer)? })
+        Ok(Measured {
+            reports,
+            changing,
+            other,
+            program: program.clone(),
+            keys: keys(&peer)?,
+        })
     }
 }
 
@@ -245,7 +275,12 @@ fn changing_hops(comparison: &Comparison) -> u32 {
 
 /// The first frame of a case.
 fn frame(case: &Case) -> Vec<u8> {
-    Case { flows: 1, ..*case }.feed().whole().next().unwrap_or_default().to_vec()
+    Case { flows: 1, ..*case }
+        .feed()
+        .whole()
+        .next()
+        .unwrap_or_default()
+        .to_vec()
 }
 
 /// The entries of the peer's hash maps: `tb_flow 1,000, tb_queue 24`.
@@ -255,7 +290,11 @@ fn keys(peer: &Object) -> Result<String, Failure> {
         let count = map.count(MAX_KEYS).map_err(kernel::failed)?;
         text.push(format!("{} {}", map.name(), terminal::units::count(count as u64)));
     }
-    Ok(if text.is_empty() { "no hash maps".to_owned() } else { text.join(", ") })
+    Ok(if text.is_empty() {
+        "no hash maps".to_owned()
+    } else {
+        text.join(", ")
+    })
 }
 
 #[cfg(test)]
@@ -265,9 +304,14 @@ mod tests {
     #[test]
     fn every_comparison_has_a_case_with_the_same_reports() {
         for comparison in &COMPARISONS {
-            let case = workload::CASES.into_iter().find(|case| case.name == comparison.ours);
+            let case = workload::CASES
+                .into_iter()
+                .find(|case| case.name == comparison.ours);
             let case = case.unwrap_or_else(|| panic!("{}", comparison.ours));
-            assert_eq!((case.flows, u32::from(case.hops)), (comparison.flows, comparison.hops));
+            assert_eq!(
+                (case.flows, u32::from(case.hops)),
+                (comparison.flows, comparison.hops)
+            );
             let frame = frame(&case);
             assert_eq!(frame[PORT..PORT + 2], 32_766_u16.to_be_bytes());
         }

@@ -26,11 +26,19 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
     let wanted = name.replace("-xdp", "");
     let case = CASES.into_iter().find(|case| case.name == wanted);
     let case = case.ok_or_else(|| CliError::new(format!("the collector has no workload `{wanted}`")))?;
-    let mut rdma = Rdma::load(&Options { memory: MEMORY, ..Options::default() }).map_err(|error| {
-        Failure::Skipped(format!("needs permission to load BPF programs; run it as root ({error})"))
+    let mut rdma = Rdma::load(&Options {
+        memory: MEMORY,
+        ..Options::default()
+    })
+    .map_err(|error| {
+        Failure::Skipped(format!(
+            "needs permission to load BPF programs; run it as root ({error})"
+        ))
     })?;
     let frame = frame(&mut rdma, case)?;
-    let packets = u32::try_from(plan.each.as_nanos() / 100).unwrap_or(u32::MAX).max(MIN_PACKETS);
+    let packets = u32::try_from(plan.each.as_nanos() / 100)
+        .unwrap_or(u32::MAX)
+        .max(MIN_PACKETS);
     let (object, mut times) = (rdma.object(), Vec::new());
     for run in 0..=plan.runs {
         // A separate thread: later cases must not be pinned.
@@ -42,7 +50,9 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
             });
             running.join()
         });
-        let ran = ran.map_err(|_| CliError::new("a thread of the benchmark panicked"))?.map_err(failed)?;
+        let ran = ran
+            .map_err(|_| CliError::new("a thread of the benchmark panicked"))?
+            .map_err(failed)?;
         // The first run is the warm-up.
         if run > 0 {
             times.push(f64::from(ran.duration_ns));
@@ -68,9 +78,17 @@ pub(super) fn respond(name: &'static str, plan: &Plan) -> Result<Outcome, Failur
 
 /// Creates a region and a queue pair, and a frame for them.
 fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
-    let (near, far) = (Ipv4Addr::new(198, 51, 100, 1).into(), Ipv4Addr::new(198, 51, 100, 2).into());
-    let at = Registered { address: 1 << 40, len: MEMORY, rkey: RKEY };
-    rdma.register(&at, 0, AccessFlags::WRITE, case.order, 0).map_err(failed)?;
+    let (near, far) = (
+        Ipv4Addr::new(198, 51, 100, 1).into(),
+        Ipv4Addr::new(198, 51, 100, 2).into(),
+    );
+    let at = Registered {
+        address: 1 << 40,
+        len: MEMORY,
+        rkey: RKEY,
+    };
+    rdma.register(&at, 0, AccessFlags::WRITE, case.order, 0)
+        .map_err(failed)?;
     let pair = QueuePairConfig {
         transport: Transport::Uc,
         path: Path::new(far, near, 0xc001),
@@ -83,9 +101,15 @@ fn frame(rdma: &mut Rdma, case: Case) -> Result<Vec<u8>, CliError> {
     let mut writer = Writer::new(Path::new(near, far, 0xc001), Transport::Uc, QUEUE_PAIR).map_err(failed)?;
     let data: Vec<u8> = (0..case.len).map(|i| i as u8 | 1).collect();
     let mut frame = vec![0; MAX_FRAME];
-    let reth = Reth { address: at.address + case.stride, rkey: RKEY, len: case.len as u32 };
+    let reth = Reth {
+        address: at.address + case.stride,
+        rkey: RKEY,
+        len: case.len as u32,
+    };
     // A UC queue pair accepts a message with an old PSN.
-    let len = writer.write_only(&mut frame, Head::new(Psn::new(0)), reth, &data).map_err(unwritten)?;
+    let len = writer
+        .write_only(&mut frame, Head::new(Psn::new(0)), reth, &data)
+        .map_err(unwritten)?;
     frame.truncate(len);
     Ok(frame)
 }

@@ -56,15 +56,27 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
     let conditions = Conditions::of("one report received and handled", included)
         .text("rx_path", rx_path.name())
         .text("link", "veth between two network namespaces, one queue")
-        .text("sender", "frames generated in the kernel at maximum rate, not on the reader's core")
-        .text("baseline", "the same receive path, read by a loop that discards the frames, in the same run")
-        .ratio("baseline_per_s", over(|[discarded, ..]| discarded.per_second()).round())
+        .text(
+            "sender",
+            "frames generated in the kernel at maximum rate, not on the reader's core",
+        )
+        .text(
+            "baseline",
+            "the same receive path, read by a loop that discards the frames, in the same run",
+        )
+        .ratio(
+            "baseline_per_s",
+            over(|[discarded, ..]| discarded.per_second()).round(),
+        )
         .ratio(
             "of_baseline",
             over(|[discarded, collected, _]| collected.per_second() / discarded.per_second()),
         )
         .ratio("udp_per_s", over(|[.., socket]| socket.per_second()).round())
-        .ratio("of_udp", over(|[_, collected, socket]| collected.per_second() / socket.per_second()))
+        .ratio(
+            "of_udp",
+            over(|[_, collected, socket]| collected.per_second() / socket.per_second()),
+        )
         .ratio("user_ns", over(|[_, collected, _]| collected.user_ns()))
         .ratio("system_ns", over(|[_, collected, _]| collected.system_ns()))
         .number("payload_bytes", PAYLOAD)
@@ -74,9 +86,16 @@ pub(super) fn run(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
         .number("dropped", sum(|measurement| measurement.dropped))
         .number(
             "unaccounted",
-            sum(|measurement| measurement.sent.abs_diff(measurement.received + measurement.dropped)),
+            sum(|measurement| {
+                measurement
+                    .sent
+                    .abs_diff(measurement.received + measurement.dropped)
+            }),
         );
-    let times = runs.iter().map(|[_, collected, _]| 1e9 / collected.per_second()).collect();
+    let times = runs
+        .iter()
+        .map(|[_, collected, _]| 1e9 / collected.per_second())
+        .collect();
     Ok(Outcome::new(name, times, conditions))
 }
 
@@ -120,8 +139,10 @@ struct Discarding(u64);
 
 impl Reader for Discarding {
     fn process(&mut self, packets: &[Packet<'_>]) {
-        self.0 +=
-            packets.iter().map(|packet| u64::from(packet.data.first().copied().unwrap_or(0))).sum::<u64>();
+        self.0 += packets
+            .iter()
+            .map(|packet| u64::from(packet.data.first().copied().unwrap_or(0)))
+            .sum::<u64>();
     }
 }
 
@@ -135,13 +156,23 @@ struct Collecting<'p> {
 
 impl<'p> Collecting<'p> {
     fn new(program: &'p dyn Program, case: Case) -> Self {
-        Self { program, collector: case.collector(), batch: Batch::with_capacity(8192), ticked: 0 }
+        Self {
+            program,
+            collector: case.collector(),
+            batch: Batch::with_capacity(8192),
+            ticked: 0,
+        }
     }
 }
 
 impl Reader for Collecting<'_> {
     fn process(&mut self, packets: &[Packet<'_>]) {
-        let Self { program, collector, batch, .. } = self;
+        let Self {
+            program,
+            collector,
+            batch,
+            ..
+        } = self;
         program.each_chunk(packets, &mut |chunk| collector.handle(chunk, batch));
         // In the program a batch goes to the queue of the store here.
         if self.batch.len() > 4096 {
@@ -167,7 +198,9 @@ struct Testbed {
 impl Testbed {
     fn new() -> Result<Self, Failure> {
         let needs = |error: nic::Error| {
-            Failure::Skipped(format!("needs network namespaces and BPF, so run it as root ({error})"))
+            Failure::Skipped(format!(
+                "needs network namespaces and BPF, so run it as root ({error})"
+            ))
         };
         let pair = Pair::create().map_err(needs)?;
         // Without XDP, veth accepts the generator's frames only with NAPI, which GRO enables.
@@ -175,7 +208,13 @@ impl Testbed {
             .run(|| device::set_offload(Pair::DEVICE, "rx-gro", true))
             .and_then(|set| set)
             .map_err(needs)?;
-        let case = Case { name: "rx", flows: FLOWS, hops: 6, bitmap: 0xfc00, ..CASES[0] };
+        let case = Case {
+            name: "rx",
+            flows: FLOWS,
+            hops: 6,
+            bitmap: 0xfc00,
+            ..CASES[0]
+        };
         let mut frame = case.feed().whole().next().map(<[u8]>::to_vec).unwrap_or_default();
         address(&mut frame);
         Ok(Self { pair, case, frame })
@@ -190,16 +229,35 @@ impl Testbed {
             program: Some(xdp::STEER),
             ..receive::Options::default()
         };
-        let opened = self.pair.far.run(|| receive::open(Pair::DEVICE, &options)).map_err(failed)?;
+        let opened = self
+            .pair
+            .far
+            .run(|| receive::open(Pair::DEVICE, &options))
+            .map_err(failed)?;
         let mut opened = opened.map_err(|refused| Failure::Skipped(refused.to_string()))?;
         // Offsets of the inner source port and of the report's sequence number.
         let ports = word(&self.frame, 90) & 0xffff_0000;
         let words = [
-            Word { at: 90, base: ports, each: 1, of: FLOWS },
-            Word { at: 50, base: 0, each: 1, of: u32::MAX },
+            Word {
+                at: 90,
+                base: ports,
+                each: 1,
+                of: FLOWS,
+            },
+            Word {
+                at: 50,
+                base: 0,
+                each: 1,
+                of: u32::MAX,
+            },
         ];
         let open = || LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, None);
-        let generator = self.pair.near.run(open).and_then(|opened| opened).map_err(failed)?;
+        let generator = self
+            .pair
+            .near
+            .run(open)
+            .and_then(|opened| opened)
+            .map_err(failed)?;
         self.run(&mut opened, &generator, plan.each, reader)
     }
 
@@ -212,7 +270,10 @@ impl Testbed {
     ) -> Result<Measurement, Failure> {
         let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
         // One queue means one source; with UDP sockets the first source is the IPv4 one.
-        let source = opened.sources.first_mut().ok_or_else(|| CliError::new("the interface has no queue"))?;
+        let source = opened
+            .sources
+            .first_mut()
+            .ok_or_else(|| CliError::new("the interface has no queue"))?;
         let (sent, measurement) = thread::scope(|scope| {
             let receiving = scope.spawn(|| read(source.as_mut(), reader, &done));
             let sending = scope.spawn(|| {
@@ -233,7 +294,11 @@ impl Testbed {
         let crashed = |_| CliError::new("a thread of the benchmark panicked");
         let sent = sent.map_err(crashed)?.and_then(|sent| sent).map_err(failed)?;
         let mut measurement = measurement.map_err(crashed)?.map_err(failed)?;
-        let stats = opened.sources.first_mut().map(|source| source.stats()).unwrap_or_default();
+        let stats = opened
+            .sources
+            .first_mut()
+            .map(|source| source.stats())
+            .unwrap_or_default();
         let counters = opened.watch.counters().map_err(failed)?;
         measurement.sent = sent;
         measurement.received = stats.datagrams;
@@ -252,7 +317,9 @@ fn read(
     let (mut first, mut last, mut before) = (0, 0, (0.0, 0.0));
     loop {
         let ending = done.load(Ordering::Acquire);
-        let count = source.receive(if ending { 0 } else { 20 }, &mut |packets| reader.process(packets))?;
+        let count = source.receive(if ending { 0 } else { 20 }, &mut |packets| {
+            reader.process(packets)
+        })?;
         if count > 0 {
             last = time::monotonic();
             if first == 0 {
@@ -262,7 +329,11 @@ fn read(
         } else if ending {
             let now = cpu_time();
             let cpu_time = (now.0 - before.0, now.1 - before.1);
-            return Ok(Measurement { elapsed: last - first, cpu_time, ..Measurement::default() });
+            return Ok(Measurement {
+                elapsed: last - first,
+                cpu_time,
+                ..Measurement::default()
+            });
         }
     }
 }
@@ -271,8 +342,14 @@ fn read(
 pub(super) fn cpu_time() -> (f64, f64) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
     let after = text.rsplit(')').next().unwrap_or("");
-    let mut ticks = after.split_whitespace().skip(11).filter_map(|text| text.parse::<f64>().ok());
-    (ticks.next().unwrap_or(0.0) / 100.0, ticks.next().unwrap_or(0.0) / 100.0)
+    let mut ticks = after
+        .split_whitespace()
+        .skip(11)
+        .filter_map(|text| text.parse::<f64>().ok());
+    (
+        ticks.next().unwrap_or(0.0) / 100.0,
+        ticks.next().unwrap_or(0.0) / 100.0,
+    )
 }
 
 /// Puts the link's addresses and ports into a frame of the workload, and sets its payload length to [`PAYLOAD`].
@@ -286,14 +363,21 @@ fn address(frame: &mut Vec<u8>) {
     frame[38..40].copy_from_slice(&udp.to_be_bytes());
     // No UDP checksum: the generator changes the payload.
     frame[40..42].fill(0);
-    let sum: u32 =
-        frame[14..34].as_chunks::<2>().0.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
+    let sum: u32 = frame[14..34]
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .map(|pair| u32::from(u16::from_be_bytes(*pair)))
+        .sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     frame[24..26].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
 fn word(frame: &[u8], at: usize) -> u32 {
-    frame.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    frame
+        .get(at..)
+        .and_then(<[u8]>::first_chunk)
+        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
 fn failed(error: nic::Error) -> CliError {

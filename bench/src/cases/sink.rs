@@ -21,7 +21,11 @@ pub(super) fn filter(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
     let packets = prepared()?;
     let filter = |threshold| Filter {
         flows: Match::default(),
-        detector: Detector { algorithm: Algorithm::PerHop, metric: Metric::QueueOccupancy, threshold },
+        detector: Detector {
+            algorithm: Algorithm::PerHop,
+            metric: Metric::QueueOccupancy,
+            threshold,
+        },
     };
     let without = run(plan, &packets, None)?;
     let filtered = run(plan, &packets, Some(filter(0)))?;
@@ -65,7 +69,11 @@ fn switch(node: u32) -> Result<Switch, CliError> {
 }
 
 fn visit(node: u32, now: u64) -> Visit {
-    Visit { from_edge: node == 1, to_edge: node == NODES, ..packets::visit(now) }
+    Visit {
+        from_edge: node == 1,
+        to_edge: node == NODES,
+        ..packets::visit(now)
+    }
 }
 
 /// One packet of each flow, as it reaches the sink.

@@ -46,8 +46,12 @@ pub(super) fn insert(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         .into());
     }
     // Of the warm-up too, and of the indexes that are built when files are complete.
-    let used = before.zip(time_of_other_threads()).map(|(before, after)| after.saturating_sub(before));
-    let store_ns = used.map_or(f64::NAN, |used| used.as_nanos() as f64 / stats.committed.max(1) as f64);
+    let used = before
+        .zip(time_of_other_threads())
+        .map(|(before, after)| after.saturating_sub(before));
+    let store_ns = used.map_or(f64::NAN, |used| {
+        used.as_nanos() as f64 / stats.committed.max(1) as f64
+    });
     let conditions = Conditions::of(
         "one event",
         "queue, write-ahead log, commit; one writer thread, batches filled by another; indexes, at this rate by a third",
@@ -72,7 +76,11 @@ pub(super) fn query_20m(name: &'static str, plan: &Plan) -> Result<Outcome, Fail
 }
 
 fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, Failure> {
-    let events = if plan.is_trial() { wanted.min(50_000) } else { wanted };
+    let events = if plan.is_trial() {
+        wanted.min(50_000)
+    } else {
+        wanted
+    };
     let dir = Scratch::new(name)?;
     let started = Instant::now();
     let filled = fill(dir.path(), events)?;
@@ -85,9 +93,18 @@ fn query_among(name: &'static str, plan: &Plan, wanted: u64) -> Result<Outcome, 
     let measured = measure(plan, || {
         flow = (flow + 7919) % FLOWS;
         let params = vec![Value::Text(key(flow).to_string()), Value::Int(half.cast_signed())];
-        let options = QueryOptions { params, ..QueryOptions::default() };
-        let answer = reader.query("SELECT ts, value FROM events WHERE flow = ?1 AND ts > ?2", &options);
-        rows += answer.map_err(|error| CliError::new(error.to_string()))?.rows.len() as u64;
+        let options = QueryOptions {
+            params,
+            ..QueryOptions::default()
+        };
+        let answer = reader.query(
+            "SELECT ts, value FROM events WHERE flow = ?1 AND ts > ?2",
+            &options,
+        );
+        rows += answer
+            .map_err(|error| CliError::new(error.to_string()))?
+            .rows
+            .len() as u64;
         queries += 1;
         Ok(1)
     })?;
@@ -116,14 +133,22 @@ pub(super) fn follow(name: &'static str, plan: &Plan) -> Result<Outcome, Failure
         if chunk.records.is_empty() && place == Place::default() {
             return Err(CliError::new("the store has no events").into());
         }
-        place = if chunk.is_last { Place::default() } else { chunk.end };
+        place = if chunk.is_last {
+            Place::default()
+        } else {
+            chunk.end
+        };
         Ok(chunk.records.len() as u64)
     })?;
     let conditions = Conditions::of("one event", "read, and taken apart; files in the page cache")
         .number("events", events)
         .number("flows", FLOWS)
         .number("page", PAGE);
-    Ok(Outcome::new(name, measured.ns_per_op.clone(), conditions.on_core(&measured)))
+    Ok(Outcome::new(
+        name,
+        measured.ns_per_op.clone(),
+        conditions.on_core(&measured),
+    ))
 }
 
 /// Fills a store with at least so many events, and returns their number.
@@ -137,8 +162,11 @@ pub(super) fn fill(dir: &Path, events: u64) -> Result<u64, CliError> {
 }
 
 fn open(dir: &Path) -> Result<Store, CliError> {
-    let config =
-        store::Config { policy: Policy::Block, max_bytes: Some(16 << 30), ..store::Config::new(dir) };
+    let config = store::Config {
+        policy: Policy::Block,
+        max_bytes: Some(16 << 30),
+        ..store::Config::new(dir)
+    };
     Store::open(config).map_err(|error| CliError::new(error.to_string()))
 }
 
@@ -151,7 +179,11 @@ struct Filler {
 
 impl Filler {
     fn new(store: Store) -> Self {
-        Self { store, batch: Batch::with_capacity(BATCH), filled: 0 }
+        Self {
+            store,
+            batch: Batch::with_capacity(BATCH),
+            filled: 0,
+        }
     }
 
     fn submit(&mut self) {

@@ -28,8 +28,10 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
     for run in 0..plan.warm_ups() + plan.runs {
         let copied = testbed.measure(plan, &Setup::CopyLoop)?;
         let routed = testbed.measure(plan, &Setup::Switch(""))?;
-        let int = testbed
-            .measure(plan, &Setup::Switch("rate = \"10Gbit/s\"\ndepth = \"1MB\"\n[[switch.watch]]\n"))?;
+        let int = testbed.measure(
+            plan,
+            &Setup::Switch("rate = \"10Gbit/s\"\ndepth = \"1MB\"\n[[switch.watch]]\n"),
+        )?;
         if run >= plan.warm_ups() {
             runs.push([copied, routed, int]);
         }
@@ -41,7 +43,10 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
     let conditions = Conditions::of("one frame switched", included)
         .text("link", "veth between network namespaces, one queue")
         .text("sender", "AF_PACKET at maximum rate, not on the switch's core")
-        .text("baseline", "the same ports, and a loop that copies each frame from one to the other")
+        .text(
+            "baseline",
+            "the same ports, and a loop that copies each frame from one to the other",
+        )
         .ratio("baseline_per_s", over(0).round())
         .ratio("of_baseline", over(2) / over(0))
         .ratio("without_int_per_s", over(1).round())
@@ -55,7 +60,10 @@ pub(super) fn live(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> 
         .number("dropped", sum(|measurement| measurement.dropped))
         .number("unaccounted", sum(|measurement| measurement.unaccounted))
         .number("ring_full", sum(|measurement| measurement.ring_full));
-    let times = runs.iter().map(|run| 1e9 / run[2].per_second().max(1.0)).collect();
+    let times = runs
+        .iter()
+        .map(|run| 1e9 / run[2].per_second().max(1.0))
+        .collect();
     Ok(Outcome::new(name, times, conditions))
 }
 
@@ -112,7 +120,12 @@ impl Testbed {
             side.ip(&["link", "set", "eth0", "up"])?;
             switch.ip(&["link", "set", name, "up"])?;
         }
-        Ok(Self { near, switch, _far: far, frames: (0..FLOWS).map(frame).collect() })
+        Ok(Self {
+            near,
+            switch,
+            _far: far,
+            frames: (0..FLOWS).map(frame).collect(),
+        })
     }
 
     fn measure(&self, plan: &Plan, setup: &Setup) -> Result<Measurement, Failure> {
@@ -121,8 +134,15 @@ impl Testbed {
             Setup::CopyLoop => Box::new(CopyLoop::open(&self.switch)?),
             Setup::Switch(more) => Box::new(SwitchUnderTest::open(plan.program, &self.switch, more)?),
         };
-        let near =
-            self.near.run(|| frames::Port::open("eth0", &Options { bypass: true, ..Options::default() }));
+        let near = self.near.run(|| {
+            frames::Port::open(
+                "eth0",
+                &Options {
+                    bypass: true,
+                    ..Options::default()
+                },
+            )
+        });
         let mut near = near.and_then(|opened| opened).map_err(failed)?;
         let measured = thread::scope(|scope| {
             let switching = scope.spawn(|| {
@@ -149,7 +169,11 @@ impl Testbed {
             sent.and(switching.join()).map(|core| (elapsed, core))
         });
         let (elapsed, core) = measured.map_err(|_| CliError::new("a thread of the benchmark panicked"))?;
-        Ok(Measurement { elapsed, core, ..forwarder.measurement() })
+        Ok(Measurement {
+            elapsed,
+            core,
+            ..forwarder.measurement()
+        })
     }
 }
 
@@ -169,10 +193,19 @@ struct CopyLoop {
 impl CopyLoop {
     fn open(namespace: &Namespace) -> Result<Self, CliError> {
         let open = |name| {
-            let options = Options { frame_len: 2064, ..Options::default() };
-            namespace.run(|| frames::Port::open(name, &options)).and_then(|opened| opened).map_err(failed)
+            let options = Options {
+                frame_len: 2064,
+                ..Options::default()
+            };
+            namespace
+                .run(|| frames::Port::open(name, &options))
+                .and_then(|opened| opened)
+                .map_err(failed)
         };
-        Ok(Self { ports: [open("left")?, open("right")?], staged: vec![Vec::new(); 64] })
+        Ok(Self {
+            ports: [open("left")?, open("right")?],
+            staged: vec![Vec::new(); 64],
+        })
     }
 }
 
@@ -239,8 +272,21 @@ impl Forwarder for SwitchUnderTest {
     }
 
     fn measurement(&mut self) -> Measurement {
-        let Totals { received, sent, dropped, unaccounted, ring_full } = self.0.totals();
-        Measurement { received, sent, dropped, unaccounted, ring_full, ..Measurement::default() }
+        let Totals {
+            received,
+            sent,
+            dropped,
+            unaccounted,
+            ring_full,
+        } = self.0.totals();
+        Measurement {
+            received,
+            sent,
+            dropped,
+            unaccounted,
+            ring_full,
+            ..Measurement::default()
+        }
     }
 }
 

@@ -33,7 +33,11 @@ struct Testbed {
 
 impl Testbed {
     fn address(&self) -> SocketAddr {
-        let address = if self.pair.is_some() { Pair::FAR[0] } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        let address = if self.pair.is_some() {
+            Pair::FAR[0]
+        } else {
+            IpAddr::V4(Ipv4Addr::LOCALHOST)
+        };
         SocketAddr::new(address, 0)
     }
 
@@ -49,7 +53,9 @@ impl Testbed {
     }
 
     fn link_drops(&self) -> Result<u64, CliError> {
-        self.pair.as_ref().map_or(Ok(0), |pair| pair.link_drops().map_err(failed))
+        self.pair
+            .as_ref()
+            .map_or(Ok(0), |pair| pair.link_drops().map_err(failed))
     }
 }
 
@@ -69,17 +75,38 @@ fn failed(error: nic::Error) -> CliError {
 
 /// `udp-one-sender`: over a veth link between two network namespaces. Needs root.
 pub(super) fn veth(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(name, plan, &Testbed { pair: Some(namespaces()?), segmented: false })
+    compare(
+        name,
+        plan,
+        &Testbed {
+            pair: Some(namespaces()?),
+            segmented: false,
+        },
+    )
 }
 
 /// `udp-one-sender-flood`: the same, with a sender faster than any receiver.
 pub(super) fn flood(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(name, plan, &Testbed { pair: Some(namespaces()?), segmented: true })
+    compare(
+        name,
+        plan,
+        &Testbed {
+            pair: Some(namespaces()?),
+            segmented: true,
+        },
+    )
 }
 
 /// `udp-loopback`: over the loopback interface.
 pub(super) fn loopback(name: &'static str, plan: &Plan) -> Result<Outcome, Failure> {
-    compare(name, plan, &Testbed { pair: None, segmented: false })
+    compare(
+        name,
+        plan,
+        &Testbed {
+            pair: None,
+            segmented: false,
+        },
+    )
 }
 
 fn namespaces() -> Result<Pair, Failure> {
@@ -108,11 +135,22 @@ struct Measurement {
 fn on_core<T>(work: impl FnOnce() -> Result<T, nic::Error>) -> Result<(T, u64), nic::Error> {
     let before = core_time();
     let result = work()?;
-    Ok((result, before.zip(core_time()).map_or(0, |(before, after)| after - before)))
+    Ok((
+        result,
+        before
+            .zip(core_time())
+            .map_or(0, |(before, after)| after - before),
+    ))
 }
 
 fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome, Failure> {
-    let case = Case { name: "udp", flows: FLOWS, hops: 6, bitmap: 0xfc00, ..CASES[0] };
+    let case = Case {
+        name: "udp",
+        flows: FLOWS,
+        hops: 6,
+        bitmap: 0xfc00,
+        ..CASES[0]
+    };
     let payloads: Vec<Vec<u8>> = case.feed().payloads().map(padded).collect();
     let mut collector = case.collector();
     let mut batch = Batch::with_capacity(8192);
@@ -146,9 +184,16 @@ fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome
         total.link_drops += measurement.link_drops;
     }
     let stats = collector.stats();
-    let link = if testbed.pair.is_some() { "veth between two network namespaces" } else { "loopback" };
-    let sender =
-        if testbed.segmented { "one socket, UDP segmentation offload" } else { "one socket, sendmmsg of 64" };
+    let link = if testbed.pair.is_some() {
+        "veth between two network namespaces"
+    } else {
+        "loopback"
+    };
+    let sender = if testbed.segmented {
+        "one socket, UDP segmentation offload"
+    } else {
+        "one socket, sendmmsg of 64"
+    };
     let included = "recvmmsg with kernel timestamps, drop counters and UDP GRO, decoding, state, thresholds, loss accounting";
     let conditions = Conditions::of("one report received and handled", included)
         .text("link", link)
@@ -161,7 +206,14 @@ fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome
         .ratio("of_baseline", median(ratios))
         .ratio("ns_on_core", median(costs))
         .ratio("baseline_ns_on_core", median(plain_costs))
-        .text("merging", if total.merged { "UDP GRO" } else { "none, which needs CAP_BPF" })
+        .text(
+            "merging",
+            if total.merged {
+                "UDP GRO"
+            } else {
+                "none, which needs CAP_BPF"
+            },
+        )
         .number("payload_bytes", PAYLOAD)
         .number("flows", FLOWS)
         .number("sent", total.sent)
@@ -170,7 +222,12 @@ fn compare(name: &'static str, plan: &Plan, testbed: &Testbed) -> Result<Outcome
         .number("refused", stats.datagrams - stats.accepted)
         .number("kernel_drops", total.kernel_drops)
         .number("link_drops", total.link_drops)
-        .number("unaccounted", total.sent.abs_diff(total.received + total.kernel_drops + total.link_drops));
+        .number(
+            "unaccounted",
+            total
+                .sent
+                .abs_diff(total.received + total.kernel_drops + total.link_drops),
+        );
     Ok(Outcome::new(name, times, conditions))
 }
 
@@ -189,10 +246,20 @@ fn send_while<T: Send>(
     to: SocketAddr,
     receive: impl FnOnce(&AtomicBool) -> Result<T, nic::Error> + Send,
 ) -> Result<(u64, T), CliError> {
-    let from = SocketAddr::new(if testbed.pair.is_some() { Pair::NEAR[0] } else { to.ip() }, 0);
+    let from = SocketAddr::new(
+        if testbed.pair.is_some() {
+            Pair::NEAR[0]
+        } else {
+            to.ip()
+        },
+        0,
+    );
     let mut sender = testbed.at_sender(|| Sender::connect(from, to))?;
     let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let load = Load { segmented: testbed.segmented, ..Load::default() };
+    let load = Load {
+        segmented: testbed.segmented,
+        ..Load::default()
+    };
     let (sent, received) = thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&done));
         let sending = scope.spawn(|| load.send(&mut sender, payloads, &stop));
@@ -205,7 +272,10 @@ fn send_while<T: Send>(
         (sent, receiving.join())
     });
     let crashed = |_| CliError::new("a thread of the benchmark panicked");
-    Ok((sent.map_err(crashed)?.map_err(failed)?, received.map_err(crashed)?.map_err(failed)?))
+    Ok((
+        sent.map_err(crashed)?.map_err(failed)?,
+        received.map_err(crashed)?.map_err(failed)?,
+    ))
 }
 
 fn discarded(
@@ -217,8 +287,9 @@ fn discarded(
     let address = testbed.address();
     let mut discard = testbed.at_receiver(|| Discard::bind(address, &Options::default()))?;
     let to = discard.local_addr();
-    let (sent, (counters, on_core)) =
-        send_while(plan, testbed, payloads, to, |done| on_core(|| discard.run(wait, done)))?;
+    let (sent, (counters, on_core)) = send_while(plan, testbed, payloads, to, |done| {
+        on_core(|| discard.run(wait, done))
+    })?;
     Ok(Measurement {
         merged: false,
         on_core: on_core as f64 / counters.datagrams.max(1) as f64,
@@ -238,7 +309,10 @@ fn collected(
     batch: &mut Batch,
 ) -> Result<Measurement, CliError> {
     let address = testbed.address();
-    let options = Options { merge: true, ..Options::default() };
+    let options = Options {
+        merge: true,
+        ..Options::default()
+    };
     let mut receiver = testbed.at_receiver(|| Receiver::bind(address, &options))?;
     let (to, drops_before) = (receiver.local_addr(), testbed.link_drops()?);
     let (sent, (elapsed, on_core)) = send_while(plan, testbed, payloads, to, |done| {
@@ -291,7 +365,13 @@ fn collect(
 
 /// Handles a burst, a few datagrams at a time, as the program does; returns the time of the last one.
 fn handle(burst: &Burst, collector: &mut Collector, batch: &mut Batch) -> u64 {
-    let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
+    let none = Datagram {
+        payload: &[],
+        source: [0; 16],
+        src_port: 0,
+        listener: 0,
+        received: 0,
+    };
     let (mut packets, mut now) = (burst.iter(), 0);
     loop {
         let (mut datagrams, mut count) = ([none; 64], 0);

@@ -28,9 +28,19 @@ use terminal::{CliError, units};
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
-    Parameter::work("span", [&[30_000], &[12_000], &[2_000]], 2_000..=60_000, "length of each phase, ms"),
+    Parameter::work(
+        "span",
+        [&[30_000], &[12_000], &[2_000]],
+        2_000..=60_000,
+        "length of each phase, ms",
+    ),
     Parameter::new("rate", &[1_000], 10..=100_000, "budget, reports per second"),
-    Parameter::new("threshold", &[800, 3_200, 12_800, 51_200], 1..=1_000_000, "fixed thresholds, bytes"),
+    Parameter::new(
+        "threshold",
+        &[800, 3_200, 12_800, 51_200],
+        1..=1_000_000,
+        "fixed thresholds, bytes",
+    ),
 ];
 
 /// The racks behind the sink, one after another.
@@ -62,7 +72,12 @@ const SERVER: u32 = 13;
 pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let span = settings.one("span") * 1_000_000;
     let budget = settings.one("rate");
-    let scene = Scene { slower: 40, span, budget, seed: settings.one("seed") };
+    let scene = Scene {
+        slower: 40,
+        span,
+        budget,
+        seed: settings.one("seed"),
+    };
     let mut runs = vec![play(scene, Control::Adaptive)?];
     for threshold in settings.list("threshold") {
         runs.push(play(scene, Control::Fixed(*threshold))?);
@@ -71,7 +86,11 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     Ok(Findings {
         method: METHOD.into(),
         conditions: conditions(adaptive, scene),
-        tables: vec![outcome_table(&runs, budget), time_table(&runs), move_table(adaptive)],
+        tables: vec![
+            outcome_table(&runs, budget),
+            time_table(&runs),
+            move_table(adaptive),
+        ],
         ..Findings::default()
     })
 }
@@ -210,8 +229,14 @@ fn play(scene: Scene, control: Control) -> Result<Run, CliError> {
         reader.run.rates.push(rate);
         reader.run.thresholds.push(reader.threshold_at(now));
         let change = controller.as_mut().and_then(|controller| {
-            let rates = Rates { reports: rate as f64, events: 0.0 };
-            let budget = Budget { reports: Some(scene.budget), events: None };
+            let rates = Rates {
+                reports: rate as f64,
+                events: 0.0,
+            };
+            let budget = Budget {
+                reports: Some(scene.budget),
+                events: None,
+            };
             controller.observe(budget.loads(rates, None), now)
         });
         if let Some(change) = change.filter(|change| change.from != change.to) {
@@ -235,8 +260,15 @@ fn controller(budget: u64) -> Result<Controller, CliError> {
 }
 
 fn set_threshold(fabric: &mut Fabric, threshold: u64) -> Result<(), CliError> {
-    let detector = Detector { algorithm: Algorithm::PerHop, metric: Metric::QueueOccupancy, threshold };
-    let filter = Filter { flows: Match::default(), detector };
+    let detector = Detector {
+        algorithm: Algorithm::PerHop,
+        metric: Metric::QueueOccupancy,
+        threshold,
+    };
+    let filter = Filter {
+        flows: Match::default(),
+        detector,
+    };
     let filters = Filters::new(vec![filter], 4_096, Units::default()).map_err(failed)?;
     if let Some(switch) = fabric.switch_mut(SINK) {
         switch.set_filters(filters);
@@ -251,7 +283,11 @@ fn failed(error: impl std::fmt::Display) -> CliError {
 /// Two hosts, three switches and a server; the bursts of all phases are scheduled.
 fn network(scene: Scene) -> Result<Fabric, CliError> {
     let rate = RATE / scene.slower;
-    let wire = |times: u64| Wire { rate: times * rate, delay: 10_000, depth: 2_000_000 };
+    let wire = |times: u64| Wire {
+        rate: times * rate,
+        delay: 10_000,
+        depth: 2_000_000,
+    };
     let topology = (Topology::builder().switch(LEAF).switch(SPINE).switch(SINK))
         .host(STEADY, None)
         .host(BURSTY, None)
@@ -261,7 +297,10 @@ fn network(scene: Scene) -> Result<Fabric, CliError> {
         .link(LEAF, SPINE, wire(2))
         .link(SPINE, SINK, wire(2))
         .link(SINK, SERVER, wire(1));
-    let config = Config { watchlist: Watch::new(Match::default()).into(), ..Config::default() };
+    let config = Config {
+        watchlist: Watch::new(Match::default()).into(),
+        ..Config::default()
+    };
     let mut fabric = Fabric::new(topology.build().map_err(failed)?, config, scene.seed).map_err(failed)?;
     // Time of a packet on the link to the server; between bursts, a fifth of the link is used.
     let packet = PACKET_BYTES * 8 * 1_000_000_000 / rate;
@@ -271,7 +310,11 @@ fn network(scene: Scene) -> Result<Fabric, CliError> {
         pattern: Pattern::Constant { gap: 5 * packet },
         ..FlowSpec::new(STEADY, SERVER, 5_000, 80)
     };
-    let bursty = FlowSpec { payload, pattern: Pattern::Idle, ..FlowSpec::new(BURSTY, SERVER, 6_000, 443) };
+    let bursty = FlowSpec {
+        payload,
+        pattern: Pattern::Idle,
+        ..FlowSpec::new(BURSTY, SERVER, 6_000, 443)
+    };
     fabric.add_flow(&steady).map_err(failed)?;
     let flow = fabric.add_flow(&bursty).map_err(failed)?;
     schedule(&mut fabric, flow, packet, scene)?;
@@ -288,7 +331,9 @@ fn schedule(fabric: &mut Fabric, flow: FlowId, packet: u64, scene: Scene) -> Res
         for at in (begin..begin + scene.span).step_by(period as usize) {
             hot = model.is_hot(hot, &mut random);
             if hot {
-                fabric.schedule(at, Action::Burst { flow, packets, gap }).map_err(failed)?;
+                fabric
+                    .schedule(at, Action::Burst { flow, packets, gap })
+                    .map_err(failed)?;
             }
         }
     }
@@ -334,7 +379,14 @@ impl Reader {
     fn new(scene: Scene, control: Control, threshold: u64) -> Self {
         let phases = vec![Phase::default(); PHASES.len()];
         let (rates, thresholds, moves) = (Vec::new(), Vec::new(), Vec::new());
-        let run = Run { control, phases, rates, thresholds, moves, waiting: 0.0 };
+        let run = Run {
+            control,
+            phases,
+            rates,
+            thresholds,
+            moves,
+            waiting: 0.0,
+        };
         Self {
             run,
             thresholds: vec![(0, threshold)],
@@ -360,12 +412,16 @@ impl Reader {
     }
 
     fn threshold_at(&self, time: u64) -> u64 {
-        self.thresholds.iter().rfind(|(from, _)| *from < time).map_or(0, |(_, threshold)| *threshold)
+        self.thresholds
+            .iter()
+            .rfind(|(from, _)| *from < time)
+            .map_or(0, |(_, threshold)| *threshold)
     }
 
     /// The greatest threshold in force while a packet was in the sink.
     fn allowed(&self, sink: &HopTruth) -> u64 {
-        self.threshold_at(sink.ingress).max(self.threshold_at(sink.egress + 1))
+        self.threshold_at(sink.ingress)
+            .max(self.threshold_at(sink.egress + 1))
     }
 
     /// The collector processes what has arrived in a step; packets whose reports have left by now are compared.
@@ -384,7 +440,8 @@ impl Reader {
         if let Some(report) = self.pending.pop_front_if(is_of)
             && self.taken.pop_front() == Some(true)
         {
-            self.reported.extend(report.hops.iter().map(|hop| (hop.node, hop.queue_occupancy)));
+            self.reported
+                .extend(report.hops.iter().map(|hop| (hop.node, hop.queue_occupancy)));
         }
         self.run.phases[phase].packets += 1;
         for hop in &packet.hops {
@@ -442,13 +499,29 @@ impl FabricSink for Reader {
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         match truth {
             GroundTruth::Datagram(datagram) => {
-                for report in datagram.reports.iter().filter(|report| report.kind == ReportKind::Flow) {
+                for report in datagram
+                    .reports
+                    .iter()
+                    .filter(|report| report.kind == ReportKind::Flow)
+                {
                     self.pending.push_back(report.clone());
                 }
             }
-            GroundTruth::Delivered(PacketTrace { packet, flow, sent, ended, hops }) => {
+            GroundTruth::Delivered(PacketTrace {
+                packet,
+                flow,
+                sent,
+                ended,
+                hops,
+            }) => {
                 let (number, hops) = (*packet, hops.to_vec());
-                self.delivered.push_back(Packet { number, flow: *flow, sent: *sent, ended: *ended, hops });
+                self.delivered.push_back(Packet {
+                    number,
+                    flow: *flow,
+                    sent: *sent,
+                    ended: *ended,
+                    hops,
+                });
             }
             _ => {}
         }
@@ -457,7 +530,9 @@ impl FabricSink for Reader {
 
 /// Each setting and kind of rack, over all its phases.
 fn outcome_table(runs: &[Run], budget: u64) -> Table {
-    let rows = runs.iter().flat_map(|run| MODELS.map(|model| row(run, model, budget)));
+    let rows = runs
+        .iter()
+        .flat_map(|run| MODELS.map(|model| row(run, model, budget)));
     let name = |run: &Run| match run.control {
         Control::Adaptive => "adaptive".to_owned(),
         Control::Fixed(_) => format!("fixed, {}", run.control.bytes()),
@@ -474,7 +549,10 @@ fn outcome_table(runs: &[Run], budget: u64) -> Table {
         title: "Reports and missed bursts, by threshold".into(),
         x: log("reports (per second)"),
         y: linear("missed bursts (per cent)"),
-        series: runs.iter().map(|run| line_series(&name(run), points(run))).collect(),
+        series: runs
+            .iter()
+            .map(|run| line_series(&name(run), points(run)))
+            .collect(),
     };
     Table {
         name: "outcome",
@@ -502,8 +580,12 @@ fn outcome_table(runs: &[Run], budget: u64) -> Table {
 
 fn row(run: &Run, model: Model, budget: u64) -> Vec<Cell> {
     let is_of = |index: usize| PHASES[index] == model;
-    let phases: Vec<&Phase> =
-        run.phases.iter().enumerate().filter_map(|(index, phase)| is_of(index).then_some(phase)).collect();
+    let phases: Vec<&Phase> = run
+        .phases
+        .iter()
+        .enumerate()
+        .filter_map(|(index, phase)| is_of(index).then_some(phase))
+        .collect();
     let sum = |of: fn(&Phase) -> u64| phases.iter().map(|phase| of(phase)).sum::<u64>();
     let seconds = run.rates.len() / PHASES.len();
     let of_model = |values: &[u64]| -> Vec<u64> {
@@ -524,8 +606,16 @@ fn row(run: &Run, model: Model, budget: u64) -> Vec<Cell> {
         sum(|phase| phase.shed).into(),
         sum(|phase| phase.bursts).into(),
         sum(|phase| phase.missed).into(),
-        Cell::Figure(sum(|phase| phase.error_sum) as f64 / sum(|phase| phase.values).max(1) as f64, 1),
-        phases.iter().map(|phase| phase.error_max).max().unwrap_or(0).into(),
+        Cell::Figure(
+            sum(|phase| phase.error_sum) as f64 / sum(|phase| phase.values).max(1) as f64,
+            1,
+        ),
+        phases
+            .iter()
+            .map(|phase| phase.error_max)
+            .max()
+            .unwrap_or(0)
+            .into(),
         thresholds.iter().copied().min().unwrap_or(0).into(),
         most(&thresholds).into(),
         sum(|phase| phase.violations).into(),
@@ -539,7 +629,9 @@ fn time_table(runs: &[Run]) -> Table {
     let row = |second: usize| {
         vec![
             (second as u64 + 1).into(),
-            PHASES[(second / seconds.max(1)).min(PHASES.len() - 1)].name.into(),
+            PHASES[(second / seconds.max(1)).min(PHASES.len() - 1)]
+                .name
+                .into(),
             finest.rates[second].into(),
             adaptive.rates[second].into(),
             adaptive.thresholds[second].into(),
@@ -547,7 +639,8 @@ fn time_table(runs: &[Run]) -> Table {
     };
     let line = |values: &[u64]| {
         let all = values.iter().enumerate();
-        all.map(|(second, value)| (second as f64 + 1.0, (*value as f64).max(1.0))).collect::<Vec<_>>()
+        all.map(|(second, value)| (second as f64 + 1.0, (*value as f64).max(1.0)))
+            .collect::<Vec<_>>()
     };
     let racks = PHASES.map(|model| model.name).join(", ");
     let fixed = format!("fixed, {}", finest.control.bytes());
@@ -571,7 +664,13 @@ fn time_table(runs: &[Run]) -> Table {
     Table {
         name: "time",
         about: "Second by second".into(),
-        columns: vec!["second", "rack", "reports_fixed_finest", "reports_adaptive", "threshold_bytes"],
+        columns: vec![
+            "second",
+            "rack",
+            "reports_fixed_finest",
+            "reports_adaptive",
+            "threshold_bytes",
+        ],
         rows: (0..adaptive.rates.len()).map(row).collect(),
         plots: vec![reports, thresholds],
     }
@@ -597,7 +696,13 @@ fn move_table(adaptive: &Run) -> Table {
     Table {
         name: "moves",
         about: "Moves of the threshold".into(),
-        columns: vec!["after_second", "reason", "reports", "threshold_before", "threshold_after"],
+        columns: vec![
+            "after_second",
+            "reason",
+            "reports",
+            "threshold_before",
+            "threshold_after",
+        ],
         rows: adaptive.moves.iter().map(row).collect(),
         plots: Vec::new(),
     }
@@ -635,7 +740,10 @@ pub(super) fn observe(results: &Results) -> Observations {
     remarks.push(judgement(
         "the controller sees a rate only after a second of it, so the budget can be exceeded until then. All of this is one run with one seed.",
     ));
-    Observations { comparisons: Some(vec![comparison]), remarks }
+    Observations {
+        comparisons: Some(vec![comparison]),
+        remarks,
+    }
 }
 
 /// Totals of one threshold over all kinds of racks.
@@ -654,7 +762,9 @@ struct Outcome {
 
 impl Outcome {
     fn new(threshold: &str, rows: &[Row<'_>]) -> Self {
-        let weighted = rows.iter().map(|row| row.number("packets") * row.number("error_mean_bytes"));
+        let weighted = rows
+            .iter()
+            .map(|row| row.number("packets") * row.number("error_mean_bytes"));
         Self {
             threshold: threshold.parse().unwrap_or(0),
             over: sum(rows, "seconds_over_budget"),
@@ -687,9 +797,16 @@ impl Outcome {
             ("shed reports", self.shed, other.shed),
             ("values beyond the threshold", self.beyond, other.beyond),
         ];
-        let names: Vec<&str> =
-            quantities.iter().filter(|one| one.1.total_cmp(&one.2) == order).map(|one| one.0).collect();
-        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+        let names: Vec<&str> = quantities
+            .iter()
+            .filter(|one| one.1.total_cmp(&one.2) == order)
+            .map(|one| one.0)
+            .collect();
+        if names.is_empty() {
+            "nothing".to_owned()
+        } else {
+            names.join(", ")
+        }
     }
 }
 
@@ -703,7 +820,12 @@ mod tests {
     use super::*;
 
     /// A network two and a half times as slow as that of the page, with as much less of a budget.
-    const SMALL: Scene = Scene { slower: 100, span: 8_000_000_000, budget: 400, seed: 1 };
+    const SMALL: Scene = Scene {
+        slower: 100,
+        span: 8_000_000_000,
+        budget: 400,
+        seed: 1,
+    };
 
     impl Run {
         fn violations(&self) -> u64 {
@@ -733,7 +855,10 @@ mod tests {
         for change in &run.moves {
             assert_eq!(change.from.threshold, threshold);
             threshold = change.to.threshold;
-            assert!((FINEST..=FINEST * manager::intent::COARSER).contains(&threshold), "{change}");
+            assert!(
+                (FINEST..=FINEST * manager::intent::COARSER).contains(&threshold),
+                "{change}"
+            );
             assert_eq!(
                 change.reason == Reason::Above,
                 change.to.threshold > change.from.threshold,
@@ -742,7 +867,11 @@ mod tests {
         }
         // The hadoop racks: after some seconds the rate stays near the budget; without the controller it is far above it.
         let hadoop = &run.rates[16..24];
-        assert!(over(&hadoop[3..]) <= 1 && over(&run.rates) <= 6, "{:?}", run.rates);
+        assert!(
+            over(&hadoop[3..]) <= 1 && over(&run.rates) <= 6,
+            "{:?}",
+            run.rates
+        );
         assert_eq!(play(SMALL, Control::Adaptive).unwrap(), run);
     }
 
@@ -752,7 +881,10 @@ mod tests {
         let (fine, coarse) = (fixed(FINEST), fixed(51_200));
         assert!(over(&fine.rates) > 8 && fine.shed() > 0, "{:?}", fine.rates);
         assert!(fine.violations() > 0, "what the collector shed, nobody knows");
-        assert_eq!((coarse.violations(), coarse.shed(), over(&coarse.rates)), (0, 0, 0));
+        assert_eq!(
+            (coarse.violations(), coarse.shed(), over(&coarse.rates)),
+            (0, 0, 0)
+        );
         assert!(coarse.missed() > fine.missed() && coarse.mean() > fine.mean());
         assert_eq!(coarse.bursts(), fine.bursts());
     }

@@ -14,15 +14,32 @@ pub(super) struct Model {
 
 /// Web servers, in-memory caches, Hadoop nodes.
 pub(super) const MODELS: [Model; 3] = [
-    Model { name: "web", after_cold: 3, after_hot: 359 },
-    Model { name: "cache", after_cold: 13, after_hot: 586 },
-    Model { name: "hadoop", after_cold: 42, after_hot: 655 },
+    Model {
+        name: "web",
+        after_cold: 3,
+        after_hot: 359,
+    },
+    Model {
+        name: "cache",
+        after_cold: 13,
+        after_hot: 586,
+    },
+    Model {
+        name: "hadoop",
+        after_cold: 42,
+        after_hot: 655,
+    },
 ];
 
 impl Model {
     /// Whether a period is hot, after one that was or was not.
     pub(super) fn is_hot(self, after_hot: bool, random: &mut Random) -> bool {
-        random.per_mille() < if after_hot { self.after_hot } else { self.after_cold }
+        random.per_mille()
+            < if after_hot {
+                self.after_hot
+            } else {
+                self.after_cold
+            }
     }
 
     /// Whether a burst continues for another period.
@@ -91,15 +108,30 @@ mod tests {
 
     #[test]
     fn a_hot_period_fills_the_queue_at_the_rate_of_one_link() {
-        let always = Model { name: "", after_cold: 1_000, after_hot: 1_000 };
+        let always = Model {
+            name: "",
+            after_cold: 1_000,
+            after_hot: 1_000,
+        };
         let packets = trace(always, 1_000, 1);
         // Each packet adds 640 ns of backlog in 320 ns.
         assert_eq!(
             packets[999],
-            Packet { at: 25_000 * (999 / 79) + 320 * (999 % 79), queue: packets[999].queue }
+            Packet {
+                at: 25_000 * (999 / 79) + 320 * (999 % 79),
+                queue: packets[999].queue
+            }
         );
-        assert!((300_000..330_000).contains(&packets[999].queue), "{}", packets[999].queue);
-        let never = Model { name: "", after_cold: 0, after_hot: 0 };
+        assert!(
+            (300_000..330_000).contains(&packets[999].queue),
+            "{}",
+            packets[999].queue
+        );
+        let never = Model {
+            name: "",
+            after_cold: 0,
+            after_hot: 0,
+        };
         assert!(trace(never, 1_000, 1).iter().all(|packet| packet.queue == 0));
     }
 
@@ -116,7 +148,11 @@ mod tests {
             let runs = 1 + hot.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
             let wanted = 1_000.0 / (1_000.0 - model.after_hot as f64);
             let mean = hot.len() as f64 / runs as f64;
-            assert!((mean / wanted - 1.0).abs() < 0.1, "{}: {mean} {wanted}", model.name);
+            assert!(
+                (mean / wanted - 1.0).abs() < 0.1,
+                "{}: {mean} {wanted}",
+                model.name
+            );
         }
     }
 }

@@ -36,7 +36,12 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         1..=1_000_000,
         "flows, with six hops and node IDs only",
     ),
-    Parameter::new("nodes", &[1, 2, 3, 4, 5, 6], 1..=6, "hops of a report, with 100 flows and all items"),
+    Parameter::new(
+        "nodes",
+        &[1, 2, 3, 4, 5, 6],
+        1..=6,
+        "hops of a report, with 100 flows and all items",
+    ),
     Parameter::new(
         "items",
         &[1, 2, 3, 4, 5, 6, 7, 8],
@@ -102,14 +107,30 @@ impl ByRate {
 
 /// One flow of six hops with all items, over loopback.
 fn by_rate(settings: &Settings) -> Result<Vec<ByRate>, CliError> {
-    let constant = Case { flows: 1, hops: 6, bitmap: ALL, ..Case::PLAIN };
+    let constant = Case {
+        flows: 1,
+        hops: 6,
+        bitmap: ALL,
+        ..Case::PLAIN
+    };
     let mut found = Vec::new();
     for stores in [false, true] {
-        let case = if stores { Case { values: Values::Change, ..constant } } else { constant };
+        let case = if stores {
+            Case {
+                values: Values::Change,
+                ..constant
+            }
+        } else {
+            constant
+        };
         let payloads: Vec<Vec<u8>> = case.feed().payloads().map(<[u8]>::to_vec).collect();
         for &wanted in settings.list("rate") {
             let runs = (0..settings.one("runs")).map(|_| once(settings, &case, &payloads, (wanted, stores)));
-            found.push(ByRate { wanted, stores, runs: runs.collect::<Result<_, _>>()? });
+            found.push(ByRate {
+                wanted,
+                stores,
+                runs: runs.collect::<Result<_, _>>()?,
+            });
         }
     }
     Ok(found)
@@ -135,8 +156,15 @@ fn once(
     let directory =
         Directory(std::env::temp_dir().join(format!("hopwise-collector-cpu-{}", std::process::id())));
     fs::create_dir_all(&directory.0).map_err(failed)?;
-    let config = store::Config { policy: Policy::Block, ..store::Config::new(&directory.0) };
-    let store = if stores { Some(Store::open(config).map_err(failed)?) } else { None };
+    let config = store::Config {
+        policy: Policy::Block,
+        ..store::Config::new(&directory.0)
+    };
+    let store = if stores {
+        Some(Store::open(config).map_err(failed)?)
+    } else {
+        None
+    };
     let (mut collector, mut batch) = (case.collector(), Batch::with_capacity(BATCH));
     let mut ticked = 0;
     let served = loopback::serve(payloads, rate, timing::span(settings), |datagrams| {
@@ -174,7 +202,12 @@ struct Characteristic {
 }
 
 fn characteristics(settings: &Settings) -> Result<[Characteristic; 4], CliError> {
-    let base = Case { flows: 100, hops: 6, bitmap: ALL, ..Case::PLAIN };
+    let base = Case {
+        flows: 100,
+        hops: 6,
+        bitmap: ALL,
+        ..Case::PLAIN
+    };
     let over = |name: &str, case: &dyn Fn(u64) -> (Case, u64)| -> Result<Vec<(u64, Spread)>, CliError> {
         let values = settings.list(name);
         let costs = timing::in_turn(settings, values, |value| {
@@ -183,15 +216,61 @@ fn characteristics(settings: &Settings) -> Result<[Characteristic; 4], CliError>
         })?;
         Ok(values.iter().copied().zip(costs).collect())
     };
-    let flows = over("flows", &|flows| (Case { flows: flows as u32, bitmap: 0x8000, ..base }, 0))?;
-    let hops = over("nodes", &|hops| (Case { hops: hops as u8, ..base }, 0))?;
-    let items = over("items", &|items| (Case { bitmap: ALL & !(0xffff >> items), ..base }, 0))?;
-    let events = over("events", &|events| (Case { hops: 3, values: Values::Change, ..base }, events))?;
+    let flows = over("flows", &|flows| {
+        (
+            Case {
+                flows: flows as u32,
+                bitmap: 0x8000,
+                ..base
+            },
+            0,
+        )
+    })?;
+    let hops = over("nodes", &|hops| {
+        (
+            Case {
+                hops: hops as u8,
+                ..base
+            },
+            0,
+        )
+    })?;
+    let items = over("items", &|items| {
+        (
+            Case {
+                bitmap: ALL & !(0xffff >> items),
+                ..base
+            },
+            0,
+        )
+    })?;
+    let events = over("events", &|events| {
+        (
+            Case {
+                hops: 3,
+                values: Values::Change,
+                ..base
+            },
+            events,
+        )
+    })?;
     Ok([
-        Characteristic { name: "flows", points: flows },
-        Characteristic { name: "hops", points: hops },
-        Characteristic { name: "instructions", points: items },
-        Characteristic { name: "events per million reports", points: events },
+        Characteristic {
+            name: "flows",
+            points: flows,
+        },
+        Characteristic {
+            name: "hops",
+            points: hops,
+        },
+        Characteristic {
+            name: "instructions",
+            points: items,
+        },
+        Characteristic {
+            name: "events per million reports",
+            points: events,
+        },
     ])
 }
 
@@ -226,11 +305,21 @@ fn cost(settings: &Settings, case: &Case, events: u64) -> Result<f64, CliError> 
 
 /// The payloads of each pass over all flows.
 fn rounds(feed: &Feed, flows: usize) -> Vec<Vec<&[u8]>> {
-    feed.payloads().collect::<Vec<_>>().chunks(flows).map(<[&[u8]]>::to_vec).collect()
+    feed.payloads()
+        .collect::<Vec<_>>()
+        .chunks(flows)
+        .map(<[&[u8]]>::to_vec)
+        .collect()
 }
 
 fn handle(collector: &mut Collector, payloads: &[&[u8]], now: u64, batch: &mut Batch) {
-    let none = Datagram { payload: &[], source: [0; 16], src_port: 40_000, listener: 0, received: now };
+    let none = Datagram {
+        payload: &[],
+        source: [0; 16],
+        src_port: 40_000,
+        listener: 0,
+        received: now,
+    };
     let mut datagrams = [none; BURST];
     for (slot, payload) in datagrams.iter_mut().zip(payloads) {
         slot.payload = payload;
@@ -244,7 +333,8 @@ fn rate_table(by_rate: &[ByRate]) -> Table {
         let mut row = vec![name(one.stores).into(), one.wanted.into()];
         row.push(Cell::Figure(one.spread(Served::sent_per_second).median, 0));
         row.push(Cell::Figure(
-            one.spread(|run| 100.0 * (run.sent - run.received) as f64 / run.sent as f64).median,
+            one.spread(|run| 100.0 * (run.sent - run.received) as f64 / run.sent as f64)
+                .median,
             2,
         ));
         row.extend(one.spread(Served::percent).cells(3));
@@ -257,17 +347,24 @@ fn rate_table(by_rate: &[ByRate]) -> Table {
         points: by_rate
             .iter()
             .filter(|one| one.stores == stores)
-            .map(|one| one.spread(Served::percent).point(one.spread(Served::received_per_second).median))
+            .map(|one| {
+                one.spread(Served::percent)
+                    .point(one.spread(Served::received_per_second).median)
+            })
             .collect(),
     };
     let ends = by_rate
         .iter()
         .map(|one| one.wanted as f64)
-        .fold((f64::INFINITY, 1.0_f64), |ends, rate| (ends.0.min(rate), ends.1.max(rate)));
+        .fold((f64::INFINITY, 1.0_f64), |ends, rate| {
+            (ends.0.min(rate), ends.1.max(rate))
+        });
     let paper = PAPER.iter().map(|(name, slope, rest)| {
         // The paper's line, up to 100 % of its core.
         let points = (0..=8).map(|step| ends.0 * (ends.1 / ends.0).powf(f64::from(step) / 8.0));
-        let points = points.map(|rate| (rate, slope * rate / 1e3 + rest)).filter(|point| point.1 <= 100.0);
+        let points = points
+            .map(|rate| (rate, slope * rate / 1e3 + rest))
+            .filter(|point| point.1 <= 100.0);
         mark_series(&format!("the paper, {name}"), points.collect())
     });
     Table {
@@ -317,13 +414,23 @@ fn characteristics_table(series: &[Characteristic]) -> Table {
         series: vec![Series {
             name: "hopwise".into(),
             style: Style::Line,
-            points: one.points.iter().map(|(value, spread)| spread.point(*value as f64)).collect(),
+            points: one
+                .points
+                .iter()
+                .map(|(value, spread)| spread.point(*value as f64))
+                .collect(),
         }],
     };
     Table {
         name: "reports",
         about: "CPU time of a report by its characteristics, in process".into(),
-        columns: vec!["by", "value", "ns_per_report", "ns_per_report_min", "ns_per_report_max"],
+        columns: vec![
+            "by",
+            "value",
+            "ns_per_report",
+            "ns_per_report_min",
+            "ns_per_report_max",
+        ],
         rows: rows.collect(),
         plots: series.iter().map(plot).collect(),
     }
@@ -354,20 +461,33 @@ pub(super) fn observe(results: &Results) -> Observations {
     let by_rate = results.table("rate");
     let series = results.table("reports");
     let mut comparisons = vec![
-        Comparison::new("CPU per report, event detection (Fig. 11)", paper(3), range(&by_rate, DETECTION)),
+        Comparison::new(
+            "CPU per report, event detection (Fig. 11)",
+            paper(3),
+            range(&by_rate, DETECTION),
+        ),
         Comparison::new(
             "CPU per report, every report stored (ours: one changed value of each report)",
             paper(1),
             range(&by_rate, STORING),
         ),
         Comparison::new("CPU per report, IntMon collector", paper(0), "not run here"),
-        Comparison::new("CPU per report, Prometheus INT exporter", paper(2), "not run here"),
+        Comparison::new(
+            "CPU per report, Prometheus INT exporter",
+            paper(2),
+            "not run here",
+        ),
     ];
     let mut remarks = Vec::new();
     for by in series.values("by") {
         let rows = series.with(&[("by", by)]);
-        let Some((first, last)) = rows.first().zip(rows.last()) else { continue };
-        let paper = CHARACTERISTICS.iter().find(|one| one.0 == by).map_or("", |one| one.1);
+        let Some((first, last)) = rows.first().zip(rows.last()) else {
+            continue;
+        };
+        let paper = CHARACTERISTICS
+            .iter()
+            .find(|one| one.0 == by)
+            .map_or("", |one| one.1);
         let ends = format!("{}, {}", first.fill(OF_VALUE), last.fill(OF_VALUE));
         remarks.push(direction(by, &rows, &ends));
         comparisons.push(Comparison::new(format!("by {by} (Fig. 12)"), paper, ends));
@@ -379,7 +499,10 @@ pub(super) fn observe(results: &Results) -> Observations {
     ));
     remarks.extend(ratio(&by_rate));
     remarks.extend(REMARKS.map(judgement));
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 const REMARKS: [&str; 3] = [
@@ -396,7 +519,10 @@ const OF_VALUE: &str = "{ns_per_report~} ns for {value}";
 /// The paper's time of a report for a line of [`PAPER`].
 fn paper(at: usize) -> String {
     let slope = PAPER[at].1;
-    format!("{} ns ({slope} % per 1,000 reports/s)", units::count(per_report(slope).round() as u64))
+    format!(
+        "{} ns ({slope} % per 1,000 reports/s)",
+        units::count(per_report(slope).round() as u64)
+    )
 }
 
 /// Smallest and largest time of a report, by rate.
@@ -413,13 +539,15 @@ fn range(by_rate: &Rows, kind: &str) -> String {
 
 /// Says whether a characteristic changes the time of a report by more than the spread of the runs, over all and between neighbours.
 fn direction(by: &str, rows: &[Row<'_>], ends: &str) -> String {
-    let whole =
-        match rows.first().zip(rows.last()).and_then(|(first, last)| last.spread(NS).order(first.spread(NS)))
-        {
-            Some(Ordering::Greater) => "rises, as in the paper",
-            Some(_) => "falls, unlike in the paper",
-            None => "does not change by more than the runs differ",
-        };
+    let whole = match rows
+        .first()
+        .zip(rows.last())
+        .and_then(|(first, last)| last.spread(NS).order(first.spread(NS)))
+    {
+        Some(Ordering::Greater) => "rises, as in the paper",
+        Some(_) => "falls, unlike in the paper",
+        None => "does not change by more than the runs differ",
+    };
     let falls = rows
         .windows(2)
         .filter(|pair| pair[1].spread(NS).order(pair[0].spread(NS)) == Some(Ordering::Less))
@@ -446,17 +574,28 @@ mod tests {
 
     #[test]
     fn the_papers_slopes_are_times_per_report() {
-        assert_eq!(PAPER.map(|one| per_report(one.1).round()), [97_100.0, 53_900.0, 1_750.0, 65.0]);
+        assert_eq!(
+            PAPER.map(|one| per_report(one.1).round()),
+            [97_100.0, 53_900.0, 1_750.0, 65.0]
+        );
     }
 
     #[test]
     fn a_share_of_the_reports_are_events() {
-        let case = Case { flows: 100, hops: 3, bitmap: ALL, values: Values::Change, ..Case::PLAIN };
+        let case = Case {
+            flows: 100,
+            hops: 3,
+            bitmap: ALL,
+            values: Values::Change,
+            ..Case::PLAIN
+        };
         let feed = case.feed();
         let rounds = rounds(&feed, 100);
         let (mut collector, mut batch) = (case.collector(), Batch::with_capacity(BATCH));
         let mut pass = |round: usize| {
-            rounds[round].chunks(BURST).for_each(|burst| handle(&mut collector, burst, 1, &mut batch));
+            rounds[round]
+                .chunks(BURST)
+                .for_each(|burst| handle(&mut collector, burst, 1, &mut batch));
             let events = batch.len();
             batch.clear();
             events

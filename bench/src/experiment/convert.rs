@@ -58,7 +58,16 @@ pub(super) fn convert(svg: &Path, format: Format) -> Result<(), CliError> {
     }
     let out = format.file(svg);
     let (kind, to) = (format!("--format={}", format.name()), "--output".as_ref());
-    run(CONVERTER, &[kind.as_ref(), "--zoom=2".as_ref(), to, out.as_os_str(), svg.as_os_str()])
+    run(
+        CONVERTER,
+        &[
+            kind.as_ref(),
+            "--zoom=2".as_ref(),
+            to,
+            out.as_os_str(),
+            svg.as_os_str(),
+        ],
+    )
 }
 
 fn run(program: &str, arguments: &[&std::ffi::OsStr]) -> Result<(), CliError> {
@@ -84,7 +93,10 @@ mod tests {
     fn svg_needs_no_converter_and_its_absence_is_named() {
         assert!(check(&[Format::Svg]).is_ok() && convert(Path::new("none.svg"), Format::Svg).is_ok());
         let error = run("hopwise-no-such-program", &[]).unwrap_err().to_string();
-        assert!(error.contains("not installed") && error.contains("librsvg2-bin"), "{error}");
+        assert!(
+            error.contains("not installed") && error.contains("librsvg2-bin"),
+            "{error}"
+        );
         assert_eq!(Format::Pdf.file(Path::new("/a/b-1.svg")), Path::new("/a/b-1.pdf"));
     }
 }

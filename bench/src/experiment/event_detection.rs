@@ -24,7 +24,12 @@ use terminal::units;
 
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
-    Parameter::work("span", [&[4_000], &[400], &[40]], 10..=60_000, "simulated time, ms"),
+    Parameter::work(
+        "span",
+        [&[4_000], &[400], &[40]],
+        10..=60_000,
+        "simulated time, ms",
+    ),
 ];
 
 /// A metric under test.
@@ -80,8 +85,12 @@ impl FabricSink for Recording {
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         // The channel delivers in order and each datagram holds one report, so both lists have the same order. Drops are not recorded.
         if let GroundTruth::Datagram(datagram) = truth {
-            let report = datagram.reports.iter().find(|report| report.kind == ReportKind::Flow);
-            self.ground_truths.push(report.map(|report| (report.flow, report.hops.clone())));
+            let report = datagram
+                .reports
+                .iter()
+                .find(|report| report.kind == ReportKind::Flow);
+            self.ground_truths
+                .push(report.map(|report| (report.flow, report.hops.clone())));
         }
     }
 }
@@ -103,9 +112,14 @@ impl Output for Reported {
             return;
         }
         if let (Some(node), Some(value)) = (event.node, event.value) {
-            let flow =
-                event.flow.filter(|_| event.metric == Some(Metric::HopLatency)).map(|flow| flow.to_string());
-            let queue = event.queue.filter(|_| event.metric == Some(Metric::QueueOccupancy)).unwrap_or(0);
+            let flow = event
+                .flow
+                .filter(|_| event.metric == Some(Metric::HopLatency))
+                .map(|flow| flow.to_string());
+            let queue = event
+                .queue
+                .filter(|_| event.metric == Some(Metric::QueueOccupancy))
+                .unwrap_or(0);
             self.values.insert((flow, node, queue), value);
             self.rows += 1;
         }
@@ -131,7 +145,10 @@ impl Outcome {
     /// The error that `share` of the values do not exceed; the errors are sorted.
     fn quantile(&self, share: f64) -> u64 {
         let at = (self.errors.len() as f64 * share) as usize;
-        self.errors.get(at.min(self.errors.len().saturating_sub(1))).copied().unwrap_or(0)
+        self.errors
+            .get(at.min(self.errors.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or(0)
     }
 }
 
@@ -186,7 +203,11 @@ fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findin
                     subject.unit,
                     outcome.found,
                     outcome.bursts,
-                    if confirmed { "confirmed for this workload" } else { "**not confirmed**" }
+                    if confirmed {
+                        "confirmed for this workload"
+                    } else {
+                        "**not confirmed**"
+                    }
                 )
             },
         );
@@ -196,15 +217,24 @@ fn compare(subject: &Subject, outcomes: &[(u64, Outcome)], findings: &mut Findin
             hopwise,
         ));
     };
-    let all_found = outcomes.iter().rfind(|(_, outcome)| outcome.found == outcome.bursts);
-    push("at the largest threshold that still shows every burst", all_found, PAPER);
+    let all_found = outcomes
+        .iter()
+        .rfind(|(_, outcome)| outcome.found == outcome.bursts);
+    push(
+        "at the largest threshold that still shows every burst",
+        all_found,
+        PAPER,
+    );
     let two_orders = outcomes.iter().find(|(_, outcome)| factor(outcome) >= TWO_ORDERS);
     push("at the smallest threshold that saves two orders", two_orders, "");
 }
 
 /// Runs the network and records its reports.
 fn record(span: u64, seed: u64) -> Result<Recording, CliError> {
-    let config = Config { watchlist: Watch::new(Match::default()).into(), ..Config::default() };
+    let config = Config {
+        watchlist: Watch::new(Match::default()).into(),
+        ..Config::default()
+    };
     let mut recording = Recording::default();
     network(config, seed)?.run_until(span, &mut recording);
     Ok(recording)
@@ -213,20 +243,35 @@ fn record(span: u64, seed: u64) -> Result<Recording, CliError> {
 /// Four leaves, two spines and 64 hosts, with Poisson traffic and bursts.
 pub(super) fn network(config: Config, seed: u64) -> Result<Fabric, CliError> {
     let failed = |error: &dyn std::fmt::Display| CliError::new(format!("the simulated network: {error}"));
-    let wire = Wire { rate: 1_000_000_000, delay: 1_000, depth: 262_144 };
+    let wire = Wire {
+        rate: 1_000_000_000,
+        delay: 1_000,
+        depth: 262_144,
+    };
     let topology = Topology::leaf_spine(4, 2, 16, wire).map_err(|error| failed(&error))?;
     let hosts: Vec<u32> = topology.hosts().collect();
     let mut fabric = Fabric::new(topology, config, seed).map_err(|error| failed(&error))?;
     let pairs = hosts.iter().zip(hosts.iter().cycle().skip(5));
     for (at, (&from, &to)) in pairs.enumerate() {
-        let steady =
-            FlowSpec { payload: 700, pattern: Pattern::poisson(1_500), ..FlowSpec::new(from, to, 5_000, 80) };
-        let burst = Pattern::OnOff { gap: 9_000, on: 400_000, off: 150_000_000, random: true };
+        let steady = FlowSpec {
+            payload: 700,
+            pattern: Pattern::poisson(1_500),
+            ..FlowSpec::new(from, to, 5_000, 80)
+        };
+        let burst = Pattern::OnOff {
+            gap: 9_000,
+            on: 400_000,
+            off: 150_000_000,
+            random: true,
+        };
         let target = hosts[(at % 2) * (hosts.len() / 2)];
         fabric.add_flow(&steady).map_err(|error| failed(&error))?;
         if target != from {
-            let bursty =
-                FlowSpec { payload: 1_000, pattern: burst, ..FlowSpec::new(from, target, 6_000, 443) };
+            let bursty = FlowSpec {
+                payload: 1_000,
+                pattern: burst,
+                ..FlowSpec::new(from, target, 6_000, 443)
+            };
             fabric.add_flow(&bursty).map_err(|error| failed(&error))?;
         }
     }
@@ -238,14 +283,21 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
     let mut set = [u64::MAX - 1; Metric::COUNT];
     set[subject.metric as usize] = threshold;
     let thresholds = Thresholds::new(set, Vec::new()).unwrap_or_default();
-    let detection = Detection { thresholds, rules: RuleSet::default(), generation: 1 };
+    let detection = Detection {
+        thresholds,
+        rules: RuleSet::default(),
+        generation: 1,
+    };
     let config = collector::Config {
         detection: Arc::new(detection),
         push_interval: 0,
         ..collector::Config::default()
     };
     let mut collector = Collector::new(config);
-    let mut reported = Reported { metric: Some(subject.metric), ..Reported::default() };
+    let mut reported = Reported {
+        metric: Some(subject.metric),
+        ..Reported::default()
+    };
     let mut outcome = Outcome::default();
     let mut bursts: BTreeMap<Key, bool> = BTreeMap::new();
     for ((at, from, payload), truth) in recording.datagrams.iter().zip(&recording.ground_truths) {
@@ -253,7 +305,13 @@ fn play(recording: &Recording, subject: &Subject, threshold: u64) -> Outcome {
             IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
             IpAddr::V6(address) => address.octets(),
         };
-        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: *at };
+        let datagram = Datagram {
+            payload,
+            source,
+            src_port: from.port,
+            listener: 0,
+            received: *at,
+        };
         collector.handle(&[datagram], &mut reported);
         collector.tick(*at, &mut reported);
         let Some((flow, hops)) = truth else { continue };
@@ -301,7 +359,6 @@ fn watch_bursts(
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
 fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
     let name = subject.metric.name();
     let row = |(threshold, outcome): &(u64, Outcome)| {
@@ -333,8 +390,14 @@ fn table(subject: &Subject, outcomes: &[(u64, Outcome)]) -> Table {
         x: log(&threshold),
         y: log("per cent"),
         series: vec![
-            line_series("rows, of values", points(|one| 100.0 * one.rows as f64 / one.values as f64)),
-            line_series("bursts found", points(|one| 100.0 * one.found as f64 / one.bursts.max(1) as f64)),
+            line_series(
+                "rows, of values",
+                points(|one| 100.0 * one.rows as f64 / one.values as f64),
+            ),
+            line_series(
+                "bursts found",
+                points(|one| 100.0 * one.found as f64 / one.bursts.max(1) as f64),
+            ),
         ],
     };
     let errors = Plot {
@@ -378,7 +441,10 @@ pub(super) fn observe(results: &Results) -> Observations {
     for name in ["hop-latency", "queue"] {
         let table = results.table(name);
         let rows = table.with(&[]);
-        let within = rows.iter().filter(|row| row.number("error_max") <= row.number("threshold")).count();
+        let within = rows
+            .iter()
+            .filter(|row| row.number("error_max") <= row.number("threshold"))
+            .count();
         let share = rows
             .iter()
             .map(|row| row.number("error_mean") / row.number("threshold"))
@@ -391,8 +457,9 @@ pub(super) fn observe(results: &Results) -> Observations {
                 100.0 * share
             ));
         }
-        let rises =
-            rows.windows(2).filter(|pair| pair[1].number("bursts_found") > pair[0].number("bursts_found"));
+        let rises = rows
+            .windows(2)
+            .filter(|pair| pair[1].number("bursts_found") > pair[0].number("bursts_found"));
         remarks.extend(listed(
             &format!("{name}: a larger threshold finds more bursts at {{}}."),
             rises.map(|pair| {
@@ -411,7 +478,10 @@ pub(super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations { comparisons: None, remarks }
+    Observations {
+        comparisons: None,
+        remarks,
+    }
 }
 
 #[cfg(test)]
@@ -427,7 +497,11 @@ mod tests {
             let mut rows_before = u64::MAX;
             for &threshold in subject.thresholds {
                 let outcome = play(&recording, subject, threshold);
-                assert!(outcome.quantile(1.0) <= threshold, "{} {threshold}", subject.table);
+                assert!(
+                    outcome.quantile(1.0) <= threshold,
+                    "{} {threshold}",
+                    subject.table
+                );
                 assert!(outcome.unknown == 0 && outcome.rows <= rows_before);
                 rows_before = outcome.rows;
             }
@@ -447,6 +521,10 @@ mod tests {
                 "queue: a larger threshold finds more bursts at 1,000 (5 of 9) and 2,000 (6 of 9)."
             ]
         );
-        assert_eq!(remarks("1000,50.0,1000,9,5\n").len(), 3, "one of the rows, two judgements");
+        assert_eq!(
+            remarks("1000,50.0,1000,9,5\n").len(),
+            3,
+            "one of the rows, two judgements"
+        );
     }
 }

@@ -19,8 +19,18 @@ use terminal::{CliError, units};
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
     Parameter::seeds(),
-    Parameter::work("packets", [&[200_000], &[20_000], &[20_000]], 1_000..=10_000_000, "packets of a trace"),
-    Parameter::new("threshold", &THRESHOLDS, 0..=1_000, "thresholds of the physical queue, us"),
+    Parameter::work(
+        "packets",
+        [&[200_000], &[20_000], &[20_000]],
+        1_000..=10_000_000,
+        "packets of a trace",
+    ),
+    Parameter::new(
+        "threshold",
+        &THRESHOLDS,
+        0..=1_000,
+        "thresholds of the physical queue, us",
+    ),
 ];
 /// Thresholds, us.
 const THRESHOLDS: [u64; 12] = [0, 5, 10, 25, 50, 75, 100, 125, 150, 175, 200, 250];
@@ -35,8 +45,11 @@ enum Filter {
     Level,
 }
 
-const FILTERS: [(Filter, &str); 3] =
-    [(Filter::PerHop, "per-hop"), (Filter::Average, "moving average"), (Filter::Level, "level")];
+const FILTERS: [(Filter, &str); 3] = [
+    (Filter::PerHop, "per-hop"),
+    (Filter::Average, "moving average"),
+    (Filter::Level, "level"),
+];
 
 /// The runs of one detector over all traces of a model.
 struct Outcome {
@@ -59,7 +72,9 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     for model in MODELS {
         let mut of_model: Vec<Outcome> = (FILTERS.iter())
             .flat_map(|(_, filter)| {
-                thresholds.iter().map(|threshold| Outcome::new(model.name, filter, *threshold))
+                thresholds
+                    .iter()
+                    .map(|threshold| Outcome::new(model.name, filter, *threshold))
             })
             .collect();
         for seed in settings.seeds() {
@@ -71,10 +86,15 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
         outcomes.append(&mut of_model);
     }
     let fits = inferred::fits(settings);
-    let mut findings = Findings { method: METHOD.into(), ..Findings::default() };
+    let mut findings = Findings {
+        method: METHOD.into(),
+        ..Findings::default()
+    };
     findings.conditions = CONDITIONS.map(str::to_owned).into();
     for (at, point) in PAPER.into_iter().enumerate() {
-        findings.comparisons.push(compare(&outcomes, point, &inferred::compared(&fits, at)));
+        findings
+            .comparisons
+            .push(compare(&outcomes, point, &inferred::compared(&fits, at)));
     }
     findings.tables = vec![
         inferred::fit_table(&fits),
@@ -118,13 +138,24 @@ fn play(filter: Filter, packets: &[Packet], outcome: &mut Outcome) -> Result<(),
         Filter::PerHop | Filter::Level => Algorithm::PerHop,
         Filter::Average => Algorithm::MovingAverage { alpha: 64 },
     };
-    let detector = Detector { algorithm, metric: Metric::QueueOccupancy, threshold: ns };
+    let detector = Detector {
+        algorithm,
+        metric: Metric::QueueOccupancy,
+        threshold: ns,
+    };
     let mut monitor = Monitor::new(detector, 1).map_err(|error| CliError::new(error.to_string()))?;
     let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5_000, 80)), 17);
     let (mut reported, mut last_reported, mut open) = (0_u64, 0, None);
     for (at, packet) in packets.iter().enumerate() {
-        let hops = [HopValues { queue_occupancy: packet.queue, node: 1, ..HopValues::NOTHING }];
-        let observation = Observation { hops: &hops, ..Observation::default() };
+        let hops = [HopValues {
+            queue_occupancy: packet.queue,
+            node: 1,
+            ..HopValues::NOTHING
+        }];
+        let observation = Observation {
+            hops: &hops,
+            ..Observation::default()
+        };
         let is_reported = match filter {
             Filter::Level => packet.queue > ns || ns == 0,
             _ => monitor.decide(&observation, &flow, packet.at).is_reported(),
@@ -177,15 +208,30 @@ impl Errors {
             count += packets;
             count > wanted
         });
-        step.map_or(self.largest, |step| step as u64 * Self::STEP).min(self.largest)
+        step.map_or(self.largest, |step| step as u64 * Self::STEP)
+            .min(self.largest)
     }
 }
 
 impl Outcome {
     fn new(model: &'static str, filter: &'static str, threshold: u64) -> Self {
-        let errors = Errors { steps: vec![0; 10_001], sum: 0, largest: 0 };
+        let errors = Errors {
+            steps: vec![0; 10_001],
+            sum: 0,
+            largest: 0,
+        };
         let (packets, reported, shares, bursts, missed) = (0, 0, Vec::new(), 0, 0);
-        Self { model, filter, threshold, packets, reported, shares, errors, bursts, missed }
+        Self {
+            model,
+            filter,
+            threshold,
+            packets,
+            reported,
+            shares,
+            errors,
+            bursts,
+            missed,
+        }
     }
 
     /// Capacity at this share of packets reported; none without a report.
@@ -205,13 +251,23 @@ fn compare(
 ) -> Comparison {
     let of = |filter: &str| {
         let same = |one: &&Outcome| (one.model, one.filter, one.threshold) == (model, filter, threshold);
-        let share = outcomes.iter().find(same).map_or(0.0, |one| Interval::of(&one.shares).mean);
+        let share = outcomes
+            .iter()
+            .find(same)
+            .map_or(0.0, |one| Interval::of(&one.shares).mean);
         Outcome::capacity(share).map_or("no event".into(), |capacity| {
-            format!("{} times", units::count((capacity / PAPER_MONITOR).round() as u64))
+            format!(
+                "{} times",
+                units::count((capacity / PAPER_MONITOR).round() as u64)
+            )
         })
     };
     let hopwise = format!("{inferred}; physical queue {}, level {}", of(filter), of("level"));
-    let paper = format!("{:.1} times ({:.1} M packets/s)", capacity / PAPER_MONITOR, capacity / 1e6);
+    let paper = format!(
+        "{:.1} times ({:.1} M packets/s)",
+        capacity / PAPER_MONITOR,
+        capacity / 1e6
+    );
     Comparison::new(format!("{model}, {filter}, {threshold} us"), paper, hopwise)
 }
 
@@ -239,7 +295,10 @@ fn capacity_table(outcomes: &[Outcome]) -> Table {
         ),
         x: linear("threshold (us of queue)"),
         y: log("packets a second"),
-        series: MODELS.iter().flat_map(|model| lines(outcomes, model.name, filter)).collect(),
+        series: MODELS
+            .iter()
+            .flat_map(|model| lines(outcomes, model.name, filter))
+            .collect(),
     });
     let columns = vec![
         "model",
@@ -254,15 +313,26 @@ fn capacity_table(outcomes: &[Outcome]) -> Table {
     let about =
         "Physical queue: capacity by algorithm and threshold (empty cell: no event, or no upper limit)"
             .into();
-    Table { name: "capacity", about, columns, rows: outcomes.iter().map(row).collect(), plots: plots.into() }
+    Table {
+        name: "capacity",
+        about,
+        columns,
+        rows: outcomes.iter().map(row).collect(),
+        plots: plots.into(),
+    }
 }
 
 /// The simulated series and, where the paper gives figures, the paper's.
 fn lines(outcomes: &[Outcome], model: &str, filter: &str) -> Vec<Series> {
-    let found = outcomes.iter().filter(|one| (one.model, one.filter) == (model, filter));
+    let found = outcomes
+        .iter()
+        .filter(|one| (one.model, one.filter) == (model, filter));
     let capacity = |one: &Outcome| Outcome::capacity(Interval::of(&one.shares).mean);
     let points = found.filter_map(|one| Some((one.threshold as f64, capacity(one)?)));
-    let paper = PAPER.iter().filter(|one| (one.0, one.1) == (model, filter)).map(|one| (one.2 as f64, one.3));
+    let paper = PAPER
+        .iter()
+        .filter(|one| (one.0, one.1) == (model, filter))
+        .map(|one| (one.2 as f64, one.3));
     let first = [(0.0, PAPER_MONITOR)].into_iter().filter(|_| model != "hadoop");
     let paper: Vec<(f64, f64)> = first.chain(paper).collect();
     let mut lines = vec![line_series(model, points.collect())];
@@ -292,9 +362,20 @@ fn burst_table(settings: &Settings) -> Result<Table, CliError> {
     let (mut last_reported, mut rows, mut actual, mut reconstructed) =
         (0, Vec::new(), Vec::new(), Vec::new());
     for packet in packets.iter().take_while(|packet| packet.at < from + SPAN) {
-        let hops = [HopValues { queue_occupancy: packet.queue, node: 1, ..HopValues::NOTHING }];
+        let hops = [HopValues {
+            queue_occupancy: packet.queue,
+            node: 1,
+            ..HopValues::NOTHING
+        }];
         if monitor
-            .decide(&Observation { hops: &hops, ..Observation::default() }, &flow, packet.at)
+            .decide(
+                &Observation {
+                    hops: &hops,
+                    ..Observation::default()
+                },
+                &flow,
+                packet.at,
+            )
             .is_reported()
         {
             last_reported = packet.queue;
@@ -302,7 +383,11 @@ fn burst_table(settings: &Settings) -> Result<Table, CliError> {
         if packet.at >= from {
             let at = (packet.at - from) as f64 / 1e3;
             let (queue, last_reported) = (packet.queue as f64 / 1e3, last_reported as f64 / 1e3);
-            rows.push([at, queue, last_reported].map(|figure| Cell::Figure(figure, 2)).into());
+            rows.push(
+                [at, queue, last_reported]
+                    .map(|figure| Cell::Figure(figure, 2))
+                    .into(),
+            );
             actual.push((at, queue));
             reconstructed.push((at, last_reported));
         }
@@ -341,14 +426,22 @@ fn error_table(outcomes: &[Outcome]) -> Table {
     };
     let errors = |model: &Model| Plot {
         note: String::new(),
-        title: format!("{}: mean error of the queue occupancy reconstructed from reports", model.name),
+        title: format!(
+            "{}: mean error of the queue occupancy reconstructed from reports",
+            model.name
+        ),
         x: linear("threshold (us of queue)"),
         y: linear("error (us)"),
         series: FILTERS
             .iter()
             .map(|(_, filter)| {
-                let same = outcomes.iter().filter(|one| (one.model, one.filter) == (model.name, *filter));
-                line_series(filter, same.map(|one| (one.threshold as f64, one.mean())).collect())
+                let same = outcomes
+                    .iter()
+                    .filter(|one| (one.model, one.filter) == (model.name, *filter));
+                line_series(
+                    filter,
+                    same.map(|one| (one.threshold as f64, one.mean())).collect(),
+                )
             })
             .collect(),
     };
@@ -404,7 +497,10 @@ pub(super) fn observe(results: &Results) -> Observations {
         remarks.extend(suppressed(algorithm, &hidden.with(&[("algorithm", algorithm)])));
     }
     remarks.extend(JUDGEMENTS.map(judgement));
-    Observations { comparisons: None, remarks }
+    Observations {
+        comparisons: None,
+        remarks,
+    }
 }
 
 const JUDGEMENTS: [&str; 4] = [
@@ -451,7 +547,10 @@ fn fitted(workload: &str, points: &[Row<'_>]) -> Option<String> {
             row.number("ci95_low") <= paper && paper <= row.number("ci95_high")
         })
         .count();
-    let in_traces = points.iter().filter(|row| row.text("paper_within_traces") == "yes").count();
+    let in_traces = points
+        .iter()
+        .filter(|row| row.text("paper_within_traces") == "yes")
+        .count();
     Some(format!(
         "{workload} differs from the paper's capacities by {} to {} %, although it is fitted to them. The paper's share of reports lies within the 95 % \
          interval of the mean at {within} of {}, and within the range of single traces at {in_traces}.",
@@ -469,7 +568,10 @@ fn sensitivity(workload: &str, rows: &Rows) -> Option<String> {
     changed.retain(|row| row.text("parameter") != "as fitted" && !row.text(ERROR).is_empty());
     let (least, most) = extremes(&changed, ERROR)?;
     let template = "{error_percent_all} % ({parameter} {value})";
-    let lower = changed.iter().filter(|row| row.number(ERROR) < fitted.number(ERROR)).count();
+    let lower = changed
+        .iter()
+        .filter(|row| row.number(ERROR) < fitted.number(ERROR))
+        .count();
     Some(format!(
         "{workload}: the error over all points is {} as fitted, and {} to {} with one parameter changed; {lower} of {} lower it.",
         fitted.fill("{error_percent_all} %"),
@@ -489,7 +591,10 @@ fn web_and_cache(capacity: &Rows) -> Option<String> {
             ("algorithm", web.text("algorithm")),
             ("threshold_us", web.text("threshold_us")),
         ];
-        let Some(cache) = capacity.find(&same).filter(|row| !row.text("ci95_high").is_empty()) else {
+        let Some(cache) = capacity
+            .find(&same)
+            .filter(|row| !row.text("ci95_high").is_empty())
+        else {
             continue;
         };
         if !web.text("ci95_low").is_empty() {
@@ -505,16 +610,28 @@ fn web_and_cache(capacity: &Rows) -> Option<String> {
 
 /// The errors and the missed bursts of an algorithm.
 fn suppressed(algorithm: &str, rows: &[Row<'_>]) -> Option<String> {
-    let with_threshold: Vec<_> = rows.iter().filter(|row| row.number("threshold_us") > 0.0).collect();
-    let beyond =
-        with_threshold.iter().filter(|row| row.number("error_max_us") > row.number("threshold_us")).count();
-    let missing = with_threshold.iter().filter(|row| row.number("bursts_missed") > 0.0).count();
+    let with_threshold: Vec<_> = rows
+        .iter()
+        .filter(|row| row.number("threshold_us") > 0.0)
+        .collect();
+    let beyond = with_threshold
+        .iter()
+        .filter(|row| row.number("error_max_us") > row.number("threshold_us"))
+        .count();
+    let missing = with_threshold
+        .iter()
+        .filter(|row| row.number("bursts_missed") > 0.0)
+        .count();
     let first = with_threshold
         .iter()
         .filter(|row| row.number("bursts_missed") > 0.0)
         .map(|row| row.number("threshold_us"))
         .fold(f64::INFINITY, f64::min);
-    let smallest = if missing > 0 { format!(", the smallest threshold {first} us") } else { String::new() };
+    let smallest = if missing > 0 {
+        format!(", the smallest threshold {first} us")
+    } else {
+        String::new()
+    };
     (!with_threshold.is_empty()).then(|| {
         let all = units::counted(with_threshold.len() as u64, "row");
         format!(
@@ -539,7 +656,11 @@ mod tests {
         let mut before = u64::MAX;
         for threshold in THRESHOLDS {
             let one = played(Filter::PerHop, threshold, &packets);
-            assert!(one.errors.largest <= threshold * 1_000, "{threshold}: {}", one.errors.largest);
+            assert!(
+                one.errors.largest <= threshold * 1_000,
+                "{threshold}: {}",
+                one.errors.largest
+            );
             assert!(one.reported <= before && one.bursts > 0);
             before = one.reported;
         }
@@ -550,7 +671,10 @@ mod tests {
     #[test]
     fn a_level_up_to_that_of_a_burst_shows_every_burst() {
         let packets = bursts::trace(MODELS[1], 200_000, 3);
-        for threshold in THRESHOLDS.into_iter().filter(|threshold| threshold * 1_000 <= BURST) {
+        for threshold in THRESHOLDS
+            .into_iter()
+            .filter(|threshold| threshold * 1_000 <= BURST)
+        {
             let one = played(Filter::Level, threshold, &packets);
             assert!(one.bursts > 0 && one.missed == 0, "{threshold}");
         }

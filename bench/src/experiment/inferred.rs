@@ -117,11 +117,17 @@ impl Fit {
         for model in MODELS {
             for seed in seeds.clone() {
                 let (queues, _) = trace(workload, model, packets as usize, seed);
-                for (point, shares) in
-                    PAPER.iter().zip(&mut shares).filter(|(point, _)| point.0 == model.name)
+                for (point, shares) in PAPER
+                    .iter()
+                    .zip(&mut shares)
+                    .filter(|(point, _)| point.0 == model.name)
                 {
-                    let reports =
-                        reports(&queues, workload.reference, point.2 * 1_000, weight(workload, point.1));
+                    let reports = reports(
+                        &queues,
+                        workload.reference,
+                        point.2 * 1_000,
+                        weight(workload, point.1),
+                    );
                     shares.push(reports as f64 / packets as f64);
                 }
             }
@@ -144,14 +150,22 @@ impl Fit {
 }
 
 fn weight(workload: Workload, algorithm: &str) -> u64 {
-    if algorithm == "per-hop" { 1_000 } else { workload.alpha }
+    if algorithm == "per-hop" {
+        1_000
+    } else {
+        workload.alpha
+    }
 }
 
 /// The fitted capacity and its difference from the paper's, in words, for each workload.
 pub(super) fn compared(tables: &Fits, at: usize) -> String {
     let one = |fit: &Fit| {
         let (capacity, error) = fit.capacity(at);
-        format!("{} {:.1} times ({error:+.0} %)", fit.workload.name, capacity / PAPER_MONITOR)
+        format!(
+            "{} {:.1} times ({error:+.0} %)",
+            fit.workload.name,
+            capacity / PAPER_MONITOR
+        )
     };
     tables.0.iter().map(one).collect::<Vec<_>>().join(", ")
 }
@@ -220,21 +234,37 @@ fn fit_plot(fits: &Fits) -> Plot {
     let bars = |name: &str, of: &dyn Fn(usize) -> (f64, Option<(f64, f64)>)| {
         let points = (0..PAPER.len()).map(|at| {
             let (y, spread) = of(at);
-            Point { x: at as f64, y, spread }
+            Point {
+                x: at as f64,
+                y,
+                spread,
+            }
         });
-        Series { name: name.to_owned(), style: Style::Bars, points: points.collect() }
+        Series {
+            name: name.to_owned(),
+            style: Style::Bars,
+            points: points.collect(),
+        }
     };
     let mut series = vec![bars("the paper", &|at| (PAPER[at].3 / PAPER_MONITOR, None))];
     for fit in &fits.0 {
         let factor = |at: usize| {
             let share = Interval::of(fit.shares[at].as_slice());
             let spread = share.low > 0.0;
-            (1.0 / share.mean, spread.then(|| (1.0 / share.high, 1.0 / share.low)))
+            (
+                1.0 / share.mean,
+                spread.then(|| (1.0 / share.high, 1.0 / share.low)),
+            )
         };
         series.push(bars(&format!("{} (inferred)", fit.workload.name), &factor));
     }
     let label = |point: &(&str, &str, u64, f64)| {
-        format!("{} {} {}", point.0, if point.1 == "per-hop" { "hop" } else { "avg" }, point.2)
+        format!(
+            "{} {} {}",
+            point.0,
+            if point.1 == "per-hop" { "hop" } else { "avg" },
+            point.2
+        )
     };
     Plot {
         title: "Capacity as a multiple of that without detection".into(),
@@ -283,7 +313,13 @@ pub(super) fn longest_table(settings: &Settings) -> Table {
         "traces",
     ];
     let about = "Longest queue of a trace (the paper: web never exceeds 175 us)".into();
-    Table { name: "longest", about, columns, rows, plots: Vec::new() }
+    Table {
+        name: "longest",
+        about,
+        columns,
+        rows,
+        plots: Vec::new(),
+    }
 }
 
 /// Variations of a workload in one parameter: its name, its value as text, and the workload.
@@ -291,27 +327,55 @@ fn variations(base: Workload) -> Vec<(&'static str, String, Workload)> {
     let mut all = vec![("as fitted", String::new(), base)];
     for percent in [50, 75, 90, 110, 125, 200] {
         let growth = base.growth * percent / 100;
-        all.push(("growth_us", format!("{:.0}", growth as f64 / 1e3), Workload { growth, ..base }));
+        all.push((
+            "growth_us",
+            format!("{:.0}", growth as f64 / 1e3),
+            Workload { growth, ..base },
+        ));
     }
-    for spread in [0, 333, 1_000].into_iter().filter(|spread| *spread != base.spread) {
-        all.push(("spread_percent", format!("{}", spread / 10), Workload { spread, ..base }));
+    for spread in [0, 333, 1_000]
+        .into_iter()
+        .filter(|spread| *spread != base.spread)
+    {
+        all.push((
+            "spread_percent",
+            format!("{}", spread / 10),
+            Workload { spread, ..base },
+        ));
     }
-    for idle in
-        [0, 1, 2, 5].map(|periods| periods * base.per_period).into_iter().filter(|idle| *idle != base.idle)
+    for idle in [0, 1, 2, 5]
+        .map(|periods| periods * base.per_period)
+        .into_iter()
+        .filter(|idle| *idle != base.idle)
     {
         all.push(("idle_packets", idle.to_string(), Workload { idle, ..base }));
     }
-    for per_period in [1, 2, 4, 78, 744].into_iter().filter(|packets| *packets != base.per_period) {
-        all.push(("packets_per_period", per_period.to_string(), Workload { per_period, ..base }));
+    for per_period in [1, 2, 4, 78, 744]
+        .into_iter()
+        .filter(|packets| *packets != base.per_period)
+    {
+        all.push((
+            "packets_per_period",
+            per_period.to_string(),
+            Workload { per_period, ..base },
+        ));
     }
     for alpha in [500, 700, 1_000] {
-        all.push(("alpha", format!("{:.1}", alpha as f64 / 1e3), Workload { alpha, ..base }));
+        all.push((
+            "alpha",
+            format!("{:.1}", alpha as f64 / 1e3),
+            Workload { alpha, ..base },
+        ));
     }
     let reference = match base.reference {
         Reference::LastReported => Reference::Zero,
         Reference::Zero => Reference::LastReported,
     };
-    let name = if reference == Reference::Zero { "zero" } else { "last reported" };
+    let name = if reference == Reference::Zero {
+        "zero"
+    } else {
+        "last reported"
+    };
     all.push(("compared_with", name.into(), Workload { reference, ..base }));
     all
 }

@@ -43,8 +43,11 @@ enum Task {
     SourceAndSink,
 }
 
-const TASKS: [(Task, &str); 3] =
-    [(Task::Plain, "no INT"), (Task::Source, "source"), (Task::SourceAndSink, "source and sink")];
+const TASKS: [(Task, &str); 3] = [
+    (Task::Plain, "no INT"),
+    (Task::Source, "source"),
+    (Task::SourceAndSink, "source and sink"),
+];
 
 /// Packets after which the receiving host announces itself again, as hosts do that send: switches forget those that are silent.
 const ANNOUNCE: u64 = 10;
@@ -92,7 +95,10 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
             thread::scope(|scope| scope.spawn(runs).join()).map_err(|_| failed("a thread panicked"))?;
         measured.push((*name, of_tasks));
     }
-    if let Some((name, _)) = measured.iter().find(|(_, tasks)| tasks.iter().any(|task| task.all.is_empty())) {
+    if let Some((name, _)) = measured
+        .iter()
+        .find(|(_, tasks)| tasks.iter().any(|task| task.all.is_empty()))
+    {
         return Err(CliError::new(format!(
             "{name} lost every packet; free the machine's cores, and try again"
         )));
@@ -133,7 +139,10 @@ fn measure(lanes: &mut [Lane; 3], packets: u64, measured: &mut [Measured; 3]) {
 /// The value below which this share of `sorted` is.
 fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
-    sorted.get((last as f64 * percent / 100.0).round() as usize).copied().unwrap_or(f64::NAN)
+    sorted
+        .get((last as f64 * percent / 100.0).round() as usize)
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 fn sorted(measured: &Measured) -> Vec<f64> {
@@ -176,7 +185,11 @@ fn conditions(versions: Vec<String>) -> Vec<String> {
 /// Computes comparisons and remarks from the rows.
 pub(super) fn observe(results: &Results) -> Observations {
     let rows = results.table("added");
-    let comparisons = rows.values("switch").into_iter().map(|switch| comparison(&rows, switch)).collect();
+    let comparisons = rows
+        .values("switch")
+        .into_iter()
+        .map(|switch| comparison(&rows, switch))
+        .collect();
     let mut remarks: Vec<String> = rows
         .iter()
         .filter(|row| row.number("added_ns_min") <= 0.0 && row.number("added_ns_max") >= 0.0)
@@ -194,7 +207,10 @@ pub(super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 fn comparison(rows: &Rows, switch: &str) -> Comparison {
@@ -274,7 +290,9 @@ fn distribution(measured: &[(&str, [Measured; 3])]) -> Table {
             let mut row = vec![Cell::Text((*name).to_owned()), does.into()];
             row.extend(PERCENTILES.map(|percent| Cell::Figure(percentile(&all, percent), 0)));
             rows.push(row);
-            let points = (1..=99).map(f64::from).map(|percent| (percentile(&all, percent) / 1e3, percent));
+            let points = (1..=99)
+                .map(f64::from)
+                .map(|percent| (percentile(&all, percent) / 1e3, percent));
             series.push(line_series(does, points.collect()));
         }
         plots.push(Plot {
@@ -288,7 +306,9 @@ fn distribution(measured: &[(&str, [Measured; 3])]) -> Table {
     Table {
         name: "distribution",
         about: "Percentiles of the latency, ns".into(),
-        columns: vec!["switch", "int", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99"],
+        columns: vec![
+            "switch", "int", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99",
+        ],
         rows,
         plots,
     }
@@ -306,7 +326,10 @@ mod tests {
             all: (0..=100).map(|at| 1_000.0 * f64::from(at)).collect(),
             lost: 1,
         };
-        let page = findings(&[("hopwise", [measured(0.0), measured(500.0), measured(50.0)])], Vec::new());
+        let page = findings(
+            &[("hopwise", [measured(0.0), measured(500.0), measured(50.0)])],
+            Vec::new(),
+        );
         let observed = observe(&Results::new(&page.tables));
         assert_eq!(
             observed.comparisons.unwrap()[0].hopwise,
@@ -314,9 +337,15 @@ mod tests {
         );
         let unclear = "hopwise, source and sink: in some runs INT added time";
         let remarks = observed.remarks;
-        assert!(remarks.len() == 3 && remarks[0].starts_with(unclear), "{remarks:?}");
+        assert!(
+            remarks.len() == 3 && remarks[0].starts_with(unclear),
+            "{remarks:?}"
+        );
         let csv = page.tables[0].csv();
-        assert_eq!(csv.lines().nth(2), Some("hopwise,source,101,1,50500,40500,60500,50000,500,400,600"));
+        assert_eq!(
+            csv.lines().nth(2),
+            Some("hopwise,source,101,1,50500,40500,60500,50000,500,400,600")
+        );
         assert_eq!(
             page.tables[1].csv().lines().nth(1),
             Some("hopwise,no INT,1000,5000,10000,25000,50000,75000,90000,95000,99000")

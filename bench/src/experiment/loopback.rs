@@ -73,7 +73,12 @@ pub(super) fn serve(
         let joined = server.join().map_err(|_| failed("a thread panicked"))?;
         let ((received, all_after), (sent, seconds)) = (joined.map_err(failed)?, sent.map_err(failed)?);
         let cpu = all_after.saturating_sub(all).saturating_sub(of_sender) as f64;
-        Ok(Served { sent, received, seconds, cpu })
+        Ok(Served {
+            sent,
+            received,
+            seconds,
+            cpu,
+        })
     })
 }
 
@@ -113,7 +118,13 @@ fn receive(
             return Ok((received, all_threads()));
         }
         received += count as u64;
-        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
+        let none = Datagram {
+            payload: &[],
+            source: [0; 16],
+            src_port: 0,
+            listener: 0,
+            received: 0,
+        };
         let mut datagrams = [none; PER_CALL as usize];
         for (slot, packet) in datagrams.iter_mut().zip(burst.iter()) {
             *slot = Datagram {
@@ -130,9 +141,16 @@ fn receive(
 
 /// CPU time of all threads of this process, ns.
 fn all_threads() -> u64 {
-    let Ok(tasks) = fs::read_dir("/proc/self/task") else { return 0 };
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else {
+        return 0;
+    };
     let of = |task: fs::DirEntry| -> Option<u64> {
-        fs::read_to_string(task.path().join("schedstat")).ok()?.split(' ').next()?.parse().ok()
+        fs::read_to_string(task.path().join("schedstat"))
+            .ok()?
+            .split(' ')
+            .next()?
+            .parse()
+            .ok()
     };
     tasks.filter_map(|task| of(task.ok()?)).sum()
 }

@@ -22,7 +22,12 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::span(&[100]),
     Parameter::new("flows", &[1_000], 1..=1_000_000, "flows of the reports"),
     Parameter::new("nodes", &[1, 2, 3, 4], 1..=8, "hops of a report"),
-    Parameter::new("items", &[1, 2, 4, 8], 1..=8, "items of each hop, in the order of the bitmap"),
+    Parameter::new(
+        "items",
+        &[1, 2, 4, 8],
+        1..=8,
+        "items of each hop, in the order of the bitmap",
+    ),
 ];
 
 /// Capacities in the paper's text: hops, items, thousands of reports per second.
@@ -42,13 +47,30 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
         for &items in settings.list("items") {
             let bitmap = 0xff00 & !(0xffff >> items);
             let flows = settings.one("flows") as u32;
-            cases.push(((hops, items), Case { flows, hops: hops as u8, bitmap, ..Case::PLAIN }));
+            cases.push((
+                (hops, items),
+                Case {
+                    flows,
+                    hops: hops as u8,
+                    bitmap,
+                    ..Case::PLAIN
+                },
+            ));
         }
     }
     let decoded = timing::in_turn(settings, &cases, |(_, case)| decoding(settings, case))?;
     let handled = timing::in_turn(settings, &cases, |(_, case)| all(settings, case))?;
-    let reading = |(((hops, items), _), (decoding, all))| Reading { hops, items, decoding, all };
-    let points: Vec<Reading> = cases.into_iter().zip(decoded.into_iter().zip(handled)).map(reading).collect();
+    let reading = |(((hops, items), _), (decoding, all))| Reading {
+        hops,
+        items,
+        decoding,
+        all,
+    };
+    let points: Vec<Reading> = cases
+        .into_iter()
+        .zip(decoded.into_iter().zip(handled))
+        .map(reading)
+        .collect();
     Ok(findings(&points))
 }
 
@@ -65,8 +87,9 @@ pub(super) fn decoding(settings: &Settings, case: &Case) -> Result<f64, CliError
                 reports += 1;
                 if let Some(int) = &report.int {
                     let records = int.stack.records();
-                    nodes =
-                        records.fold(nodes, |sum, record| sum.wrapping_add(int.stack.layout.node_id(record)));
+                    nodes = records.fold(nodes, |sum, record| {
+                        sum.wrapping_add(int.stack.layout.node_id(record))
+                    });
                 }
             }
         }
@@ -84,7 +107,9 @@ pub(super) fn all(settings: &Settings, case: &Case) -> Result<f64, CliError> {
         batch.clear();
     }
     timing::once(settings, || {
-        let reports = (0..4).map(|_| feed.burst(Input::Payloads, &mut collector, &mut batch) as u64).sum();
+        let reports = (0..4)
+            .map(|_| feed.burst(Input::Payloads, &mut collector, &mut batch) as u64)
+            .sum();
         batch.clear();
         Ok(reports)
     })
@@ -120,7 +145,9 @@ fn table(points: &[Reading]) -> Table {
         row.extend(one.decoding.cells(1));
         row.extend(one.all.cells(1));
         row.push(Cell::Figure(rate(one.all.median), 0));
-        let paper = PAPER.iter().find(|paper| (paper.0, paper.1) == (one.hops, one.items));
+        let paper = PAPER
+            .iter()
+            .find(|paper| (paper.0, paper.1) == (one.hops, one.items));
         row.push(paper.map_or(Cell::Empty, |paper| Cell::Figure(paper.2, 0)));
         row
     };
@@ -136,7 +163,10 @@ fn table(points: &[Reading]) -> Table {
             .collect(),
     };
     let paper = |hops: u64| {
-        let points = PAPER.iter().filter(|one| one.0 == hops).map(|one| (one.1 as f64, one.2));
+        let points = PAPER
+            .iter()
+            .filter(|one| one.0 == hops)
+            .map(|one| (one.1 as f64, one.2));
         mark_series(&format!("the paper, {hops} hops"), points.collect())
     };
     Table {
@@ -196,7 +226,10 @@ pub(super) fn observe(results: &Results) -> Observations {
         "the programs do different work (no AF_XDP and no Kafka message here) and run on different processors, so neither the rates nor their shape \
          confirm or contradict the paper's monitor.",
     ));
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 /// A capacity in the paper's text beside that of the row.
@@ -269,7 +302,10 @@ mod tests {
             "Compared with 1 hop and 1 item, 4 hops add 20.0 (20.0 to 20.0) ns, 4 items 1.0 (1.0 to 1.0) ns: hops cost more, as in the paper."
         );
         let opposite = remarks("1,1,30,29,31,20,20,21,1\n1,4,9,9,9,18,17,19,1\n4,1,9,9,9,15,14,16,1\n");
-        assert!(opposite[0].ends_with("ns: items cost more, the opposite of the paper."), "{opposite:?}");
+        assert!(
+            opposite[0].ends_with("ns: items cost more, the opposite of the paper."),
+            "{opposite:?}"
+        );
         assert_eq!(
             opposite[1],
             "The time does not always rise with the items. 1 hop: 20 (20 to 21) ns with 1 item, 18 (17 to 19) ns with 4 items."
@@ -282,6 +318,9 @@ mod tests {
         );
         let noisy = remarks("1,1,30,19,31,20,16,21,1\n1,4,9,9,9,18,14,19,1\n4,1,9,9,9,15,14,17,1\n");
         assert_eq!(noisy.len(), 2, "{noisy:?}");
-        assert!(noisy[0].ends_with("the runs do not say which costs more."), "{noisy:?}");
+        assert!(
+            noisy[0].ends_with("the runs do not say which costs more."),
+            "{noisy:?}"
+        );
     }
 }

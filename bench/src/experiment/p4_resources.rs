@@ -16,7 +16,14 @@ use terminal::CliError;
 /// What `scripts/build-p4-tna` makes of the compiler's reports.
 const REPORT: &str = include_str!("../../../p4/tna/resources.json");
 /// The programs, in the order of the table's columns.
-const PROGRAMS: [&str; 6] = ["int", "sf", "postcards", "aggregator", "dta_reporter", "dta_translator"];
+const PROGRAMS: [&str; 6] = [
+    "int",
+    "sf",
+    "postcards",
+    "aggregator",
+    "dta_reporter",
+    "dta_translator",
+];
 /// Resources of the chip: the name in the report, ours, and one that fits below a group of bars.
 const RESOURCES: [(&str, &str, &str); 12] = [
     ("phv_containers", "PHV containers", "PHV"),
@@ -63,8 +70,11 @@ struct Report(Value);
 impl Report {
     fn read(text: &str) -> Result<Self, CliError> {
         let report: Value = serde_json::from_str(text).map_err(failed)?;
-        let names: Vec<&String> =
-            report["programs"].as_object().into_iter().flat_map(|of| of.keys()).collect();
+        let names: Vec<&String> = report["programs"]
+            .as_object()
+            .into_iter()
+            .flat_map(|of| of.keys())
+            .collect();
         let mut known = PROGRAMS;
         known.sort_unstable();
         if names == known {
@@ -78,7 +88,10 @@ impl Report {
         let found = &self.0["programs"][program][name];
         let missing = || failed(format!("the report of {program} lacks {name}"));
         let number = |at: usize| found[at].as_u64().ok_or_else(missing);
-        Ok(Use { used: number(0)?, of: number(1)? })
+        Ok(Use {
+            used: number(0)?,
+            of: number(1)?,
+        })
     }
 
     fn count(&self, program: &str, name: &str) -> Result<u64, CliError> {
@@ -108,8 +121,10 @@ pub(super) fn run(_: &Settings) -> Result<Findings, CliError> {
 }
 
 fn comparisons(report: &Report) -> Result<Vec<Comparison>, CliError> {
-    let (sram, alu) =
-        (report.resource("dta_translator", "sram")?, report.resource("dta_translator", "meter_alu")?);
+    let (sram, alu) = (
+        report.resource("dta_translator", "sram")?,
+        report.resource("dta_translator", "meter_alu")?,
+    );
     let both = |name: &str| -> Result<String, CliError> {
         let of = |program| report.resource(program, name).map(Use::text);
         Ok(format!("{} and {}", of("dta_reporter")?, of("postcards")?))
@@ -123,7 +138,10 @@ fn comparisons(report: &Report) -> Result<Vec<Comparison>, CliError> {
         Comparison::new(
             "meter ALUs of the translator (Table 3)",
             "a relatively high cost, which grows by one access for each entry of a batch",
-            format!("{} for the whole program; 16 are the words of a batch", alu.text()),
+            format!(
+                "{} for the whole program; 16 are the words of a batch",
+                alu.text()
+            ),
         ),
         Comparison::new(
             "retransmission in the translator (Table 3)",
@@ -153,26 +171,44 @@ pub(super) fn observe(results: &Results) -> Observations {
     let mut limited = rows.with(&[]);
     limited.retain(|row| !row.text("available").is_empty() && !row.text("resource").starts_with("stages"));
     let largest = PROGRAMS.iter().filter_map(|program| {
-        let shares = limited.iter().map(|row| (row.number(program) / row.number("available"), row));
+        let shares = limited
+            .iter()
+            .map(|row| (row.number(program) / row.number("available"), row));
         let most = shares.max_by(|one, other| one.0.total_cmp(&other.0))?;
-        Some(format!("`{program}` {}, {:.0} %", most.1.text("resource"), 100.0 * most.0))
+        Some(format!(
+            "`{program}` {}, {:.0} %",
+            most.1.text("resource"),
+            100.0 * most.0
+        ))
     });
-    let mut remarks: Vec<String> =
-        listed("Each program's largest share of a resource: {}.", largest).into_iter().collect();
+    let mut remarks: Vec<String> = listed("Each program's largest share of a resource: {}.", largest)
+        .into_iter()
+        .collect();
     remarks.push(judgement(
         "`dta_reporter` watches, measures and copies packets as `postcards` does, but for drops, and sends a DTA Key-Write in place of a Telemetry Report: \
          the second table is what that changes.",
     ));
-    Observations { comparisons: None, remarks }
+    Observations {
+        comparisons: None,
+        remarks,
+    }
 }
 
 /// A series of bars: a program's shares of the resources.
 fn bars(report: &Report, program: &str) -> Result<Series, CliError> {
     let mut points = Vec::new();
     for (at, (name, ..)) in (0_u32..).zip(RESOURCES) {
-        points.push(Point { x: at.into(), y: report.resource(program, name)?.percent(), spread: None });
+        points.push(Point {
+            x: at.into(),
+            y: report.resource(program, name)?.percent(),
+            spread: None,
+        });
     }
-    Ok(Series { name: program.into(), style: Style::Bars, points })
+    Ok(Series {
+        name: program.into(),
+        style: Style::Bars,
+        points,
+    })
 }
 
 fn plot(report: &Report, title: &str, programs: &[&str]) -> Result<Plot, CliError> {
@@ -180,24 +216,39 @@ fn plot(report: &Report, title: &str, programs: &[&str]) -> Result<Plot, CliErro
     Ok(Plot {
         title: title.into(),
         note: "by the compiler's reports".into(),
-        x: Axis { categories, ..linear("") },
+        x: Axis {
+            categories,
+            ..linear("")
+        },
         y: linear("of the chip (%)"),
-        series: programs.iter().map(|program| bars(report, program)).collect::<Result<_, _>>()?,
+        series: programs
+            .iter()
+            .map(|program| bars(report, program))
+            .collect::<Result<_, _>>()?,
     })
 }
 
 fn programs(report: &Report) -> Result<Table, CliError> {
     let mut rows = Vec::new();
     for (name, about) in COUNTS {
-        let mut row =
-            vec![Cell::from(about), if name.ends_with("stages") { Cell::Count(12) } else { Cell::Empty }];
+        let mut row = vec![
+            Cell::from(about),
+            if name.ends_with("stages") {
+                Cell::Count(12)
+            } else {
+                Cell::Empty
+            },
+        ];
         for program in PROGRAMS {
             row.push(Cell::Count(report.count(program, name)?));
         }
         rows.push(row);
     }
     for (name, about, _) in RESOURCES {
-        let mut row = vec![Cell::from(about), Cell::Count(report.resource(PROGRAMS[0], name)?.of)];
+        let mut row = vec![
+            Cell::from(about),
+            Cell::Count(report.resource(PROGRAMS[0], name)?.of),
+        ];
         for program in PROGRAMS {
             row.push(Cell::Count(report.resource(program, name)?.used));
         }
@@ -217,11 +268,24 @@ fn programs(report: &Report) -> Result<Table, CliError> {
 fn reporters(report: &Report) -> Result<Table, CliError> {
     let mut rows = Vec::new();
     for (name, about, _) in RESOURCES {
-        let (udp, dta) = (report.resource("postcards", name)?, report.resource("dta_reporter", name)?);
-        let ratio =
-            if udp.used == 0 { Cell::Empty } else { Cell::Figure(dta.used as f64 / udp.used as f64, 2) };
+        let (udp, dta) = (
+            report.resource("postcards", name)?,
+            report.resource("dta_reporter", name)?,
+        );
+        let ratio = if udp.used == 0 {
+            Cell::Empty
+        } else {
+            Cell::Figure(dta.used as f64 / udp.used as f64, 2)
+        };
         let share = |one: Use| Cell::Figure(one.percent(), 1);
-        rows.push(vec![Cell::from(about), udp.used.into(), dta.used.into(), ratio, share(udp), share(dta)]);
+        rows.push(vec![
+            Cell::from(about),
+            udp.used.into(),
+            dta.used.into(),
+            ratio,
+            share(udp),
+            share(dta),
+        ]);
     }
     Ok(Table {
         name: "reporters",
@@ -235,7 +299,11 @@ fn reporters(report: &Report) -> Result<Table, CliError> {
             "dta_reporter_percent",
         ],
         rows,
-        plots: vec![plot(report, "A reporter over UDP and one by DTA", &["postcards", "dta_reporter"])?],
+        plots: vec![plot(
+            report,
+            "A reporter over UDP and one by DTA",
+            &["postcards", "dta_reporter"],
+        )?],
     })
 }
 
@@ -246,10 +314,19 @@ mod tests {
     #[test]
     fn a_report_of_other_programs_is_refused() {
         assert!(Report::read(REPORT).is_ok());
-        let error = Report::read(r#"{"programs":{"int":{}}}"#).err().unwrap().to_string();
-        assert!(error.contains("the report is of other programs: [\"int\"]"), "{error}");
+        let error = Report::read(r#"{"programs":{"int":{}}}"#)
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("the report is of other programs: [\"int\"]"),
+            "{error}"
+        );
         let report = Report(serde_json::json!({ "programs": { "int": { "sram": [24, 960] } } }));
-        assert_eq!(report.resource("int", "sram").unwrap().text(), "24 of 960 (2.5 %)");
+        assert_eq!(
+            report.resource("int", "sram").unwrap().text(),
+            "24 of 960 (2.5 %)"
+        );
         assert!(report.resource("int", "tcam").is_err());
     }
 

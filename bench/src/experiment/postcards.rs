@@ -30,7 +30,12 @@ use terminal::{CliError, units};
 const NODES: u32 = 3;
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::span(&[2_000]),
-    Parameter::new("rate", &[10_000], 100..=200_000, "postcards per second of each of the three nodes"),
+    Parameter::new(
+        "rate",
+        &[10_000],
+        100..=200_000,
+        "postcards per second of each of the three nodes",
+    ),
     Parameter::new("flows", &[4], 1..=64, "flows that each node sees"),
     Parameter::new(
         "batch",
@@ -72,7 +77,8 @@ impl aggregator::Output for AggregatorOutput {
             && let Some(first) = aggregate.postcards().next()
         {
             // The timestamp is the arrival time of the postcard, modulo 2^32.
-            self.delays.push(u64::from((self.now as u32).wrapping_sub(first.ingress_ts)));
+            self.delays
+                .push(u64::from((self.now as u32).wrapping_sub(first.ingress_ts)));
         }
     }
 }
@@ -95,7 +101,14 @@ fn postcards(span: u64, rate: u64, flows: u32) -> Vec<(u64, Vec<u8>)> {
         let mut payload = vec![0; 256];
         let seq = sequences[node as usize];
         sequences[node as usize] += 1;
-        let group = GroupBuilder::new(&mut payload, Group { hw_id: 0, seq, node_id: node + 1 });
+        let group = GroupBuilder::new(
+            &mut payload,
+            Group {
+                hw_id: 0,
+                seq,
+                node_id: node + 1,
+            },
+        );
         let len = group.map_or(0, |mut group| {
             let written = group.push(&Repr::postcard(hop, &flow_id));
             debug_assert!(written, "256 bytes are room for one postcard");
@@ -112,11 +125,20 @@ fn aggregate(postcards: &[(u64, Vec<u8>)], kind: Kind, r: u32) -> Result<Aggrega
     let mut out = AggregatorOutput::default();
     if r == 1 {
         out.sent = postcards.to_vec();
-        out.bytes = postcards.iter().map(|(_, payload)| (payload.len() + AROUND) as u64).sum();
+        out.bytes = postcards
+            .iter()
+            .map(|(_, payload)| (payload.len() + AROUND) as u64)
+            .sum();
         out.delays = vec![0];
         return Ok(out);
     }
-    let config = aggregator::Config { kind, r, timer: TIMER, registers: 64, ..aggregator::Config::default() };
+    let config = aggregator::Config {
+        kind,
+        r,
+        timer: TIMER,
+        registers: 64,
+        ..aggregator::Config::default()
+    };
     let mut aggregator = Aggregator::new(config).map_err(|error| CliError::new(error.to_string()))?;
     for (now, payload) in postcards {
         out.now = *now;
@@ -143,11 +165,21 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
                 u64::from(r).into(),
                 Cell::Figure(out.sent.len() as f64 / seconds, 0),
                 Cell::Figure(bandwidth, 3),
-                if delays { Cell::Figure(delay, 1) } else { Cell::Empty },
+                if delays {
+                    Cell::Figure(delay, 1)
+                } else {
+                    Cell::Empty
+                },
                 Cell::Figure(served.cpu, 2),
                 (served.sent - served.received).into(),
             ]);
-            found.push(Point { name, r, bandwidth, delay, cpu: served.cpu });
+            found.push(Point {
+                name,
+                r,
+                bandwidth,
+                delay,
+                cpu: served.cpu,
+            });
         }
     }
     Ok(findings(rows, &found, seconds))
@@ -183,24 +215,35 @@ fn serve(trace: &[(u64, Vec<u8>)], reports: bool, begin: u64) -> Result<Served, 
         for (at, payload) in trace {
             let due = Duration::from_nanos(at - begin);
             // Sleep has a resolution of some 60 us; datagrams due sooner are sent at once.
-            if let Some(rest) = due.checked_sub(started.elapsed()).filter(|rest| rest.as_micros() > 60) {
+            if let Some(rest) = due
+                .checked_sub(started.elapsed())
+                .filter(|rest| rest.as_micros() > 60)
+            {
                 thread::sleep(rest);
             }
             sender.send_burst(&[payload]).map_err(failed)?;
         }
         let took = started.elapsed();
         done.store(true, Ordering::Release);
-        let joined = server.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let joined = server
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let (busy, received) = joined.map_err(failed)?;
         let cpu = 100.0 * busy as f64 / took.as_nanos() as f64;
-        Ok(Served { cpu, sent: trace.len() as u64, received })
+        Ok(Served {
+            cpu,
+            sent: trace.len() as u64,
+            received,
+        })
     })
 }
 
 /// Receives and processes datagrams until `done` is set and the socket is empty; returns CPU time, ns, and number of datagrams.
 fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<(u64, u64), nic::Error> {
-    let mut collector =
-        Collector::new(collector::Config { max_flows: 4_096, ..collector::Config::default() });
+    let mut collector = Collector::new(collector::Config {
+        max_flows: 4_096,
+        ..collector::Config::default()
+    });
     let mut batch = Batch::with_capacity(4_096);
     let mut burst = Burst::default();
     let began = core_time().unwrap_or(0);
@@ -234,17 +277,21 @@ fn collect(receiver: &mut Receiver, done: &AtomicBool, reports: bool) -> Result<
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "the words and columns of one page, in their order")]
 fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
     let at = |name: &str, r: u32, figure: fn(&Point) -> f64| {
-        found.iter().find(|one| (one.name, one.r) == (name, r)).map_or(f64::NAN, figure)
+        found
+            .iter()
+            .find(|one| (one.name, one.r) == (name, r))
+            .map_or(f64::NAN, figure)
     };
     let cpu = |r| format!("{:.1} %", at("Agg", r, |one| one.cpu));
     let bandwidth = |name, r| format!("{:.1} Mb/s", at(name, r, |one| one.bandwidth));
     let plot = |title: &str, y: Axis, figure: fn(&Point) -> f64, kinds: &[&str]| {
         let line = |name: &&str| {
-            let points =
-                found.iter().filter(|one| one.name == *name).map(|one| (f64::from(one.r), figure(one)));
+            let points = found
+                .iter()
+                .filter(|one| one.name == *name)
+                .map(|one| (f64::from(one.r), figure(one)));
             line_series(name, points.collect())
         };
         Plot {
@@ -261,14 +308,18 @@ fn findings(rows: Vec<Vec<Cell>>, found: &[Point], seconds: f64) -> Findings {
         |one| one.cpu,
         &["Agg", "Agg_N,F", "Cor", "Cor_N,F"],
     );
-    load.series.push(mark_series("the paper, Agg", vec![(1.0, 100.0), (15.0, 50.0), (25.0, 30.0)]));
+    load.series.push(mark_series(
+        "the paper, Agg",
+        vec![(1.0, 100.0), (15.0, 50.0), (25.0, 30.0)],
+    ));
     let mut link = plot(
         "Bandwidth to the server (Fig. 3)",
         log("Mb/s"),
         |one| one.bandwidth,
         &["Agg", "Agg_N,F", "Cor", "Cor_N,F"],
     );
-    link.series.push(mark_series("the paper, Agg", vec![(1.0, 20.0), (25.0, 5.0)]));
+    link.series
+        .push(mark_series("the paper, Agg", vec![(1.0, 20.0), (25.0, 5.0)]));
     link.series.push(mark_series("the paper, Cor", vec![(25.0, 1.0)]));
     let delays = plot(
         "Delay of an aggregate's first postcard",
@@ -337,7 +388,10 @@ pub(super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations { comparisons: None, remarks }
+    Observations {
+        comparisons: None,
+        remarks,
+    }
 }
 
 /// Postcards per second of all nodes.

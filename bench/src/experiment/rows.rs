@@ -35,18 +35,31 @@ pub(super) struct Results(Vec<(String, Rows)>);
 
 impl Results {
     pub(super) fn new(tables: &[Table]) -> Self {
-        Self(tables.iter().map(|table| (table.name.to_owned(), Rows::parse(&table.csv()))).collect())
+        Self(
+            tables
+                .iter()
+                .map(|table| (table.name.to_owned(), Rows::parse(&table.csv())))
+                .collect(),
+        )
     }
 
     /// Tables from CSV text, by name.
     #[cfg(test)]
     pub(super) fn parse<'a>(tables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        Self(tables.into_iter().map(|(name, csv)| (name.to_owned(), Rows::parse(csv))).collect())
+        Self(
+            tables
+                .into_iter()
+                .map(|(name, csv)| (name.to_owned(), Rows::parse(csv)))
+                .collect(),
+        )
     }
 
     /// Returns the table of this name, or one without rows.
     pub(super) fn table(&self, name: &str) -> Rows {
-        self.0.iter().find(|table| table.0 == name).map_or_else(Rows::default, |table| table.1.clone())
+        self.0
+            .iter()
+            .find(|table| table.0 == name)
+            .map_or_else(Rows::default, |table| table.1.clone())
     }
 }
 
@@ -86,26 +99,36 @@ impl Rows {
     fn parse(csv: &str) -> Self {
         let mut lines = csv.lines();
         let columns = lines.next().map(cells).unwrap_or_default();
-        Self { columns, rows: lines.map(cells).collect() }
+        Self {
+            columns,
+            rows: lines.map(cells).collect(),
+        }
     }
 
     /// Completes [`Row::fill`]'s template from the first row whose cells have these texts.
     pub(super) fn fill(&self, wanted: &[(&str, &str)], template: &str) -> String {
-        self.find(wanted).map_or_else(|| NOT_RUN.to_owned(), |row| row.fill(template))
+        self.find(wanted)
+            .map_or_else(|| NOT_RUN.to_owned(), |row| row.fill(template))
     }
 
     /// Returns the spread of a column in the first row whose cells have these texts; NaN without such a row.
     pub(super) fn spread(&self, wanted: &[(&str, &str)], column: &str) -> Spread {
-        self.find(wanted).map_or_else(|| Spread::of(Vec::new()), |row| row.spread(column))
+        self.find(wanted)
+            .map_or_else(|| Spread::of(Vec::new()), |row| row.spread(column))
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Row<'_>> + Clone {
-        self.rows.iter().map(|cells| Row { columns: &self.columns, cells })
+        self.rows.iter().map(|cells| Row {
+            columns: &self.columns,
+            cells,
+        })
     }
 
     /// Returns the rows whose cells have these texts.
     pub(super) fn with(&self, wanted: &[(&str, &str)]) -> Vec<Row<'_>> {
-        self.iter().filter(|row| wanted.iter().all(|(column, text)| row.text(column) == *text)).collect()
+        self.iter()
+            .filter(|row| wanted.iter().all(|(column, text)| row.text(column) == *text))
+            .collect()
     }
 
     /// Returns the first row whose cells have these texts.
@@ -144,7 +167,11 @@ impl Row<'_> {
     /// Returns the number in a cell with those of the columns `_min` and `_max`, or with unknown ends.
     pub(super) fn spread(&self, column: &str) -> Spread {
         let [min, max] = ["min", "max"].map(|end| self.number(&format!("{column}_{end}")));
-        Spread { median: self.number(column), min, max }
+        Spread {
+            median: self.number(column),
+            min,
+            max,
+        }
     }
 
     /// Completes a template: `{column}` is a cell's text, `{column~}` a number with its spread, and `{column:noun}` a count, as in
@@ -158,7 +185,11 @@ impl Row<'_> {
                 out += &units::counted(self.number(column) as u64, noun);
             } else if let Some(column) = field.strip_suffix('~') {
                 let [min, max] = ["min", "max"].map(|end| separated(self.text(&format!("{column}_{end}"))));
-                let ends = if min.is_empty() { "spread unknown".into() } else { format!("{min} to {max}") };
+                let ends = if min.is_empty() {
+                    "spread unknown".into()
+                } else {
+                    format!("{min} to {max}")
+                };
                 out += &format!("{} ({ends})", separated(self.text(column)));
             } else {
                 out += &separated(self.text(field));
@@ -235,15 +266,23 @@ mod tests {
 
     #[test]
     fn a_template_is_filled_with_spreads_counts_and_separators() {
-        let results =
-            Results::parse([("t", "kind,n,ns,ns_min,ns_max,us\n\"a,b\",1,2500.5,2400.0,2600.0,-1234\n")]);
+        let results = Results::parse([(
+            "t",
+            "kind,n,ns,ns_min,ns_max,us\n\"a,b\",1,2500.5,2400.0,2600.0,-1234\n",
+        )]);
         let rows = results.table("t");
         assert_eq!(
-            rows.fill(&[("kind", "a,b")], "{kind}: {ns~} ns for {n:list}, {us} and {us~}"),
+            rows.fill(
+                &[("kind", "a,b")],
+                "{kind}: {ns~} ns for {n:list}, {us} and {us~}"
+            ),
             "a,b: 2,500.5 (2,400.0 to 2,600.0) ns for 1 list, -1,234 and -1,234 (spread unknown)"
         );
         assert_eq!(rows.fill(&[("n", "2")], "{n:list}"), "not run");
-        assert_eq!(listed("Falls at {}.", ["a".into(), "b".into()]).as_deref(), Some("Falls at a; b."));
+        assert_eq!(
+            listed("Falls at {}.", ["a".into(), "b".into()]).as_deref(),
+            Some("Falls at a; b.")
+        );
         assert_eq!(listed("Falls at {}.", Vec::new()), None);
     }
 }

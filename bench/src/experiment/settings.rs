@@ -45,7 +45,12 @@ impl Parameter {
         range: RangeInclusive<u64>,
         help: &'static str,
     ) -> Self {
-        Self { name, defaults: [default; 3], range, help }
+        Self {
+            name,
+            defaults: [default; 3],
+            range,
+            help,
+        }
     }
 
     /// An amount of work: its defaults in a full run, with `--quick`, and in tests.
@@ -55,17 +60,32 @@ impl Parameter {
         range: RangeInclusive<u64>,
         help: &'static str,
     ) -> Self {
-        Self { name, defaults, range, help }
+        Self {
+            name,
+            defaults,
+            range,
+            help,
+        }
     }
 
     /// First seed of simulated runs.
     pub(super) const fn seed() -> Self {
-        Self::new("seed", &[1], 0..=u32::MAX as u64, "first seed; each further run takes the next one")
+        Self::new(
+            "seed",
+            &[1],
+            0..=u32::MAX as u64,
+            "first seed; each further run takes the next one",
+        )
     }
 
     /// Number of simulated runs, each with its own seed.
     pub(super) const fn seeds() -> Self {
-        Self::work("runs", [&[20], &[5], &[2]], 2..=1_000, "runs of each point, each with its own seed")
+        Self::work(
+            "runs",
+            [&[20], &[5], &[2]],
+            2..=1_000,
+            "runs of each point, each with its own seed",
+        )
     }
 
     /// Number of measured runs.
@@ -80,7 +100,12 @@ impl Parameter {
 
     /// Duration of a measured run.
     pub(super) const fn span(full: &'static [u64]) -> Self {
-        Self::work("span", [full, &[20], &[1]], 1..=60_000, "duration of each run of a point, ms")
+        Self::work(
+            "span",
+            [full, &[20], &[1]],
+            1..=60_000,
+            "duration of each run of a point, ms",
+        )
     }
 
     fn default(&self, scale: Scale) -> &'static [u64] {
@@ -191,7 +216,11 @@ pub(super) struct Settings {
 impl Settings {
     /// The defaults.
     pub(super) fn new(scale: Scale, parameters: &'static [Parameter]) -> Self {
-        Self { scale, parameters, given: Vec::new() }
+        Self {
+            scale,
+            parameters,
+            given: Vec::new(),
+        }
     }
 
     /// The defaults, except what `given` sets.
@@ -248,15 +277,26 @@ impl Settings {
 
     /// The options that repeat this run, each with a space before it.
     pub(super) fn options(&self) -> String {
-        let quick = if self.scale == Scale::Quick { " --quick" } else { "" };
-        let given = self.given.iter().map(|(name, values)| format!(" --{name} {}", text(values)));
+        let quick = if self.scale == Scale::Quick {
+            " --quick"
+        } else {
+            ""
+        };
+        let given = self
+            .given
+            .iter()
+            .map(|(name, values)| format!(" --{name} {}", text(values)));
         given.chain([quick.to_owned()]).collect()
     }
 
     /// All parameters with their values.
     pub(super) fn sentence(&self) -> String {
         let one = |parameter: &Parameter| {
-            format!("{} {}", parameter.name, text(self.list(parameter.name)).replace(',', ", "))
+            format!(
+                "{} {}",
+                parameter.name,
+                text(self.list(parameter.name)).replace(',', ", ")
+            )
         };
         self.parameters.iter().map(one).collect::<Vec<_>>().join("; ")
     }
@@ -264,8 +304,11 @@ impl Settings {
 
 fn not_applicable(experiment: &str, parameters: &[Parameter], name: &str) -> String {
     let valid: Vec<_> = parameters.iter().map(|one| format!("--{}", one.name)).collect();
-    let valid =
-        if valid.is_empty() { "it has none".to_owned() } else { format!("it has {}", valid.join(", ")) };
+    let valid = if valid.is_empty() {
+        "it has none".to_owned()
+    } else {
+        format!("it has {}", valid.join(", "))
+    };
     format!("`{experiment}` has no parameter `--{name}`; {valid}")
 }
 
@@ -285,7 +328,12 @@ mod tests {
 
     #[test]
     fn given_values_replace_defaults() {
-        let settings = with(&Given { seed: vec![7], rate: vec![30], ..Given::default() }).unwrap();
+        let settings = with(&Given {
+            seed: vec![7],
+            rate: vec![30],
+            ..Given::default()
+        })
+        .unwrap();
         assert_eq!((settings.seeds(), settings.list("rate")), (7..27, &[30][..]));
         assert_eq!(settings.options(), " --seed 7 --rate 30");
         assert_eq!(settings.sentence(), "seed 7; runs 20; rate 30");
@@ -295,11 +343,29 @@ mod tests {
 
     #[test]
     fn parameters_that_do_not_apply_are_refused_with_the_valid_ones() {
-        let error = with(&Given { nodes: vec![3], ..Given::default() }).unwrap_err();
-        assert!(error.contains("`e` has no parameter `--nodes`; it has --seed, --runs, --rate"), "{error}");
-        let error = with(&Given { rate: vec![101], ..Given::default() }).unwrap_err();
-        assert!(error.contains("`--rate 101` is out of range: `e` takes 1 to 100"), "{error}");
-        let error = with(&Given { seed: vec![1, 2], ..Given::default() }).unwrap_err();
+        let error = with(&Given {
+            nodes: vec![3],
+            ..Given::default()
+        })
+        .unwrap_err();
+        assert!(
+            error.contains("`e` has no parameter `--nodes`; it has --seed, --runs, --rate"),
+            "{error}"
+        );
+        let error = with(&Given {
+            rate: vec![101],
+            ..Given::default()
+        })
+        .unwrap_err();
+        assert!(
+            error.contains("`--rate 101` is out of range: `e` takes 1 to 100"),
+            "{error}"
+        );
+        let error = with(&Given {
+            seed: vec![1, 2],
+            ..Given::default()
+        })
+        .unwrap_err();
         assert!(error.contains("takes one value"), "{error}");
     }
 }

@@ -24,13 +24,23 @@ pub(super) const PATHS: Parameter =
     Parameter::new("nodes", &[2, 3, 4, 5, 6, 7, 8], 2..=15, "nodes of the path");
 pub(super) const YIELD: &[Parameter] = &[
     Parameter::seed(),
-    Parameter::work("packets", [&[60_000], &[6_000], &[600]], 64..=10_000_000, "packets of each point"),
+    Parameter::work(
+        "packets",
+        [&[60_000], &[6_000], &[600]],
+        64..=10_000_000,
+        "packets of each point",
+    ),
     PATHS,
 ];
 pub(super) const OVERHEAD: &[Parameter] = &[
     Parameter::new("packets", &[100], 1..=1_000_000, "packets of each point"),
     PATHS,
-    Parameter::new("items", &[2, 3, 4, 5], 1..=5, "instructions, in the order of the paper"),
+    Parameter::new(
+        "items",
+        &[2, 3, 4, 5],
+        1..=5,
+        "instructions, in the order of the paper",
+    ),
 ];
 /// Remaining Hop Count at the source.
 pub(super) const HOPS: u8 = 16;
@@ -85,13 +95,29 @@ impl Run {
     }
 
     pub(super) fn play(&self, observer: &mut impl FabricSink) -> Result<(), CliError> {
-        let wire = Wire { rate: 100_000_000_000, delay: 1_000, ..Wire::default() };
+        let wire = Wire {
+            rate: 100_000_000_000,
+            delay: 1_000,
+            ..Wire::default()
+        };
         let topology = Topology::line(self.nodes, wire).map_err(failed)?;
-        let watch =
-            Watch { mode: self.mode, bitmap: self.bitmap, hops: HOPS, ..Watch::new(Match::default()) };
-        let mut config = Config { watchlist: watch.into(), frames: Frames::Sent, ..Config::default() };
+        let watch = Watch {
+            mode: self.mode,
+            bitmap: self.bitmap,
+            hops: HOPS,
+            ..Watch::new(Match::default())
+        };
+        let mut config = Config {
+            watchlist: watch.into(),
+            frames: Frames::Sent,
+            ..Config::default()
+        };
         config.switch.sf = self.registers;
-        config.links = Impairments { loss: self.loss, reordering: self.reordering, extra: self.gap * 3 / 2 };
+        config.links = Impairments {
+            loss: self.loss,
+            reordering: self.reordering,
+            extra: self.gap * 3 / 2,
+        };
         let mut fabric = Fabric::new(topology, config, self.seed).map_err(failed)?;
         let (from, to) = (10_001, 10_002);
         for flow in 0..self.flows {
@@ -149,8 +175,15 @@ impl Observer {
             hop_limit: Some(HOPS),
             ..collector::config::JoinConfig::default()
         };
-        let config = collector::Config { max_flows: 4_096, sf, ..collector::Config::default() };
-        Self { collector: Some(Collector::new(config)), ..Self::new(nodes) }
+        let config = collector::Config {
+            max_flows: 4_096,
+            sf,
+            ..collector::Config::default()
+        };
+        Self {
+            collector: Some(Collector::new(config)),
+            ..Self::new(nodes)
+        }
     }
 }
 
@@ -170,7 +203,13 @@ impl FabricSink for Observer {
                 IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
                 IpAddr::V6(address) => address.octets(),
             };
-            let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
+            let datagram = Datagram {
+                payload,
+                source,
+                src_port: from.port,
+                listener: 0,
+                received: t,
+            };
             collector.handle(&[datagram], &mut NullOutput);
             collector.tick(t, &mut NullOutput);
             return;
@@ -178,7 +217,9 @@ impl FabricSink for Observer {
         let mut report = wire::Report::EMPTY;
         let mut reports = self.decoder.reports(payload);
         while let Some(read) = reports.read(&mut report) {
-            let (Ok(()), Some(sf)) = (read, report.int.and_then(|int| int.sf)) else { continue };
+            let (Ok(()), Some(sf)) = (read, report.int.and_then(|int| int.sf)) else {
+                continue;
+            };
             let set = match sf.state {
                 State::Medium => self.sets.entry(sf.packet_id).insert_entry((t, 1)).into_mut(),
                 State::High => match self.sets.get_mut(&sf.packet_id) {
@@ -213,14 +254,21 @@ pub(super) fn overhead(settings: &Settings) -> Result<Findings, CliError> {
     let mut sizes: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     let mut goodputs: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for &count in settings.list("items") {
-        let bitmap = INSTRUCTIONS[..count as usize].iter().fold(0, |all, bit| all | bit);
+        let bitmap = INSTRUCTIONS[..count as usize]
+            .iter()
+            .fold(0, |all, bit| all | bit);
         for (mode, name) in [(Mode::Md21, "INT"), (Mode::Sf, "SF-INT")] {
             for nodes in nodes_of(settings) {
                 let mut row = vec![Cell::from(name), count.into(), u64::from(nodes).into()];
                 for payload in PAYLOADS {
                     let mut observer = Observer::new(nodes);
-                    Run { bitmap, payload, packets: settings.one("packets"), ..Run::new(nodes, mode) }
-                        .play(&mut observer)?;
+                    Run {
+                        bitmap,
+                        payload,
+                        packets: settings.one("packets"),
+                        ..Run::new(nodes, mode)
+                    }
+                    .play(&mut observer)?;
                     // Preamble, gap and checksum of Ethernet.
                     let goodput = 100.0 * f64::from(payload) / (observer.largest as f64 + 24.0);
                     row.extend([
@@ -287,7 +335,12 @@ fn overhead_findings(rows: Vec<Vec<Cell>>, sizes: Lines, goodputs: Lines) -> Fin
 /// Share of packets whose path becomes complete, by length, loss, reordering, flows and registers.
 pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
     let (packets, seed) = (settings.one("packets"), settings.one("seed"));
-    let base = |nodes| Run { packets, seed, gap: 10_000, ..Run::new(nodes, Mode::Sf) };
+    let base = |nodes| Run {
+        packets,
+        seed,
+        gap: 10_000,
+        ..Run::new(nodes, Mode::Sf)
+    };
     let mut lossless = BTreeMap::new();
     let mut nodes_rows = Vec::new();
     for nodes in nodes_of(settings) {
@@ -295,8 +348,10 @@ pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
         lossless.insert(nodes, complete);
         let period = u64::from(nodes - 1).next_power_of_two();
         let share = complete as f64 / packets as f64;
-        let (measured, best) =
-            (Cell::Figure(100.0 * share, 2), Cell::Figure(100.0 / f64::from(nodes - 1), 2));
+        let (measured, best) = (
+            Cell::Figure(100.0 * share, 2),
+            Cell::Figure(100.0 / f64::from(nodes - 1), 2),
+        );
         nodes_rows.push(vec![
             u64::from(nodes).into(),
             packets.into(),
@@ -326,7 +381,14 @@ pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
     ] {
         let run = |nodes, step| {
             let with = base(nodes);
-            if name == "loss" { Run { loss: step, ..with } } else { Run { reordering: step, ..with } }
+            if name == "loss" {
+                Run { loss: step, ..with }
+            } else {
+                Run {
+                    reordering: step,
+                    ..with
+                }
+            }
         };
         tables.push(impaired(&lossless, (name, about, label), steps, run)?);
     }
@@ -346,7 +408,9 @@ pub(super) fn yields(settings: &Settings) -> Result<Findings, CliError> {
 fn complete_paths(run: &Run) -> Result<u64, CliError> {
     let mut observer = Observer::with_collector(run.nodes);
     run.play(&mut observer)?;
-    Ok(observer.collector.map_or(0, |collector| collector.stats().sf.complete.sets))
+    Ok(observer
+        .collector
+        .map_or(0, |collector| collector.stats().sf.complete.sets))
 }
 
 fn nodes_table(rows: Vec<Vec<Cell>>) -> Table {
@@ -355,7 +419,11 @@ fn nodes_table(rows: Vec<Vec<Cell>>) -> Table {
         Some(Cell::Count(count)) => *count as f64,
         _ => f64::NAN,
     };
-    let line = |at: usize| rows.iter().map(|row| (figure(row, 0), figure(row, at))).collect::<Vec<_>>();
+    let line = |at: usize| {
+        rows.iter()
+            .map(|row| (figure(row, 0), figure(row, at)))
+            .collect::<Vec<_>>()
+    };
     let plot = Plot {
         note: String::new(),
         title: "Packets whose path becomes complete".into(),
@@ -425,11 +493,23 @@ fn impaired(
 /// Several flows that share registers.
 fn shared_registers(packets: u64, seed: u64) -> Result<Table, CliError> {
     let (mut rows, mut series) = (Vec::new(), Vec::new());
-    let single = sf::Config { single: true, ..sf::Config::default() };
-    let sixteen = sf::Config { registers: 16, ..sf::Config::default() };
-    let many = sf::Config { registers: 1_024, ..sf::Config::default() };
-    for (name, registers) in [("one register", single), ("16 registers", sixteen), ("1,024 registers", many)]
-    {
+    let single = sf::Config {
+        single: true,
+        ..sf::Config::default()
+    };
+    let sixteen = sf::Config {
+        registers: 16,
+        ..sf::Config::default()
+    };
+    let many = sf::Config {
+        registers: 1_024,
+        ..sf::Config::default()
+    };
+    for (name, registers) in [
+        ("one register", single),
+        ("16 registers", sixteen),
+        ("1,024 registers", many),
+    ] {
         let mut line = Vec::new();
         for flows in [1, 2, 4, 8, 16, 32, 64] {
             let each = packets / u64::from(flows);
@@ -443,7 +523,12 @@ fn shared_registers(packets: u64, seed: u64) -> Result<Table, CliError> {
             };
             let complete = complete_paths(&run)?;
             let share = 100.0 * complete as f64 / (each * u64::from(flows)) as f64;
-            rows.push(vec![name.into(), u64::from(flows).into(), complete.into(), Cell::Figure(share, 2)]);
+            rows.push(vec![
+                name.into(),
+                u64::from(flows).into(),
+                complete.into(),
+                Cell::Figure(share, 2),
+            ]);
             line.push((f64::from(flows), share));
         }
         series.push(line_series(name, line));
@@ -467,13 +552,21 @@ fn shared_registers(packets: u64, seed: u64) -> Result<Table, CliError> {
 /// Computes comparisons and remarks of `sf-overhead` from the rows.
 pub(super) fn observe_overhead(results: &Results) -> Observations {
     let rows = results.table("size");
-    let most = rows.values("instructions").last().copied().unwrap_or("5").to_owned();
-    let comparisons = [("SF-INT", "constant (Fig. 7)"), ("INT", "grows with each node (Fig. 7)")]
-        .map(|(mode, paper)| {
-            let name = format!("{mode}, {most} instructions: longest frame by nodes");
-            Comparison::new(name, paper, sizes(&rows, mode, &most))
-        })
-        .into();
+    let most = rows
+        .values("instructions")
+        .last()
+        .copied()
+        .unwrap_or("5")
+        .to_owned();
+    let comparisons = [
+        ("SF-INT", "constant (Fig. 7)"),
+        ("INT", "grows with each node (Fig. 7)"),
+    ]
+    .map(|(mode, paper)| {
+        let name = format!("{mode}, {most} instructions: longest frame by nodes");
+        Comparison::new(name, paper, sizes(&rows, mode, &most))
+    })
+    .into();
     let mut remarks = Vec::new();
     for items in rows.values("instructions") {
         let nodes = rows.values("nodes").first().copied().unwrap_or_default();
@@ -489,16 +582,24 @@ pub(super) fn observe_overhead(results: &Results) -> Observations {
         "INT is put behind the UDP header here and SF-INT into an IPv6 option, while the paper (3.1.3) has both in the option. The hop-by-hop header and its \
          padding are the difference at two nodes. The paper's Fig. 7 has no numbers in its text, so only the shape can be compared.",
     ));
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 /// The longest frames of the shortest and the longest path, and how they change between.
 fn sizes(rows: &Rows, mode: &str, items: &str) -> String {
     let rows = rows.with(&[("mode", mode), ("instructions", items)]);
-    let Some((first, last)) = rows.first().zip(rows.last()) else { return NOT_RUN.into() };
-    let grows =
-        rows.windows(2).all(|pair| pair[1].number("frame_bytes_16") > pair[0].number("frame_bytes_16"));
-    let equal = rows.iter().all(|row| row.text("frame_bytes_16") == first.text("frame_bytes_16"));
+    let Some((first, last)) = rows.first().zip(rows.last()) else {
+        return NOT_RUN.into();
+    };
+    let grows = rows
+        .windows(2)
+        .all(|pair| pair[1].number("frame_bytes_16") > pair[0].number("frame_bytes_16"));
+    let equal = rows
+        .iter()
+        .all(|row| row.text("frame_bytes_16") == first.text("frame_bytes_16"));
     let shape = match (grows, equal) {
         (true, false) => "grows with each node",
         (_, true) => "constant",
@@ -521,7 +622,11 @@ pub(super) fn observe_yields(results: &Results) -> Observations {
     } else {
         NOT_RUN.into()
     };
-    let comparisons = vec![Comparison::new("reports for a complete path of N nodes", "N - 1", hopwise)];
+    let comparisons = vec![Comparison::new(
+        "reports for a complete path of N nodes",
+        "N - 1",
+        hopwise,
+    )];
     let mut remarks = Vec::new();
     remarks.extend(listed(
         "Of the packets, fewer have a complete path than the best possible 1/(N - 1): {}.",
@@ -540,7 +645,9 @@ pub(super) fn observe_yields(results: &Results) -> Observations {
             &format!(
                 "With {table} of {most} % on each link, complete paths as a share of those without: {{}}."
             ),
-            at_most.iter().map(|row| row.fill("{nodes:node} {baseline_percent} %")),
+            at_most
+                .iter()
+                .map(|row| row.fill("{nodes:node} {baseline_percent} %")),
         ));
     }
     remarks.extend(registers(&results.table("flows")));
@@ -552,7 +659,10 @@ pub(super) fn observe_yields(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 /// Whether the share of complete paths is the one in another column, but for the packets at the end.
@@ -566,7 +676,9 @@ fn registers(flows: &Rows) -> Vec<String> {
     for registers in flows.values("registers") {
         let mut several = flows.with(&[("registers", registers)]);
         several.retain(|row| row.number("flows") > 1.0);
-        let Some((least, most)) = extremes(&several, "complete_percent") else { continue };
+        let Some((least, most)) = extremes(&several, "complete_percent") else {
+            continue;
+        };
         let yields = if least.text("complete_percent") == most.text("complete_percent") {
             least.fill(&format!(
                 "{{complete_percent}} % in each of {}",
@@ -594,7 +706,10 @@ mod tests {
                 "nodes",
                 "nodes,complete_percent,period_percent,best_percent\n3,50.00,50.00,50.00\n4,25.00,25.00,33.33\n5,20.00,25.00,20.00\n",
             ),
-            ("loss", "nodes,fault_percent,baseline_percent\n3,0.00,100.0\n3,5.00,81.2\n"),
+            (
+                "loss",
+                "nodes,fault_percent,baseline_percent\n3,0.00,100.0\n3,5.00,81.2\n",
+            ),
             (
                 "flows",
                 "registers,flows,complete_percent\none register,1,25.00\none register,2,17.00\none register,4,12.00\n16 registers,2,3.00\n16 registers,4,3.00\n",
@@ -609,7 +724,11 @@ mod tests {
                 "With 16 registers, several flows in turn and 4 nodes, the packets with a complete path are 3.00 % in each of 2 rows."
             ]
         );
-        assert!(observed.comparisons.unwrap()[0].hopwise.ends_with("so in 2 of 3 rows"));
+        assert!(
+            observed.comparisons.unwrap()[0]
+                .hopwise
+                .ends_with("so in 2 of 3 rows")
+        );
     }
 
     #[test]
@@ -625,6 +744,9 @@ mod tests {
         );
         assert!(hopwise("SF-INT,5,2,134\nSF-INT,5,3,135\n").ends_with("grows with each node"));
         let shapeless = hopwise("SF-INT,5,2,134\nSF-INT,5,3,133\nSF-INT,5,4,135\n");
-        assert!(shapeless.ends_with("neither constant nor always growing"), "{shapeless}");
+        assert!(
+            shapeless.ends_with("neither constant nor always growing"),
+            "{shapeless}"
+        );
     }
 }

@@ -14,7 +14,12 @@ use terminal::{CliError, units};
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
     Parameter::seeds(),
-    Parameter::work("packets", [&[8_192], &[2_048], &[600]], 64..=1_000_000, "packets of each run"),
+    Parameter::work(
+        "packets",
+        [&[8_192], &[2_048], &[600]],
+        64..=1_000_000,
+        "packets of each run",
+    ),
     Parameter::new(
         "rate",
         &[100_000, 645_000, 1_000_000, 7_000_000],
@@ -40,15 +45,29 @@ struct Arrivals {
 }
 
 const ARRIVALS: [Arrivals; 3] = [
-    Arrivals { name: "even", pattern: |gap| Pattern::Constant { gap } },
-    Arrivals { name: "Poisson", pattern: |mean| Pattern::Poisson { mean } },
-    Arrivals { name: "bursts", pattern: bursts },
+    Arrivals {
+        name: "even",
+        pattern: |gap| Pattern::Constant { gap },
+    },
+    Arrivals {
+        name: "Poisson",
+        pattern: |mean| Pattern::Poisson { mean },
+    },
+    Arrivals {
+        name: "bursts",
+        pattern: bursts,
+    },
 ];
 
 /// Bursts and pauses of random length.
 fn bursts(mean: u64) -> Pattern {
     let gap = (mean / PEAK).max(1);
-    Pattern::OnOff { gap, on: BURST * gap, off: BURST * gap * (PEAK - 1), random: true }
+    Pattern::OnOff {
+        gap,
+        on: BURST * gap,
+        off: BURST * gap * (PEAK - 1),
+        random: true,
+    }
 }
 
 /// Delays of the complete paths of all runs of a point.
@@ -66,8 +85,13 @@ impl Delays {
         for seed in settings.seeds() {
             let mut observer = Observer::new(nodes);
             let pattern = Some((arrivals.pattern)(gap));
-            let run =
-                Run { packets: settings.one("packets"), gap, pattern, seed, ..Run::new(nodes, Mode::Sf) };
+            let run = Run {
+                packets: settings.one("packets"),
+                gap,
+                pattern,
+                seed,
+                ..Run::new(nodes, Mode::Sf)
+            };
             run.play(&mut observer)?;
             if !observer.delays.is_empty() {
                 means.push(observer.delays.iter().sum::<u64>() as f64 / observer.delays.len() as f64 / 1e3);
@@ -88,7 +112,9 @@ impl Delays {
 
     fn quantile(&self, share: f64) -> f64 {
         let at = (self.all.len() as f64 * share) as usize;
-        self.all.get(at.min(self.all.len().saturating_sub(1))).map_or(0.0, |delay| *delay as f64 / 1e3)
+        self.all
+            .get(at.min(self.all.len().saturating_sub(1)))
+            .map_or(0.0, |delay| *delay as f64 / 1e3)
     }
 
     /// Share of the delays below their mean, per cent.
@@ -142,7 +168,13 @@ fn even_table(settings: &Settings) -> Result<Table, CliError> {
     Ok(Table {
         name: "delay",
         about: "Evenly spaced packets".into(),
-        columns: vec!["packets_per_s", "nodes", "complete_paths", "delay_mean_us", "delay_p99_us"],
+        columns: vec![
+            "packets_per_s",
+            "nodes",
+            "complete_paths",
+            "delay_mean_us",
+            "delay_p99_us",
+        ],
         rows,
         plots: vec![Plot {
             note: "evenly spaced packets".into(),
@@ -181,7 +213,11 @@ fn arrivals_table(settings: &Settings) -> Result<Table, CliError> {
                 spread: Some((mean.low.max(0.0), mean.high)),
             });
         }
-        series.push(Series { name: arrivals.name.into(), style: Style::Line, points });
+        series.push(Series {
+            name: arrivals.name.into(),
+            style: Style::Line,
+            points,
+        });
     }
     series.push(mark_series("the paper, N = 8", vec![(PAPER.0.into(), PAPER.1)]));
     Ok(Table {
@@ -224,7 +260,10 @@ pub(super) fn observe(results: &Results) -> Observations {
         Comparison::new(
             matched,
             format!("{} us", PAPER.1),
-            each(&longest, "{arrivals} {delay_mean_us} us ({ci95_low} to {ci95_high})"),
+            each(
+                &longest,
+                "{arrivals} {delay_mean_us} us ({ci95_low} to {ci95_high})",
+            ),
         ),
         Comparison::new(
             format!("{nodes} nodes: delays below the mean"),
@@ -255,7 +294,10 @@ pub(super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 /// A template for each row, in one text.
@@ -285,17 +327,29 @@ mod tests {
     fn the_delay_is_a_gap_for_each_further_report() {
         let settings = Settings::new(Scale::Smallest, PARAMETERS);
         let even = Delays::of(&settings, ARRIVALS[0], 1_000_000, 8).unwrap();
-        assert_eq!((even.quantile(0.0), even.quantile(1.0), even.below_mean()), (6.0, 6.0, 0.0));
+        assert_eq!(
+            (even.quantile(0.0), even.quantile(1.0), even.below_mean()),
+            (6.0, 6.0, 0.0)
+        );
         let random = Delays::of(&settings, ARRIVALS[1], 1_000_000, 5).unwrap();
         let mean = random.mean().mean;
-        assert!((2.4..3.6).contains(&mean) && random.quantile(1.0) > 2.0 * mean, "{mean}");
+        assert!(
+            (2.4..3.6).contains(&mean) && random.quantile(1.0) > 2.0 * mean,
+            "{mean}"
+        );
     }
 
     #[test]
     fn the_delay_of_the_papers_rate_and_the_shares_are_those_of_the_rows() {
         let observed = observe(&Results::parse([
-            ("delay", "packets_per_s,nodes,delay_mean_us\n1000000,3,1.000\n7000000,8,18.600\n"),
-            ("arrivals", "arrivals,nodes,delay_mean_us,below_mean_percent\nbursts,8,9.53,40.0\n"),
+            (
+                "delay",
+                "packets_per_s,nodes,delay_mean_us\n1000000,3,1.000\n7000000,8,18.600\n",
+            ),
+            (
+                "arrivals",
+                "arrivals,nodes,delay_mean_us,below_mean_percent\nbursts,8,9.53,40.0\n",
+            ),
         ]));
         assert_eq!(
             observed.remarks[..3],

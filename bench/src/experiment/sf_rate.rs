@@ -33,7 +33,12 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "reports sent per second, path of eight nodes",
     ),
     PATHS,
-    Parameter::new("items", &[2, 3, 4, 5], 1..=5, "instructions, in the order of the paper"),
+    Parameter::new(
+        "items",
+        &[2, 3, 4, 5],
+        1..=5,
+        "instructions, in the order of the paper",
+    ),
 ];
 
 /// Nodes of the path in the runs by sending rate.
@@ -57,23 +62,42 @@ impl FabricSink for Recording {
 impl Recording {
     /// Reports of one flow through a line of switches.
     fn of(settings: &Settings, nodes: u32, instructions: u64) -> Result<Self, CliError> {
-        let bitmap = INSTRUCTIONS[..instructions as usize].iter().fold(0, |all, bit| all | bit);
+        let bitmap = INSTRUCTIONS[..instructions as usize]
+            .iter()
+            .fold(0, |all, bit| all | bit);
         let mut recording = Self::default();
         let (packets, seed) = (settings.one("packets"), settings.one("seed"));
-        Run { bitmap, packets, seed, ..Run::new(nodes, Mode::Sf) }.play(&mut recording)?;
+        Run {
+            bitmap,
+            packets,
+            seed,
+            ..Run::new(nodes, Mode::Sf)
+        }
+        .play(&mut recording)?;
         Ok(recording)
     }
 
     /// Mean bytes of a report on the paper's link.
     fn bytes(&self) -> f64 {
-        self.0.iter().map(|payload| payload.len() as f64 + AROUND).sum::<f64>() / self.0.len().max(1) as f64
+        self.0
+            .iter()
+            .map(|payload| payload.len() as f64 + AROUND)
+            .sum::<f64>()
+            / self.0.len().max(1) as f64
     }
 }
 
 fn collector() -> Collector {
     // The collector cannot learn the initial hop count from paths of two nodes.
-    let sf = JoinConfig { hop_limit: Some(HOPS), ..JoinConfig::default() };
-    Collector::new(collector::Config { max_flows: 4_096, sf, ..collector::Config::default() })
+    let sf = JoinConfig {
+        hop_limit: Some(HOPS),
+        ..JoinConfig::default()
+    };
+    Collector::new(collector::Config {
+        max_flows: 4_096,
+        sf,
+        ..collector::Config::default()
+    })
 }
 
 /// One point of Fig. 9.
@@ -113,10 +137,17 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
         for &wanted in settings.list("rate") {
             let runs = (0..settings.one("runs")).map(|_| served(settings, &recording.0, wanted));
             let runs = runs.collect::<Result<_, _>>()?;
-            throughputs.push(Throughput { instructions, wanted, bytes: recording.bytes(), runs });
+            throughputs.push(Throughput {
+                instructions,
+                wanted,
+                bytes: recording.bytes(),
+                runs,
+            });
         }
     }
-    let costs = timing::in_turn(settings, &recordings, |(.., recording)| cost(settings, &recording.0))?;
+    let costs = timing::in_turn(settings, &recordings, |(.., recording)| {
+        cost(settings, &recording.0)
+    })?;
     let capacities: Vec<Capacity> = recordings
         .iter()
         .zip(costs)
@@ -139,8 +170,13 @@ fn cost(settings: &Settings, payloads: &[Vec<u8>]) -> Result<f64, CliError> {
         for _ in 0..4 {
             let burst = bursts.next().unwrap_or_default();
             now += 1_000 * burst.len() as u64;
-            let none =
-                Datagram { payload: &[], source: [0; 16], src_port: 40_000, listener: 0, received: now };
+            let none = Datagram {
+                payload: &[],
+                source: [0; 16],
+                src_port: 40_000,
+                listener: 0,
+                received: now,
+            };
             let mut datagrams = [none; BURST];
             for (slot, payload) in datagrams.iter_mut().zip(burst) {
                 slot.payload = payload;
@@ -176,7 +212,11 @@ fn served(settings: &Settings, payloads: &[Vec<u8>], rate: u64) -> Result<Served
 fn capacity_table(points: &[Capacity]) -> Table {
     let million = |one: &Capacity| one.ns.map(|ns| 1e3 / ns);
     let row = |one: &Capacity| {
-        let mut row = vec![one.instructions.into(), u64::from(one.nodes).into(), Cell::Figure(one.bytes, 0)];
+        let mut row = vec![
+            one.instructions.into(),
+            u64::from(one.nodes).into(),
+            Cell::Figure(one.bytes, 0),
+        ];
         row.extend(one.ns.cells(1));
         row.extend(million(one).cells(2));
         row.push(Cell::Figure(1e3 / one.ns.median * one.bytes * 8.0 / 1e3, 2));
@@ -216,15 +256,27 @@ fn throughput_table(points: &[Throughput]) -> Table {
     let row = |one: &Throughput| {
         let mut row: Vec<Cell> = vec![one.instructions.into(), one.wanted.into()];
         row.push(Cell::Figure(one.spread(Served::sent_per_second).median / 1e3, 1));
-        row.extend(one.spread(Served::received_per_second).map(|rate| rate / 1e3).cells(1));
-        row.push(Cell::Figure(one.gbps(one.spread(Served::sent_per_second).median), 3));
-        row.push(Cell::Figure(one.gbps(one.spread(Served::received_per_second).median), 3));
+        row.extend(
+            one.spread(Served::received_per_second)
+                .map(|rate| rate / 1e3)
+                .cells(1),
+        );
+        row.push(Cell::Figure(
+            one.gbps(one.spread(Served::sent_per_second).median),
+            3,
+        ));
+        row.push(Cell::Figure(
+            one.gbps(one.spread(Served::received_per_second).median),
+            3,
+        ));
         row.push(Cell::Figure(one.spread(Served::ns_per_report).median, 0));
         row
     };
     let point = |one: &Throughput| {
         let sent = one.gbps(one.spread(Served::sent_per_second).median);
-        one.spread(Served::received_per_second).map(|rate| one.gbps(rate)).point(sent)
+        one.spread(Served::received_per_second)
+            .map(|rate| one.gbps(rate))
+            .point(sent)
     };
     Table {
         name: "throughput",
@@ -263,7 +315,11 @@ fn by_instructions<T>(
         .map(|count| Series {
             name: format!("{count} instructions"),
             style: Style::Line,
-            points: points.iter().filter(|one| instructions(one) == count).map(&point).collect(),
+            points: points
+                .iter()
+                .filter(|one| instructions(one) == count)
+                .map(&point)
+                .collect(),
         })
         .collect()
 }
@@ -297,13 +353,21 @@ pub(super) fn observe(results: &Results) -> Observations {
             "up to 7.13 Mpps (the abstract; 4.3 says Gbps)",
             range(&capacity, "2"),
         ),
-        Comparison::new("processing rate, 5 instructions, all paths", "a plot", range(&capacity, "5")),
+        Comparison::new(
+            "processing rate, 5 instructions, all paths",
+            "a plot",
+            range(&capacity, "5"),
+        ),
         Comparison::new(
             "effect of the number of nodes, 2 instructions",
             "none",
             by_nodes(&capacity, "2").unwrap_or_else(|| NOT_RUN.into()),
         ),
-        Comparison::new("throughput without loss (Fig. 8a)", "9.13 Gb/s", lossless(&throughput)),
+        Comparison::new(
+            "throughput without loss (Fig. 8a)",
+            "9.13 Gb/s",
+            lossless(&throughput),
+        ),
         Comparison::new(
             "output compared with input of the SmartNIC (Figs. 9a and 9b)",
             "near",
@@ -323,7 +387,10 @@ pub(super) fn observe(results: &Results) -> Observations {
         "a path of two nodes is complete with every report, and a longer one with fewer reports, which would make short paths the slowest. \
          This cause was not measured separately.",
     ));
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 const MPS: &str = "reports_mps";
@@ -333,7 +400,11 @@ fn range(capacity: &Rows, items: &str) -> String {
     extremes(&capacity.with(&[("instructions", items)]), MPS).map_or_else(
         || NOT_RUN.into(),
         |(low, high)| {
-            format!("{} to {} M reports/s", low.fill("{reports_mps~}"), high.fill("{reports_mps~}"))
+            format!(
+                "{} to {} M reports/s",
+                low.fill("{reports_mps~}"),
+                high.fill("{reports_mps~}")
+            )
         },
     )
 }
@@ -346,7 +417,11 @@ fn by_nodes(capacity: &Rows, items: &str) -> Option<String> {
         Some(_) => "the number of nodes changes the rate",
         None => "the runs do not distinguish the slowest and the fastest path",
     };
-    Some(format!("{} (lowest), {} (highest): {verdict}", low.fill(template), high.fill(template)))
+    Some(format!(
+        "{} (lowest), {} (highest): {verdict}",
+        low.fill(template),
+        high.fill(template)
+    ))
 }
 
 /// The effect of the instructions at the longest path.

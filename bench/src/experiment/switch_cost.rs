@@ -23,7 +23,12 @@ use terminal::CliError;
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
     Parameter::span(&[300]),
-    Parameter::new("flows", &[1_000], 1..=10_000, "flows, with one packet each, which is sent repeatedly"),
+    Parameter::new(
+        "flows",
+        &[1_000],
+        1..=10_000,
+        "flows, with one packet each, which is sent repeatedly",
+    ),
     Parameter::new("nodes", &[6], 2..=15, "nodes of the path that ends at the sink"),
 ];
 
@@ -58,7 +63,11 @@ pub(super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 }
 
 fn new(node: u32, watched: bool) -> Result<Switch, CliError> {
-    let watchlist = if watched { Watch::new(Match::default()).into() } else { Watchlist::default() };
+    let watchlist = if watched {
+        Watch::new(Match::default()).into()
+    } else {
+        Watchlist::default()
+    };
     Switch::new(node, switch::Config::default(), watchlist).map_err(failed)
 }
 
@@ -70,13 +79,18 @@ fn measure(settings: &Settings, task: Task, nodes: u32) -> Result<Spread, CliErr
         Task::Transit => 1,
         Task::Sink => nodes - 1,
     };
-    let mut path = (1..=before).map(|node| new(node, true)).collect::<Result<Vec<_>, _>>()?;
+    let mut path = (1..=before)
+        .map(|node| new(node, true))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut outbox = Outbox::default();
     let packets: Vec<Vec<u8>> = (0..settings.one("flows") as u16)
         .map(|flow| {
             let mut frame = plain(flow);
             for (switch, node) in path.iter_mut().zip(1..) {
-                let visit = switch::Visit { from_edge: node == 1, ..visit(u64::from(flow) * 2_000) };
+                let visit = switch::Visit {
+                    from_edge: node == 1,
+                    ..visit(u64::from(flow) * 2_000)
+                };
                 switch.forward(&mut frame, &visit, &mut outbox);
             }
             frame
@@ -97,7 +111,15 @@ fn measure(settings: &Settings, task: Task, nodes: u32) -> Result<Spread, CliErr
             frame.extend_from_slice(packet);
             outbox.clear();
             now += 1_000;
-            switch.forward(&mut frame, &switch::Visit { from_edge, to_edge, ..visit(now) }, &mut outbox);
+            switch.forward(
+                &mut frame,
+                &switch::Visit {
+                    from_edge,
+                    to_edge,
+                    ..visit(now)
+                },
+                &mut outbox,
+            );
             std::hint::black_box(&frame);
         }
         Ok(burst.len() as u64)
@@ -112,8 +134,15 @@ fn findings(found: &[(&str, Spread)], nodes: u32) -> Findings {
         row.push(Cell::Figure(spread.median - plain, 1));
         row
     };
-    let points = (0_u32..).zip(found).map(|(at, one)| one.1.point(at.into())).collect();
-    let bars = Series { name: "hopwise".into(), style: Style::Bars, points };
+    let points = (0_u32..)
+        .zip(found)
+        .map(|(at, one)| one.1.point(at.into()))
+        .collect();
+    let bars = Series {
+        name: "hopwise".into(),
+        style: Style::Bars,
+        points,
+    };
     Findings {
         method: "One switch of hopwise, in process, forwards UDP packets of 200 bytes of payload, with and without INT-MD 2.1 with the usual items (node \
                  id, level-1 interfaces, hop latency, queue, timestamps, utilization). The time is that of a packet in the switch, without I/O."
@@ -151,7 +180,10 @@ pub(super) fn observe(results: &Results) -> Observations {
     let hopwise = if rows.iter().count() == 0 {
         NOT_RUN.to_owned()
     } else {
-        format!("source and sink {} us; source {} us, transit {} us, sink {} us", us[0], us[1], us[2], us[3])
+        format!(
+            "source and sink {} us; source {} us, transit {} us, sink {} us",
+            us[0], us[1], us[2], us[3]
+        )
     };
     let comparisons = vec![
         Comparison::new(
@@ -165,12 +197,17 @@ pub(super) fn observe(results: &Results) -> Observations {
             "not comparable: no link and no NIC here",
         ),
     ];
-    let mut remarks: Vec<String> = together(source.plus(sink).minus(plain), both).into_iter().collect();
+    let mut remarks: Vec<String> = together(source.plus(sink).minus(plain), both)
+        .into_iter()
+        .collect();
     remarks.push(judgement(
         "the two figures are not the same quantity. The paper's is latency in the pipeline of a switch's chip, which hardly changes the rate of the \
          switch. Ours is CPU time, which limits the rate of a core.",
     ));
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 /// Compares a switch that is source and sink with the sum of both tasks alone, if the runs distinguish them.
@@ -195,7 +232,11 @@ mod tests {
     fn the_switch_without_int_changes_no_byte_of_the_payload() {
         let (mut switch, mut outbox) = (new(1, false).unwrap(), Outbox::default());
         let (packet, mut frame) = (plain(7), plain(7));
-        let visit = switch::Visit { from_edge: true, to_edge: true, ..visit(1) };
+        let visit = switch::Visit {
+            from_edge: true,
+            to_edge: true,
+            ..visit(1)
+        };
         switch.forward(&mut frame, &visit, &mut outbox);
         assert_eq!(frame, packet);
         assert_eq!(switch.stats().reported, 0);
@@ -208,7 +249,11 @@ mod tests {
     fn the_sum_of_the_tasks_is_that_of_the_rows() {
         fn remarks(both: &str) -> Vec<String> {
             let head = "task,ns_per_packet,ns_per_packet_min,ns_per_packet_max\nno INT,30,29,31\nsource,130,130,130\ntransit,50,50,50\nsink,80,80,80\n";
-            observe(&Results::parse([("packet", &*format!("{head}source and sink,{both}\n"))])).remarks
+            observe(&Results::parse([(
+                "packet",
+                &*format!("{head}source and sink,{both}\n"),
+            )]))
+            .remarks
         }
         let less = "A packet takes 170.0 (169.0 to 171.0) ns in a switch that is source and sink, less than both tasks alone add to a packet without INT: \
                     180.0 (179.0 to 181.0) ns.";

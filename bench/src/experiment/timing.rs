@@ -26,7 +26,11 @@ impl Spread {
     pub(super) fn of(mut runs: Vec<f64>) -> Self {
         runs.sort_by(f64::total_cmp);
         let at = |index: usize| runs.get(index).copied().unwrap_or(f64::NAN);
-        Self { median: at(runs.len() / 2), min: at(0), max: at(runs.len().saturating_sub(1)) }
+        Self {
+            median: at(runs.len() / 2),
+            min: at(0),
+            max: at(runs.len().saturating_sub(1)),
+        }
     }
 
     /// `runs` runs.
@@ -37,28 +41,47 @@ impl Spread {
         settings: &Settings,
         mut run: impl FnMut() -> Result<f64, CliError>,
     ) -> Result<Self, CliError> {
-        (0..settings.one("runs")).map(|_| run()).collect::<Result<_, _>>().map(Self::of)
+        (0..settings.one("runs"))
+            .map(|_| run())
+            .collect::<Result<_, _>>()
+            .map(Self::of)
     }
 
     /// Another quantity, such as a rate in place of a time.
     pub(super) fn map(self, convert: impl Fn(f64) -> f64) -> Self {
         let ends = (convert(self.min), convert(self.max));
-        Self { median: convert(self.median), min: ends.0.min(ends.1), max: ends.0.max(ends.1) }
+        Self {
+            median: convert(self.median),
+            min: ends.0.min(ends.1),
+            max: ends.0.max(ends.1),
+        }
     }
 
     /// Sums of medians, minima and maxima: a bound on the spread of the sum.
     pub(super) fn plus(self, other: Self) -> Self {
-        Self { median: self.median + other.median, min: self.min + other.min, max: self.max + other.max }
+        Self {
+            median: self.median + other.median,
+            min: self.min + other.min,
+            max: self.max + other.max,
+        }
     }
 
     /// Difference of medians, with the smallest and the largest that the runs allow.
     pub(super) fn minus(self, other: Self) -> Self {
-        Self { median: self.median - other.median, min: self.min - other.max, max: self.max - other.min }
+        Self {
+            median: self.median - other.median,
+            min: self.min - other.max,
+            max: self.max - other.min,
+        }
     }
 
     /// Ratio of medians, with the smallest and the largest that the runs allow.
     pub(super) fn over(self, other: Self) -> Self {
-        Self { median: self.median / other.median, min: self.min / other.max, max: self.max / other.min }
+        Self {
+            median: self.median / other.median,
+            min: self.min / other.max,
+            max: self.max / other.min,
+        }
     }
 
     /// Order of two quantities whose runs do not overlap; `None` if they do, or if the ends are unknown.
@@ -74,8 +97,16 @@ impl Spread {
 
     /// A ratio as text, which says if the runs do not distinguish it from 1.
     pub(super) fn ratio_text(self, decimals: usize) -> String {
-        let one = Self { median: 1.0, min: 1.0, max: 1.0 };
-        let unclear = if self.order(one).is_none() { ", not distinguishable from 1" } else { "" };
+        let one = Self {
+            median: 1.0,
+            min: 1.0,
+            max: 1.0,
+        };
+        let unclear = if self.order(one).is_none() {
+            ", not distinguishable from 1"
+        } else {
+            ""
+        };
         format!("{}{unclear}", self.text(decimals))
     }
 
@@ -86,7 +117,11 @@ impl Spread {
 
     /// A point of a plot, with whiskers.
     pub(super) fn point(self, x: f64) -> Point {
-        Point { x, y: self.median, spread: Some((self.min, self.max)) }
+        Point {
+            x,
+            y: self.median,
+            spread: Some((self.min, self.max)),
+        }
     }
 
     /// `12.3 (12.1 to 13.0)`, or `12.3 (spread unknown)`.
@@ -184,25 +219,68 @@ mod tests {
     #[test]
     fn a_spread_keeps_its_order_when_times_become_rates() {
         let spread = Spread::of(vec![5.0, 2.0, 4.0]);
-        assert_eq!(spread, Spread { median: 4.0, min: 2.0, max: 5.0 });
-        assert_eq!(spread.map(|ns| 20.0 / ns), Spread { median: 5.0, min: 4.0, max: 10.0 });
+        assert_eq!(
+            spread,
+            Spread {
+                median: 4.0,
+                min: 2.0,
+                max: 5.0
+            }
+        );
+        assert_eq!(
+            spread.map(|ns| 20.0 / ns),
+            Spread {
+                median: 5.0,
+                min: 4.0,
+                max: 10.0
+            }
+        );
         assert_eq!(spread.text(1), "4.0 (2.0 to 5.0)");
         assert_eq!(spread.map(|ns| 1e3 * ns).text(0), "4,000 (2,000 to 5,000)");
     }
 
     #[test]
     fn only_runs_that_do_not_overlap_have_an_order() {
-        let low = Spread { median: 4.0, min: 2.0, max: 5.0 };
-        let near = Spread { median: 6.0, min: 5.0, max: 9.0 };
-        let high = Spread { median: 8.0, min: 6.0, max: 10.0 };
-        let unknown = Spread { median: 100.0, min: f64::NAN, max: f64::NAN };
+        let low = Spread {
+            median: 4.0,
+            min: 2.0,
+            max: 5.0,
+        };
+        let near = Spread {
+            median: 6.0,
+            min: 5.0,
+            max: 9.0,
+        };
+        let high = Spread {
+            median: 8.0,
+            min: 6.0,
+            max: 10.0,
+        };
+        let unknown = Spread {
+            median: 100.0,
+            min: f64::NAN,
+            max: f64::NAN,
+        };
         assert_eq!(low.order(high), Some(Ordering::Less));
         assert_eq!(high.order(low), Some(Ordering::Greater));
         assert_eq!(low.order(near), None);
         assert_eq!(unknown.order(low), None);
         assert_eq!(high.over(low).ratio_text(1), "2.0 (1.2 to 5.0)");
-        assert_eq!(near.over(low).ratio_text(1), "1.5 (1.0 to 4.5), not distinguishable from 1");
-        assert_eq!(unknown.over(low).ratio_text(0), "25 (spread unknown), not distinguishable from 1");
-        assert_eq!(high.minus(low), Spread { median: 4.0, min: 1.0, max: 8.0 });
+        assert_eq!(
+            near.over(low).ratio_text(1),
+            "1.5 (1.0 to 4.5), not distinguishable from 1"
+        );
+        assert_eq!(
+            unknown.over(low).ratio_text(0),
+            "25 (spread unknown), not distinguishable from 1"
+        );
+        assert_eq!(
+            high.minus(low),
+            Spread {
+                median: 4.0,
+                min: 1.0,
+                max: 8.0
+            }
+        );
     }
 }

@@ -17,8 +17,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::RandomTuples, Self::RandomWords, Self::SequentialWords, Self::SequentialTuples];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::RandomTuples,
+        Self::RandomWords,
+        Self::SequentialWords,
+        Self::SequentialTuples,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -82,7 +86,10 @@ impl Keys {
                 MAX_LEN
             }
         };
-        Key { bytes, len: len as u8 }
+        Key {
+            bytes,
+            len: len as u8,
+        }
     }
 }
 
@@ -110,8 +117,9 @@ mod tests {
     fn all_keys_differ() {
         for kind in Kind::ALL {
             let keys = Keys { kind, seed: 3 };
-            let set: BTreeSet<Vec<u8>> =
-                (0..100_000).map(|number| keys.key(number).as_ref().to_vec()).collect();
+            let set: BTreeSet<Vec<u8>> = (0..100_000)
+                .map(|number| keys.key(number).as_ref().to_vec())
+                .collect();
             assert_eq!(set.len(), 100_000, "{}", kind.name());
         }
     }

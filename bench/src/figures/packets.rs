@@ -27,7 +27,12 @@ pub(crate) fn visit(now: u64) -> Visit {
 
 /// A packet of a flow, without INT.
 pub(crate) fn plain(flow: u16) -> Vec<u8> {
-    udp([2, 0, 0, 0, 0, 2], ([10, 0, 0, 1], 10_000 + flow), ([10, 0, 1, 1], 80), PAYLOAD)
+    udp(
+        [2, 0, 0, 0, 0, 2],
+        ([10, 0, 0, 1], 10_000 + flow),
+        ([10, 0, 1, 1], 80),
+        PAYLOAD,
+    )
 }
 
 /// A packet of UDP with a payload of zeros, from one address and port to another.
@@ -40,11 +45,31 @@ pub(crate) fn udp(
     let len = (udp::HEADER_LEN + payload) as u16;
     let l4 = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
     let mut frame = vec![0; l4 + usize::from(len)];
-    ethernet::Repr { dst: mac, src: [2, 0, 0, 0, 0, 1], ethertype: ethernet::ethertype::IPV4 }
-        .emit(&mut frame);
+    ethernet::Repr {
+        dst: mac,
+        src: [2, 0, 0, 0, 0, 1],
+        ethertype: ethernet::ethertype::IPV4,
+    }
+    .emit(&mut frame);
     let total_len = len + ipv4::HEADER_LEN as u16;
-    ipv4::Repr { src, dst, proto: 17, tos: 0, total_len, ident: 0, fragment: 0, ttl: 64, options: &[] }
-        .emit(&mut frame[ethernet::HEADER_LEN..]);
-    udp::Repr { src_port, dst_port, len, checksum: 0 }.emit(&mut frame[l4..]);
+    ipv4::Repr {
+        src,
+        dst,
+        proto: 17,
+        tos: 0,
+        total_len,
+        ident: 0,
+        fragment: 0,
+        ttl: 64,
+        options: &[],
+    }
+    .emit(&mut frame[ethernet::HEADER_LEN..]);
+    udp::Repr {
+        src_port,
+        dst_port,
+        len,
+        checksum: 0,
+    }
+    .emit(&mut frame[l4..]);
     frame
 }

@@ -90,7 +90,10 @@ impl CollectorHalf {
         let (mut stores, mut regions) = (Vec::new(), Vec::new());
         for (number, wanted) in (0_u16..).zip(wanted) {
             let store = store(wanted)?;
-            let slots = matches!(wanted.geometry, Geometry::KeyWrite { .. } | Geometry::Postcarding { .. });
+            let slots = matches!(
+                wanted.geometry,
+                Geometry::KeyWrite { .. } | Geometry::Postcarding { .. }
+            );
             let what = Registration {
                 memory: Arc::clone(store.region()),
                 start: BODY,
@@ -100,10 +103,22 @@ impl CollectorHalf {
                 region: number,
             };
             let at = responder.register(&what).map_err(failed)?;
-            regions.push(RemoteRegion { region: number, address: at.address, len: at.len, rkey: at.rkey });
+            regions.push(RemoteRegion {
+                region: number,
+                address: at.address,
+                len: at.len,
+                rkey: at.rkey,
+            });
             stores.push(store);
         }
-        Ok((Self { responder, stores, responses: Responses::default() }, regions))
+        Ok((
+            Self {
+                responder,
+                stores,
+                responses: Responses::default(),
+            },
+            regions,
+        ))
     }
 
     /// Processes frames from the translator.
@@ -123,7 +138,8 @@ impl TranslatorHalf {
         self.now += STEP;
         let sender = self.sender;
         let burst = payloads.into_iter().map(|payload| (sender, payload));
-        self.translator.process_burst(self.now, 0, burst, &mut self.links, &mut self.controls);
+        self.translator
+            .process_burst(self.now, 0, burst, &mut self.links, &mut self.controls);
         self.links.flush(self.now);
     }
 
@@ -154,9 +170,18 @@ impl Pipeline {
     pub(crate) fn with_path(path: Path, wanted: &[StoreEntry]) -> Result<Self, CliError> {
         let (mut receiving, regions) = CollectorHalf::new(wanted)?;
         let links = links(&mut receiving.responder, path, &regions)?;
-        let stores = (0_u16..).zip(wanted).map(|(region, wanted)| StoreEntry { region, ..*wanted }).collect();
-        let memory = CollectorConfig { stores, ..CollectorConfig::default() };
-        let config = translator::Config { collectors: vec![Some(memory)], ..translator::Config::default() };
+        let stores = (0_u16..)
+            .zip(wanted)
+            .map(|(region, wanted)| StoreEntry { region, ..*wanted })
+            .collect();
+        let memory = CollectorConfig {
+            stores,
+            ..CollectorConfig::default()
+        };
+        let config = translator::Config {
+            collectors: vec![Some(memory)],
+            ..translator::Config::default()
+        };
         let sending = TranslatorHalf {
             translator: Translator::new(config).map_err(failed)?,
             links,
@@ -184,7 +209,9 @@ impl Pipeline {
 
     /// Number and total bytes of the pending frames.
     pub(crate) fn pending(&self) -> (u64, u64) {
-        self.sending.frames().fold((0, 0), |(frames, bytes), frame| (frames + 1, bytes + frame.len() as u64))
+        self.sending.frames().fold((0, 0), |(frames, bytes), frame| {
+            (frames + 1, bytes + frame.len() as u64)
+        })
     }
 
     /// Delivers the pending frames to the responder and its responses to the requester.
@@ -226,9 +253,18 @@ impl Pipeline {
     /// The counters that do not balance.
     pub(crate) fn check(&self) -> Result<(), CliError> {
         let (translated, responded) = (self.translated(), self.responded());
-        let lost: u64 = translated.reports.dropped.iter().chain(&translated.reports.unreadable).sum();
+        let lost: u64 = translated
+            .reports
+            .dropped
+            .iter()
+            .chain(&translated.reports.unreadable)
+            .sum();
         let refused: u64 = responded.refused.iter().chain(&responded.dropped).sum();
-        let unsent = self.sending.links.stats(0).is_none_or(|stats| !stats.is_balanced());
+        let unsent = self
+            .sending
+            .links
+            .stats(0)
+            .is_none_or(|stats| !stats.is_balanced());
         if lost > 0 || refused > 0 || unsent || !responded.is_balanced() {
             let controls = self.sending.controls.0;
             let reports = translated.reports;
@@ -252,7 +288,11 @@ impl Pipeline {
 
 /// Connects links to queue pairs of this responder.
 fn links(responder: &mut Responder, path: Path, regions: &[RemoteRegion]) -> Result<Links, CliError> {
-    let config = Config { outbox_bytes: MAX_FRAMES * 512, outbox_frames: MAX_FRAMES, ..Config::default() };
+    let config = Config {
+        outbox_bytes: MAX_FRAMES * 512,
+        outbox_frames: MAX_FRAMES,
+        ..Config::default()
+    };
     let mut links = Links::new(config).map_err(failed)?;
     let offer = links.offer(0).ok_or_else(|| failed("no link"))?;
     let back = Path {

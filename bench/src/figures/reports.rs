@@ -45,20 +45,52 @@ pub(crate) struct Reports {
 
 /// A key-write store for [`Reports::key_write`].
 pub(crate) const fn key_write_store(slots: u64, data_len: u16) -> StoreEntry {
-    StoreEntry::new(0, ID, Geometry::KeyWrite { slots, data_len, family: Family::V1 })
+    StoreEntry::new(
+        0,
+        ID,
+        Geometry::KeyWrite {
+            slots,
+            data_len,
+            family: Family::V1,
+        },
+    )
 }
 
 /// Lists of entries of four bytes, from ID 0, for [`Reports::append`].
 pub(crate) const fn append_store(lists: u32, entries: u64, batch: u16) -> StoreEntry {
-    let ring = Ring { entry_len: 4, entries, batch, tagged: true };
-    StoreEntry::new(0, ID, Geometry::Append { lists, first_list: 0, ring })
+    let ring = Ring {
+        entry_len: 4,
+        entries,
+        batch,
+        tagged: true,
+    };
+    StoreEntry::new(
+        0,
+        ID,
+        Geometry::Append {
+            lists,
+            first_list: 0,
+            ring,
+        },
+    )
 }
 
 /// A Count-Min sketch for [`Reports::sketch_merge`].
 pub(crate) const fn sketch_store(columns: u32, reporters: u32) -> StoreEntry {
-    let shape = Columns { depth: 4, columns, width: 4 };
-    let geometry = Geometry::Sketch { kind: SketchKind::CountMin, op: MergeOp::Sum, shape };
-    StoreEntry { reporters, ..StoreEntry::new(0, ID, geometry) }
+    let shape = Columns {
+        depth: 4,
+        columns,
+        width: 4,
+    };
+    let geometry = Geometry::Sketch {
+        kind: SketchKind::CountMin,
+        op: MergeOp::Sum,
+        shape,
+    };
+    StoreEntry {
+        reporters,
+        ..StoreEntry::new(0, ID, geometry)
+    }
 }
 
 impl Reports {
@@ -67,7 +99,12 @@ impl Reports {
     /// # Errors
     /// The arguments are invalid.
     pub(crate) fn key_write(copies: u8, data: &[u8]) -> Result<Self, EmitError> {
-        let operation = Operation::KeyWrite { copies, store: ID, key: &[6; KEY], data };
+        let operation = Operation::KeyWrite {
+            copies,
+            store: ID,
+            key: &[6; KEY],
+            data,
+        };
         Self::new(operation, Change::Key(KEY_WRITE_KEY))
     }
 
@@ -77,7 +114,14 @@ impl Reports {
     /// As above.
     pub(crate) fn append(count: usize, lists: u32) -> Result<Self, EmitError> {
         let entries = vec![0xe5; 4 * count];
-        Self::new(Operation::Append { list: 0, entry_len: 4, entries: &entries }, Change::List(lists))
+        Self::new(
+            Operation::Append {
+                list: 0,
+                entry_len: 4,
+                entries: &entries,
+            },
+            Change::List(lists),
+        )
     }
 
     /// Appends of `count` entries of four bytes each to one list.
@@ -86,7 +130,14 @@ impl Reports {
     /// As above.
     pub(crate) fn append_to(count: usize, list: u32) -> Result<Self, EmitError> {
         let entries = vec![0xe5; 4 * count];
-        Self::new(Operation::Append { list, entry_len: 4, entries: &entries }, Change::None)
+        Self::new(
+            Operation::Append {
+                list,
+                entry_len: 4,
+                entries: &entries,
+            },
+            Change::None,
+        )
     }
 
     /// Sketches of `columns`, a multiple of [`COLUMNS`], from reporters 1 and up.
@@ -109,10 +160,20 @@ impl Reports {
     }
 
     fn new(operation: Operation<'_>, change: Change) -> Result<Self, EmitError> {
-        let report = Report { base: Base { reporter: 1, ..Base::default() }, operation };
+        let report = Report {
+            base: Base {
+                reporter: 1,
+                ..Base::default()
+            },
+            operation,
+        };
         let mut payload = vec![0; report.len()];
         report.emit(&mut payload)?;
-        Ok(Self { payloads: vec![payload; BURST], change, number: 0 })
+        Ok(Self {
+            payloads: vec![payload; BURST],
+            change,
+            number: 0,
+        })
     }
 
     /// Bytes of a payload.
@@ -168,18 +229,34 @@ mod tests {
             assert!(keys.insert(operation.key().unwrap().to_vec()));
         });
         let mut lists = Vec::new();
-        operations(&mut Reports::append(16, 3).unwrap(), |_, operation| match operation {
-            Operation::Append { list, entries, .. } => lists.push((list, entries.len())),
-            other => panic!("{other:?}"),
-        });
+        operations(
+            &mut Reports::append(16, 3).unwrap(),
+            |_, operation| match operation {
+                Operation::Append { list, entries, .. } => lists.push((list, entries.len())),
+                other => panic!("{other:?}"),
+            },
+        );
         assert_eq!(lists[..4], [(0, 64), (1, 64), (2, 64), (0, 64)]);
         let mut columns = Vec::new();
-        operations(&mut Reports::sketch_merge(128, 2).unwrap(), |reporter, operation| match operation {
-            Operation::SketchMerge { epoch, first_column, .. } => {
-                columns.push((epoch, reporter, first_column))
-            }
-            other => panic!("{other:?}"),
-        });
-        assert_eq!(columns[..6], [(0, 1, 0), (0, 1, 64), (0, 2, 0), (0, 2, 64), (1, 1, 0), (1, 1, 64)]);
+        operations(
+            &mut Reports::sketch_merge(128, 2).unwrap(),
+            |reporter, operation| match operation {
+                Operation::SketchMerge {
+                    epoch, first_column, ..
+                } => columns.push((epoch, reporter, first_column)),
+                other => panic!("{other:?}"),
+            },
+        );
+        assert_eq!(
+            columns[..6],
+            [
+                (0, 1, 0),
+                (0, 1, 64),
+                (0, 2, 0),
+                (0, 2, 64),
+                (1, 1, 0),
+                (1, 1, 64)
+            ]
+        );
     }
 }

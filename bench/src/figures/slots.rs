@@ -60,7 +60,11 @@ impl std::ops::AddAssign for Answers {
 impl Slots {
     /// An empty store.
     pub(crate) fn new(slots: u64, data_len: u16, family: Family) -> Result<Self, CliError> {
-        let geometry = Geometry::KeyWrite { slots, data_len, family };
+        let geometry = Geometry::KeyWrite {
+            slots,
+            data_len,
+            family,
+        };
         let len = dta::region_len(&geometry);
         let region = Arc::new(Region::anonymous(len, true).map_err(failed)?);
         let header = Header {
@@ -73,7 +77,14 @@ impl Slots {
         };
         let store = DtaStore::create(Arc::clone(&region), &header).map_err(failed)?;
         let reader = store.key_write().ok_or_else(|| failed("not a key-write store"))?;
-        Ok(Self { region, store, reader, slots, data_len, family })
+        Ok(Self {
+            region,
+            store,
+            reader,
+            slots,
+            data_len,
+            family,
+        })
     }
 
     /// The family of hashes that selects its slots.
@@ -106,7 +117,9 @@ impl Slots {
         let hashes = self.family.hashes(key);
         let mut bytes = [0; MAX_LEN];
         let written = put_slot(&mut bytes, hashes.checksum, data, self.data_len);
-        let bytes = written.and_then(|len| bytes.get(..len)).ok_or_else(|| failed("a slot too long"))?;
+        let bytes = written
+            .and_then(|len| bytes.get(..len))
+            .ok_or_else(|| failed("a slot too long"))?;
         for hash in &hashes.slots[..usize::from(copies)] {
             let at = slot(*hash, self.slots) * slot_stride(self.data_len);
             self.region.write(dta::BODY + at, bytes).map_err(failed)?;

@@ -8,9 +8,17 @@ pub(super) enum Bar {
     /// At most so many ns more than another case.
     More { case: &'static str, most: f64 },
     /// At least this share of something measured in the same run.
-    Share { condition: &'static str, what: &'static str, least: f64 },
+    Share {
+        condition: &'static str,
+        what: &'static str,
+        least: f64,
+    },
     /// At most this value of a condition.
-    Of { condition: &'static str, what: &'static str, most: f64 },
+    Of {
+        condition: &'static str,
+        what: &'static str,
+        most: f64,
+    },
     /// At most so many ns.
     Most(f64),
 }
@@ -38,7 +46,11 @@ const fn times(case: &'static str, most: f64) -> Bar {
 }
 
 const fn share(condition: &'static str, what: &'static str, least: f64) -> Bar {
-    Bar::Share { condition, what, least }
+    Bar::Share {
+        condition,
+        what,
+        least,
+    }
 }
 
 const COMMON: &str = "fastpath-6x8-1k";
@@ -53,8 +65,20 @@ const BARS: &[(&str, Bar)] = &[
     ("fastpath-16x8-1k", times(COMMON, 1.99)),
     // No item costs more than eight.
     ("fastpath-6x4-1k", times(COMMON, 1.0)),
-    ("fastpath-6x8-1k-rule", Bar::More { case: COMMON, most: 5.0 }),
-    ("fastpath-6x8-1k-rule-history", Bar::More { case: COMMON, most: 15.0 }),
+    (
+        "fastpath-6x8-1k-rule",
+        Bar::More {
+            case: COMMON,
+            most: 5.0,
+        },
+    ),
+    (
+        "fastpath-6x8-1k-rule-history",
+        Bar::More {
+            case: COMMON,
+            most: 15.0,
+        },
+    ),
     ("fastpath-6x8-1k-rules10", times(COMMON, 2.0)),
     // Other formats. Per report; of INT-MX and postcards, a path is six reports.
     ("fastpath-md21-6x8-1k", times(COMMON, 1.5)),
@@ -68,16 +92,29 @@ const BARS: &[(&str, Bar)] = &[
     ("switch-sf-transit", Bar::Most(60.0)),
     (
         "switch-filter",
-        Bar::Of { condition: "ns_added_by_filter", what: "ns more than without it", most: 20.0 },
+        Bar::Of {
+            condition: "ns_added_by_filter",
+            what: "ns more than without it",
+            most: 20.0,
+        },
     ),
     ("udp-one-sender", share("of_baseline", "a `recvmmsg` loop", 0.9)),
-    ("udp-one-sender-flood", share("of_baseline", "a `recvmmsg` loop", 0.9)),
+    (
+        "udp-one-sender-flood",
+        share("of_baseline", "a `recvmmsg` loop", 0.9),
+    ),
     ("udp-loopback", share("of_baseline", "a `recvmmsg` loop", 0.9)),
     ("rx-xdp-native", share("of_baseline", "a loop that discards", 0.9)),
-    ("rx-xdp-generic", share("of_baseline", "a loop that discards", 0.9)),
+    (
+        "rx-xdp-generic",
+        share("of_baseline", "a loop that discards", 0.9),
+    ),
     ("rx-packet", share("of_baseline", "a loop that discards", 0.9)),
     ("rx-udp", share("of_baseline", "a loop that discards", 0.9)),
-    ("switch-live", share("of_baseline", "a loop that copies frames", 0.5)),
+    (
+        "switch-live",
+        share("of_baseline", "a loop that copies frames", 0.5),
+    ),
     ("xdp-detect-1k-event", Bar::Most(400.0)),
     ("dta-sketch-merge", share("of_copy", "a copy", 0.33)),
     ("rdma-key-write", share("of_baseline", "a plain loop", 0.6)),
@@ -88,19 +125,44 @@ const BARS: &[(&str, Bar)] = &[
     ("manager-plan", Bar::Most(1e9)),
     ("manager-one-more", Bar::Most(2e7)),
     ("manager-one-more-everywhere", Bar::Most(2e7)),
-    ("manager-apply-200", Bar::Of { condition: "simulated_ms", what: "ms of simulated time", most: 2000.0 }),
+    (
+        "manager-apply-200",
+        Bar::Of {
+            condition: "simulated_ms",
+            what: "ms of simulated time",
+            most: 2000.0,
+        },
+    ),
     // Two million records per second, and one million.
     ("export-protobuf", Bar::Most(500.0)),
     ("export-json", Bar::Most(1000.0)),
     ("export-clickhouse", Bar::Most(2000.0)),
     ("export-kafka", share("of_own_load", "Kafka's own load tool", 0.7)),
-    ("export-catch-up", Bar::Of { condition: "lost", what: "reports lost meanwhile", most: 0.0 }),
+    (
+        "export-catch-up",
+        Bar::Of {
+            condition: "lost",
+            what: "reports lost meanwhile",
+            most: 0.0,
+        },
+    ),
     // All threads: a report and its records.
     (
         "live-change-100",
-        Bar::Of { condition: "user_ns_per_report", what: "ns of the program per report", most: 1000.0 },
+        Bar::Of {
+            condition: "user_ns_per_report",
+            what: "ns of the program per report",
+            most: 1000.0,
+        },
     ),
-    ("live-asked-1m", Bar::Of { condition: "api_ms_greatest", what: "ms for the slowest page", most: 100.0 }),
+    (
+        "live-asked-1m",
+        Bar::Of {
+            condition: "api_ms_greatest",
+            what: "ms for the slowest page",
+            most: 100.0,
+        },
+    ),
     // A million new flows in ten seconds.
     ("live-new-flows", Bar::Most(10_000.0)),
 ];
@@ -112,5 +174,6 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         Bar::Times { case, .. } | Bar::More { case, .. } => Some(case),
         _ => None,
     };
-    BARS.iter().flat_map(move |(name, bar)| [Some(*name), other(bar)].into_iter().flatten())
+    BARS.iter()
+        .flat_map(move |(name, bar)| [Some(*name), other(bar)].into_iter().flatten())
 }

@@ -27,8 +27,9 @@ pub(super) const FONT: &str = "system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-se
 
 /// An element with the presentation attributes of its class.
 pub(super) fn painted(element: &str) -> String {
-    let parts =
-        element.split_once(r#"class=""#).and_then(|(before, rest)| Some((before, rest.split_once('"')?)));
+    let parts = element
+        .split_once(r#"class=""#)
+        .and_then(|(before, rest)| Some((before, rest.split_once('"')?)));
     match parts {
         Some((before, (class, after))) => {
             format!(r#"{before}class="{class}"{}{after}"#, attributes(class))
@@ -39,7 +40,11 @@ pub(super) fn painted(element: &str) -> String {
 
 fn attributes(class: &str) -> String {
     let (kind, index) = class.split_once(" s").unwrap_or((class, ""));
-    let colour = index.parse().ok().and_then(|at: usize| SERIES.get(at)).map_or(INK, |series| series.0);
+    let colour = index
+        .parse()
+        .ok()
+        .and_then(|at: usize| SERIES.get(at))
+        .map_or(INK, |series| series.0);
     match kind {
         "ground" => r##" fill="#fff""##.to_owned(),
         "grid" => format!(r#" stroke="{GRID}""#),

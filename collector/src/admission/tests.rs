@@ -59,9 +59,15 @@ macro_rules! flow_table {
     };
 }
 
-flow_table!(join::flow::Flows, |table: &mut join::flow::Flows, slot, now, second| table
+flow_table!(join::flow::Flows, |table: &mut join::flow::Flows,
+                                slot,
+                                now,
+                                second| table
     .touch(slot, now, second));
-flow_table!(state::flows::Flows, |table: &mut state::flows::Flows, slot, _, second| {
+flow_table!(state::flows::Flows, |table: &mut state::flows::Flows,
+                                  slot,
+                                  _,
+                                  second| {
     table.parts(slot).0.reports += 1;
     table.touch(slot, second);
 });
@@ -80,7 +86,14 @@ struct Traffic {
 
 impl Traffic {
     fn reports(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let Self { first, flows, each, every, spread, from } = *self;
+        let Self {
+            first,
+            flows,
+            each,
+            every,
+            spread,
+            from,
+        } = *self;
         (0..flows).flat_map(move |flow| {
             let begin = from + (u128::from(spread) * u128::from(flow) / u128::from(flows)) as u64;
             (0..each).map(move |n| (begin + n * every, first + flow))
@@ -88,15 +101,20 @@ impl Traffic {
     }
 
     fn kept<T: FlowTable>(&self, table: &T) -> u64 {
-        (0..self.flows).filter(|flow| table.has(self.first + flow)).count() as u64
+        (0..self.flows)
+            .filter(|flow| table.has(self.first + flow))
+            .count() as u64
     }
 }
 
 /// Feeds all traffic in the order of time until `stop`. Returns which flows that were established before [`FLOOD`] lost their
 /// entry.
 fn feed<T: FlowTable>(table: &mut T, traffic: &[Traffic], stop: u64) -> BTreeSet<u64> {
-    let mut reports: Vec<(u64, u64)> =
-        traffic.iter().flat_map(Traffic::reports).filter(|(now, _)| *now < stop).collect();
+    let mut reports: Vec<(u64, u64)> = traffic
+        .iter()
+        .flat_map(Traffic::reports)
+        .filter(|(now, _)| *now < stop)
+        .collect();
     // Flows that begin together come in no order.
     reports.sort_unstable_by_key(|(now, flow)| (*now, fold(*flow, 1)));
     let mut lost = BTreeSet::new();
@@ -129,22 +147,42 @@ const FLOOD: Traffic = Traffic {
 };
 
 /// In the middle of the flood, with five reports each, one per second.
-const NEWCOMERS: Traffic =
-    Traffic { first: 1 << 24, flows: 1024, each: 5, every: SECOND, spread: 60 * SECOND, from: 60 * SECOND };
+const NEWCOMERS: Traffic = Traffic {
+    first: 1 << 24,
+    flows: 1024,
+    each: 5,
+    every: SECOND,
+    spread: 60 * SECOND,
+    from: 60 * SECOND,
+};
 
 fn established_flows_stay_and_newcomers_enter<T: FlowTable>(established: u64) {
-    let established = Traffic { flows: established, ..ESTABLISHED };
+    let established = Traffic {
+        flows: established,
+        ..ESTABLISHED
+    };
     let mut table = T::with_capacity(CAPACITY as usize);
     // How many newcomers have an entry after their third report: those that began up to here.
     let third = NEWCOMERS.from + NEWCOMERS.spread / 2 + 2 * SECOND + 1;
     feed(&mut table, &[established, FLOOD, NEWCOMERS], third);
-    let began = Traffic { flows: NEWCOMERS.flows / 2, ..NEWCOMERS };
+    let began = Traffic {
+        flows: NEWCOMERS.flows / 2,
+        ..NEWCOMERS
+    };
     let entered = began.kept(&table);
-    assert!(entered * 100 >= began.flows * 99, "{entered} of {} newcomers", began.flows);
+    assert!(
+        entered * 100 >= began.flows * 99,
+        "{entered} of {} newcomers",
+        began.flows
+    );
 
     let mut table = T::with_capacity(CAPACITY as usize);
     let lost = feed(&mut table, &[established, FLOOD, NEWCOMERS], u64::MAX).len() as u64;
-    assert!(lost * 1000 <= established.flows, "{lost} of {} lost", established.flows);
+    assert!(
+        lost * 1000 <= established.flows,
+        "{lost} of {} lost",
+        established.flows
+    );
 }
 
 #[test]
@@ -158,13 +196,32 @@ fn in_a_flood_of_flows_seen_once_established_flows_stay_and_newcomers_enter() {
 /// In a flood of flows that are seen twice.
 fn established_flows_stay<T: FlowTable>() {
     let mut table = T::with_capacity(CAPACITY as usize);
-    let twice = Traffic { each: 2, every: SECOND / 10, ..FLOOD };
-    let later = Traffic { from: 200 * SECOND, spread: 10 * SECOND, ..NEWCOMERS };
-    let established = Traffic { each: 30, ..ESTABLISHED };
+    let twice = Traffic {
+        each: 2,
+        every: SECOND / 10,
+        ..FLOOD
+    };
+    let later = Traffic {
+        from: 200 * SECOND,
+        spread: 10 * SECOND,
+        ..NEWCOMERS
+    };
+    let established = Traffic {
+        each: 30,
+        ..ESTABLISHED
+    };
     let lost = feed(&mut table, &[established, twice, later], u64::MAX).len() as u64;
-    assert!(lost * 1000 <= established.flows, "{lost} of {} lost", established.flows);
+    assert!(
+        lost * 1000 <= established.flows,
+        "{lost} of {} lost",
+        established.flows
+    );
     let entered = later.kept(&table);
-    assert!(entered * 100 >= later.flows * 99, "{entered} of {} after the flood", later.flows);
+    assert!(
+        entered * 100 >= later.flows * 99,
+        "{entered} of {} after the flood",
+        later.flows
+    );
 }
 
 #[test]
@@ -174,17 +231,38 @@ fn in_a_flood_of_flows_seen_twice_established_flows_stay_and_newcomers_wait_for_
 }
 
 fn all_at_once<T: FlowTable>() {
-    let all = Traffic { flows: CAPACITY.into(), each: 1, spread: SECOND, ..ESTABLISHED };
+    let all = Traffic {
+        flows: CAPACITY.into(),
+        each: 1,
+        spread: SECOND,
+        ..ESTABLISHED
+    };
     let mut table = T::with_capacity(CAPACITY as usize);
     feed(&mut table, &[all], u64::MAX);
     let kept = all.kept(&table);
     assert!(kept * 1000 >= all.flows * 995, "{kept} of {}", all.flows);
     // Every flow has ended, and as many others begin: after a restart of the network, for example.
-    let (old, gap) = (Traffic { each: 2, every: SECOND, ..all }, u64::from(IDLE_SECONDS) * SECOND);
-    let new = Traffic { first: 1 << 24, each: 40, every: SECOND, from: old.from + SECOND, ..all };
+    let (old, gap) = (
+        Traffic {
+            each: 2,
+            every: SECOND,
+            ..all
+        },
+        u64::from(IDLE_SECONDS) * SECOND,
+    );
+    let new = Traffic {
+        first: 1 << 24,
+        each: 40,
+        every: SECOND,
+        from: old.from + SECOND,
+        ..all
+    };
     let mut table = T::with_capacity(CAPACITY as usize);
     feed(&mut table, &[old, new], new.from + gap - SECOND);
-    assert!(new.kept(&table) * 100 <= new.flows, "those that were just seen stay");
+    assert!(
+        new.kept(&table) * 100 <= new.flows,
+        "those that were just seen stay"
+    );
     let mut table = T::with_capacity(CAPACITY as usize);
     feed(&mut table, &[old, new], new.from + gap + 4 * SECOND);
     let kept = new.kept(&table);
@@ -212,6 +290,12 @@ fn a_flow_that_is_ahead_of_a_report_is_not_idle() {
     let standings = [(101, 100), (108, 100), (100, 100), (100, 129), (100, 130)].map(|(a, b)| standing(a, b));
     assert_eq!(
         standings,
-        [Standing::Active, Standing::Active, Standing::Active, Standing::Active, Standing::Idle]
+        [
+            Standing::Active,
+            Standing::Active,
+            Standing::Active,
+            Standing::Active,
+            Standing::Idle
+        ]
     );
 }

@@ -13,19 +13,28 @@ const HEAD: usize = 3;
 /// The number of nodes, if this is the event of a new path.
 fn nodes(event: &Event) -> Option<usize> {
     let is_new_path = event.kind == Kind::New && event.metric == Some(Metric::FlowPath);
-    event.value.filter(|_| is_new_path).and_then(|nodes| usize::try_from(nodes).ok())
+    event
+        .value
+        .filter(|_| is_new_path)
+        .and_then(|nodes| usize::try_from(nodes).ok())
 }
 
 /// Words to add for first values: none if `path` already has them, or the event can have none.
 pub(super) fn words(event: &Event, path: &[u32]) -> usize {
-    nodes(event).filter(|nodes| *nodes == path.len() && *nodes > 0).map_or(0, |nodes| HEAD + nodes)
+    nodes(event)
+        .filter(|nodes| *nodes == path.len() && *nodes > 0)
+        .map_or(0, |nodes| HEAD + nodes)
 }
 
 /// Separates first values from the path.
 pub(super) fn split<'a>(event: &Event, words: &'a [u32]) -> (&'a [u32], Option<FirstValues<'a>>) {
     let all = (words, None);
-    let Some((path, rest)) = nodes(event).and_then(|nodes| words.split_at_checked(nodes)) else { return all };
-    let Some(([low, high, basis], hop_latencies)) = rest.split_first_chunk::<HEAD>() else { return all };
+    let Some((path, rest)) = nodes(event).and_then(|nodes| words.split_at_checked(nodes)) else {
+        return all;
+    };
+    let Some(([low, high, basis], hop_latencies)) = rest.split_first_chunk::<HEAD>() else {
+        return all;
+    };
     let latency = u64::from(*high) << 32 | u64::from(*low);
     let values = FirstValues {
         flow_latency: Some(latency).filter(|latency| *latency != u64::MAX),
@@ -50,7 +59,10 @@ pub(super) fn take(new: &Event, words: &mut [u32], event: &Event) -> bool {
         return free;
     }
     // A node that the path visits twice has a latency at each of its places.
-    let place = path.iter().zip(hops).find(|(node, hop)| event.node == Some(**node) && **hop == NOTHING);
+    let place = path
+        .iter()
+        .zip(hops)
+        .find(|(node, hop)| event.node == Some(**node) && **hop == NOTHING);
     match (place, u32::try_from(value)) {
         (Some((_, hop)), Ok(value)) if value != NOTHING => {
             *hop = value;

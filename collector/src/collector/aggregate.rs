@@ -98,7 +98,11 @@ impl Inner {
             has_flow: true,
             profile: envelope.sender.profile,
         };
-        let mut head = Head { about, whole_path: true, ..Head::none() };
+        let mut head = Head {
+            about,
+            whole_path: true,
+            ..Head::none()
+        };
         if header.kind.is_correlated() {
             for summary in aggregate.summaries() {
                 self.summary(envelope, header, &mut head, &summary, out);
@@ -117,7 +121,8 @@ impl Inner {
             node: Some(header.aggregator),
             source: *envelope.source,
         };
-        self.losses.observe(&stream, header.sequence, envelope.received, out);
+        self.losses
+            .observe(&stream, header.sequence, envelope.received, out);
     }
 
     /// Looks up several flows at a time, so that the memory accesses overlap.
@@ -148,8 +153,12 @@ impl Inner {
                 count += 1;
             }
             let resolved = &mut resolved[..count];
-            resolved.iter_mut().for_each(|one| one.slot = self.state.flows.prefetch_entry(one.hash));
-            resolved.iter().for_each(|one| self.state.flows.prefetch_hops(one.slot));
+            resolved
+                .iter_mut()
+                .for_each(|one| one.slot = self.state.flows.prefetch_entry(one.hash));
+            resolved
+                .iter()
+                .for_each(|one| self.state.flows.prefetch_hops(one.slot));
             for one in &*resolved {
                 self.unfold_one(envelope, head, one, joins, out);
                 head.about.origin.index = head.about.origin.index.wrapping_add(1);
@@ -173,14 +182,22 @@ impl Inner {
         let (postcard, packet) = (&resolved.postcard, &resolved.packet);
         let units = self.node_units.of(postcard.node, *envelope.units);
         (head.about.key, head.hash) = (resolved.key, resolved.hash);
-        let stamp = |stamp: u32| if stamp == u32::MAX { NO_VALUE } else { u64::from(stamp) };
+        let stamp = |stamp: u32| {
+            if stamp == u32::MAX {
+                NO_VALUE
+            } else {
+                u64::from(stamp)
+            }
+        };
         let half = |interface: Option<u16>| u32::from(interface.unwrap_or(u16::MAX));
         let (ingress, egress) = (stamp(postcard.ingress_ts), stamp(postcard.egress_ts));
         let reading = Reading {
             node: postcard.node,
             link: half(packet.ingress_if) << 16 | half(packet.egress_if),
             latency: between(ingress, egress, false, units),
-            queue: postcard.queue().map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
+            queue: postcard
+                .queue()
+                .map_or(ABSENT, |(queue, length)| u32::from(queue) << 24 | length),
             ..Reading::NOTHING
         };
         let slot = self.state.apply_postcard(head, resolved.slot, &reading, out);
@@ -245,8 +262,20 @@ impl Inner {
             }
         }
         if !is_plausible(longest) {
-            let readings = &[Reading { node, latency: longest, ..Reading::NOTHING }];
-            self.state.apply_nodes(head, ReadHops { readings, ends: EndTimestamps::NONE, units }, out);
+            let readings = &[Reading {
+                node,
+                latency: longest,
+                ..Reading::NOTHING
+            }];
+            self.state.apply_nodes(
+                head,
+                ReadHops {
+                    readings,
+                    ends: EndTimestamps::NONE,
+                    units,
+                },
+                out,
+            );
             return;
         }
         let (metric, part) = match summary.metric {
@@ -255,14 +284,20 @@ impl Inner {
             SummaryMetric::Other(_) => return,
         };
         let set = slot.map_or(0, |slot| self.state.flows.parts(slot).0.set);
-        let about = &EventContext { has_flow: false, ..head.about };
+        let about = &EventContext {
+            has_flow: false,
+            ..head.about
+        };
         let mut emitter = self.state.detection.emitter(about, set, out);
         let (series, _) = self.state.metrics.series_mut(metric);
         let key = Key { node, part };
         // The latency of a hop of a flow is reported with the flow.
         let emits = series.metric() != Metric::HopLatency || header.flow_scope.is_none();
         let threshold = emitter.threshold(series.metric());
-        let cause = Cause { profile: head.about.profile, origin: head.about.identity() };
+        let cause = Cause {
+            profile: head.about.profile,
+            origin: head.about.identity(),
+        };
         if let Some((value, previous)) = series.merge(key, cause, &merged, threshold)
             && emits
         {

@@ -49,8 +49,17 @@ impl Burst<'_> {
         // The fields that are equal in all common reports.
         let mut head = Head::none();
         (head.whole_path, head.about.has_flow) = (true, true);
-        let report = StackReport { head, records: &[], plan: 0, slot: NO_SLOT };
-        Self { reports: [report; AHEAD], first: 0, count: 0 }
+        let report = StackReport {
+            head,
+            records: &[],
+            plan: 0,
+            slot: NO_SLOT,
+        };
+        Self {
+            reports: [report; AHEAD],
+            first: 0,
+            count: 0,
+        }
     }
 
     /// The place of report `number`, counted from the first.
@@ -96,15 +105,31 @@ impl Inner {
                 self.flush(burst, out);
                 burst.reports[0] = burst.reports[at];
                 at = 0;
-                match self.plans.make(shape, &reader.layout(brief.shape), *envelope.units) {
+                match self
+                    .plans
+                    .make(shape, &reader.layout(brief.shape), *envelope.units)
+                {
                     Some(plan) => plan,
                     None => return false,
                 }
             }
         };
-        let stream = stream::pack(version(brief.version), brief.hw_id, envelope.listener, brief.node_id);
-        if !self.losses.observe_latest(stream, brief.seq, envelope.received, out) {
-            self.losses.observe(&StreamSeq::from(brief).stream(envelope), brief.seq, envelope.received, out);
+        let stream = stream::pack(
+            version(brief.version),
+            brief.hw_id,
+            envelope.listener,
+            brief.node_id,
+        );
+        if !self
+            .losses
+            .observe_latest(stream, brief.seq, envelope.received, out)
+        {
+            self.losses.observe(
+                &StreamSeq::from(brief).stream(envelope),
+                brief.seq,
+                envelope.received,
+                out,
+            );
         }
         let report = &mut burst.reports[at];
         report.plan = plan;
@@ -152,7 +177,10 @@ impl Inner {
         self.stats.reports += count as u64;
         self.stats.accepted += count as u64;
         self.state.counts.flow_reports += count as u64;
-        let half = burst.reports.get(burst.first..burst.first + count).unwrap_or_default();
+        let half = burst
+            .reports
+            .get(burst.first..burst.first + count)
+            .unwrap_or_default();
         for run in half.chunk_by(|one, next| one.plan == next.plan) {
             if let Some(plan) = run.first().and_then(|report| self.plans.get(report.plan)) {
                 self.state.apply_stacks(run, plan, out);

@@ -15,7 +15,11 @@ pub(super) struct LossAccounting {
 
 impl LossAccounting {
     pub(super) fn new(config: &Config) -> Self {
-        Self { sequencer: config.sequence.then(|| Sequencer::new(config.max_sources, config.seed)) }
+        Self {
+            sequencer: config
+                .sequence
+                .then(|| Sequencer::new(config.max_sources, config.seed)),
+        }
     }
 
     /// As [`Sequencer::observe_latest`]; `true` if nothing is counted here.
@@ -51,7 +55,9 @@ impl LossAccounting {
 
     /// Ends an accounting interval: emits each loss and its event. `last`: missing numbers will not arrive any more.
     pub(super) fn account(&mut self, now: Nanos, last: bool, counts: &mut EventCounts, out: &mut dyn Output) {
-        let Some(sequencer) = &mut self.sequencer else { return };
+        let Some(sequencer) = &mut self.sequencer else {
+            return;
+        };
         let emit = |loss: &Loss, out: &mut dyn Output| {
             if let Some(event) = loss.event() {
                 counts[Kind::Loss as usize] += 1;
@@ -75,6 +81,9 @@ impl LossAccounting {
     }
 
     pub(super) fn evicted_losses(&self) -> Losses {
-        self.sequencer.as_ref().map(Sequencer::evicted_losses).unwrap_or_default()
+        self.sequencer
+            .as_ref()
+            .map(Sequencer::evicted_losses)
+            .unwrap_or_default()
     }
 }

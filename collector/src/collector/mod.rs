@@ -93,7 +93,10 @@ impl Collector {
         let reader = |profile: &Profile| (Decoder::new(profile.wire), Units::from(profile));
         // The index of a profile fits into a byte, so at most 255 prefixes are used.
         let listed = config.profiles.iter().take(255);
-        let prefixes = listed.clone().enumerate().map(|(at, (prefix, _))| (*prefix, at as u8 + 1));
+        let prefixes = listed
+            .clone()
+            .enumerate()
+            .map(|(at, (prefix, _))| (*prefix, at as u8 + 1));
         let node_units = NodeUnits::new(&config.node_profiles, listed.len() + 1);
         let inner = Inner {
             state: State::new(&config),
@@ -112,7 +115,10 @@ impl Collector {
             node_units,
         };
         let profiles = std::iter::once(&config.default_profile).chain(listed.map(|(_, profile)| profile));
-        Self { readers: profiles.map(reader).collect(), inner }
+        Self {
+            readers: profiles.map(reader).collect(),
+            inner,
+        }
     }
 
     /// Handles a burst of datagrams. Their receive times advance the collector's time; results go to `out`.
@@ -147,7 +153,10 @@ impl Collector {
                 if pending.count == AHEAD {
                     self.inner.apply_half(&mut pending, out);
                 }
-            } else if !self.inner.brief_any(&{ envelope }, (datagram.payload, reader), &mut pending, out) {
+            } else if !self
+                .inner
+                .brief_any(&{ envelope }, (datagram.payload, reader), &mut pending, out)
+            {
                 // Applied first, to keep the order of arrival.
                 self.inner.flush(&mut pending, out);
                 // Copies, so that the compiler keeps the original in registers on the common path.

@@ -56,7 +56,8 @@ impl Inner {
                     if counts_number {
                         self.count_sequence(envelope, &seq, out);
                     } else {
-                        self.losses.observe_refused(&seq.stream(envelope), seq.seq, envelope.received, out);
+                        self.losses
+                            .observe_refused(&seq.stream(envelope), seq.seq, envelope.received, out);
                     }
                 }
             }
@@ -66,7 +67,8 @@ impl Inner {
 
     #[inline(always)]
     fn count_sequence(&mut self, envelope: &DatagramContext<'_>, seq: &StreamSeq, out: &mut dyn Output) {
-        self.losses.observe(&seq.stream(envelope), seq.seq, envelope.received, out);
+        self.losses
+            .observe(&seq.stream(envelope), seq.seq, envelope.received, out);
     }
 
     fn head(&self, envelope: &DatagramContext<'_>, report: &Report<'_>) -> Head {
@@ -130,13 +132,22 @@ impl Inner {
             && int.stack.layout.carried().contains(Items::NODE_ID)
         {
             self.state.counts.flow_reports += 1;
-            let report = StackReport { head, records: int.stack.bytes, plan: 0, slot: NO_SLOT };
+            let report = StackReport {
+                head,
+                records: int.stack.bytes,
+                plan: 0,
+                slot: NO_SLOT,
+            };
             let plan = self.latest_plan.get(&int.stack.layout, *envelope.units);
             self.state.apply_stacks(&[report], plan, out);
             return;
         }
         let (mut readings, ends, units) = self.read(report, *envelope.units);
-        let hops = ReadHops { readings: &readings, ends, units };
+        let hops = ReadHops {
+            readings: &readings,
+            ends,
+            units,
+        };
         // A sink that is also the source adds no record to the packet: its own is the whole path.
         let is_path = report.int.is_some_and(|int| int.mode == Mode::Md) && head.signals.bits() == 0;
         let postcard = report.has_metadata()
@@ -219,13 +230,26 @@ impl Inner {
         }
         if widths.0 != widths.1 {
             // One timestamp has 32 bits and the other 64: both are taken modulo 2^32.
-            let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
+            let narrow = |stamp: u64| {
+                if stamp == NO_VALUE {
+                    NO_VALUE
+                } else {
+                    stamp & 0xffff_ffff
+                }
+            };
             (ends.ingress, ends.egress) = (narrow(ends.ingress), narrow(ends.egress));
         }
         ends.wide = widths.0 && widths.1;
         if !first.same_as(&last) {
             // Timestamps of different units, or of clocks that cannot be compared.
-            return (readings, EndTimestamps::NONE, Units { synchronised: false, ..first });
+            return (
+                readings,
+                EndTimestamps::NONE,
+                Units {
+                    synchronised: false,
+                    ..first
+                },
+            );
         }
         (readings, ends, first)
     }

@@ -26,7 +26,11 @@ impl Inner {
         }
         let mut pending = SfBurst::new();
         let mut handled = 0;
-        for (at, datagram) in burst.iter().enumerate().take_while(|(_, datagram)| is_20(datagram)) {
+        for (at, datagram) in burst
+            .iter()
+            .enumerate()
+            .take_while(|(_, datagram)| is_20(datagram))
+        {
             if let Some(later) = burst.get(at + NEAR) {
                 for line in [0, 64, 128] {
                     later.payload.get(line).map(memory::prefetch);
@@ -72,9 +76,16 @@ impl Inner {
                 self.sf.add_plans(shape, single, *envelope.units)
             }
         };
-        let stream =
-            stream::pack(version(wire::Version::V20), single.hw_id, envelope.listener, single.node_id);
-        if !self.losses.observe_latest(stream, single.seq, envelope.received, out) {
+        let stream = stream::pack(
+            version(wire::Version::V20),
+            single.hw_id,
+            envelope.listener,
+            single.node_id,
+        );
+        if !self
+            .losses
+            .observe_latest(stream, single.seq, envelope.received, out)
+        {
             self.losses.observe(
                 &StreamSeq::from(single).stream(envelope),
                 single.seq,

@@ -46,7 +46,11 @@ pub(super) struct Sweep {
 
 impl Sweep {
     pub(super) fn new(config: &Config) -> Self {
-        let push = if config.push_interval == 0 { Nanos::MAX } else { config.push_interval };
+        let push = if config.push_interval == 0 {
+            Nanos::MAX
+        } else {
+            config.push_interval
+        };
         let round = push.min(config.flow_timeout / 4).clamp(SECOND / 10, 30 * SECOND);
         Self {
             now: 0,
@@ -77,7 +81,9 @@ impl Sweep {
         let elapsed = self.now.saturating_sub(self.round_began);
         let share = (u128::from(slots) * u128::from(elapsed)).div_ceil(u128::from(self.round));
         let target = u32::try_from(share).unwrap_or(u32::MAX).min(slots);
-        let end = target.min(self.next.saturating_add(FLOWS_PER_TICK)).max(self.next);
+        let end = target
+            .min(self.next.saturating_add(FLOWS_PER_TICK))
+            .max(self.next);
         std::mem::replace(&mut self.next, end)..end
     }
 
@@ -85,7 +91,11 @@ impl Sweep {
         self.round_began = self.now;
         self.next = 0;
         self.pushing = self.push_interval > 0
-            && self.now.saturating_sub(self.pushed).saturating_add(self.round / 2) >= self.push_interval;
+            && self
+                .now
+                .saturating_sub(self.pushed)
+                .saturating_add(self.round / 2)
+                >= self.push_interval;
         if self.pushing {
             self.pushed = self.now;
         }
@@ -128,15 +138,18 @@ impl Inner {
 
     fn begin_second(&mut self, now: Nanos) {
         self.sweep.second_began = now - now % SECOND;
-        self.state.begin_second(u32::try_from(now / SECOND).unwrap_or(u32::MAX));
+        self.state
+            .begin_second(u32::try_from(now / SECOND).unwrap_or(u32::MAX));
     }
 
     /// Ends the current second; the next one with values begins at `now`.
     fn end_second(&mut self, now: Nanos, out: &mut dyn Output) {
-        self.losses.account(now, false, &mut self.state.detection.counts, out);
+        self.losses
+            .account(now, false, &mut self.state.detection.counts, out);
         let second = u64::from(self.state.second());
         let elapsed = u32::try_from(now / SECOND - second).unwrap_or(u32::MAX);
-        self.state.close_second(self.closing(second / 60 != now / SECOND / 60, elapsed), now, out);
+        self.state
+            .close_second(self.closing(second / 60 != now / SECOND / 60, elapsed), now, out);
     }
 
     /// Handles a clock that was set back to `now`: open intervals end at the old time, and time restarts. Otherwise nothing would
@@ -158,7 +171,8 @@ impl Inner {
     fn end_open(&mut self, last: bool, closing: Closing, out: &mut dyn Output) {
         let now = self.sweep.now;
         self.postcards.finish(&mut self.state, out);
-        self.losses.account(now, last, &mut self.state.detection.counts, out);
+        self.losses
+            .account(now, last, &mut self.state.detection.counts, out);
         self.sf.finish(&mut self.state, out);
         self.state.close_second(closing, now, out);
     }
@@ -233,7 +247,14 @@ impl Inner {
             return;
         }
         // As if the second and the minute ended now; time does not advance, so that more reports may follow.
-        self.end_open(true, Closing { timeout: u32::MAX, ..self.closing(true, 0) }, out);
+        self.end_open(
+            true,
+            Closing {
+                timeout: u32::MAX,
+                ..self.closing(true, 0)
+            },
+            out,
+        );
         self.state.drain(usize::MAX, out);
         for slot in 0..self.state.flows.slots() {
             self.state.end_minute(slot, out);

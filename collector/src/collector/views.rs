@@ -78,19 +78,36 @@ impl Collector {
     /// queues. See [`Collector::network_in`].
     pub fn network_slots(&self) -> u32 {
         let NodeMetrics { nodes, queues, .. } = &self.inner.state.metrics;
-        self.inner.state.topology.slots().max(nodes.slots()).max(queues.slots())
+        self.inner
+            .state
+            .topology
+            .slots()
+            .max(nodes.slots())
+            .max(queues.slots())
     }
 
     /// The entries of these tables in a range of slots, to walk them in parts between bursts. An entry keeps its slot as long as
     /// it is in the table; one that was removed and added again may be visited twice.
     pub fn network_in(&self, slots: Range<u32>, visit: &mut impl FnMut(NetworkEntry<'_>)) {
         let state = &self.inner.state;
-        state.topology.nodes(slots.clone()).for_each(|node| visit(NetworkEntry::Node(node)));
-        state.link_uses(slots.clone()).for_each(|link| visit(NetworkEntry::Link(link)));
-        state.topology.paths(slots.clone()).for_each(|path| visit(NetworkEntry::Path(path)));
+        state
+            .topology
+            .nodes(slots.clone())
+            .for_each(|node| visit(NetworkEntry::Node(node)));
+        state
+            .link_uses(slots.clone())
+            .for_each(|link| visit(NetworkEntry::Link(link)));
+        state
+            .topology
+            .paths(slots.clone())
+            .for_each(|path| visit(NetworkEntry::Path(path)));
         let NodeMetrics { nodes, queues, .. } = &state.metrics;
-        nodes.views_in(slots.clone()).for_each(|series| visit(NetworkEntry::HopLatency(series)));
-        queues.views_in(slots).for_each(|series| visit(NetworkEntry::Queue(series)));
+        nodes
+            .views_in(slots.clone())
+            .for_each(|series| visit(NetworkEntry::HopLatency(series)));
+        queues
+            .views_in(slots)
+            .for_each(|series| visit(NetworkEntry::Queue(series)));
     }
 
     /// Hop latency per node, ns, over all flows.

@@ -60,7 +60,11 @@ pub(crate) fn lacks_ingress(ingress: u64, egress: u64, units: Units) -> bool {
 #[inline]
 pub(crate) fn mark_implausible(latency: u64, ingress: u64, egress: u64, units: Units) -> u64 {
     let odd = latency > units.max_latency || lacks_ingress(ingress, egress, units);
-    if odd && latency != NO_VALUE { implausible(latency) } else { latency }
+    if odd && latency != NO_VALUE {
+        implausible(latency)
+    } else {
+        latency
+    }
 }
 
 /// The hop latency computed from the timestamps of a node, ns, marked if it is implausible.
@@ -69,7 +73,11 @@ pub(crate) fn between(ingress: u64, egress: u64, wide: bool, units: Units) -> u6
         return NO_VALUE;
     }
     let (latency, is_latency) = elapsed(ingress, egress, wide, units);
-    if is_latency { mark_implausible(latency, ingress, egress, units) } else { implausible(latency) }
+    if is_latency {
+        mark_implausible(latency, ingress, egress, units)
+    } else {
+        implausible(latency)
+    }
 }
 
 /// The time between two timestamps, ns, and whether it is a latency in any unit.
@@ -115,10 +123,16 @@ pub(crate) enum Difference {
 #[inline]
 pub(crate) fn difference(first: u64, second: u64, wide: bool) -> Difference {
     if wide {
-        return second.checked_sub(first).map_or(Difference::Backwards, Difference::Later);
+        return second
+            .checked_sub(first)
+            .map_or(Difference::Backwards, Difference::Later);
     }
     let modulo = (second as u32).wrapping_sub(first as u32);
-    if modulo >> 31 == 0 { Difference::Later(u64::from(modulo)) } else { Difference::Backwards }
+    if modulo >> 31 == 0 {
+        Difference::Later(u64::from(modulo))
+    } else {
+        Difference::Backwards
+    }
 }
 
 #[cfg(test)]
@@ -137,23 +151,43 @@ mod tests {
             (25, 10, false, Difference::Backwards),
             (0, 0x7fff_ffff, false, Difference::Later(0x7fff_ffff)),
             (0, 0x8000_0000, false, Difference::Backwards),
-            (0x1_0000_0000, 0x3_0000_0000, true, Difference::Later(0x2_0000_0000)),
+            (
+                0x1_0000_0000,
+                0x3_0000_0000,
+                true,
+                Difference::Later(0x2_0000_0000),
+            ),
             (25, 10, true, Difference::Backwards),
         ];
         for (first, second, wide, expected) in cases {
-            assert_eq!(difference(first, second, wide), expected, "{first:#x} to {second:#x}, wide: {wide}");
+            assert_eq!(
+                difference(first, second, wide),
+                expected,
+                "{first:#x} to {second:#x}, wide: {wide}"
+            );
         }
     }
 
     #[test]
     fn an_implausible_latency_keeps_its_value() {
-        for latency in
-            [0, 1, 999, (1 << 18) - 1, 1 << 18, 5_000_000_000, 86_400_000_000_000, u64::MAX - 1, u64::MAX]
-        {
+        for latency in [
+            0,
+            1,
+            999,
+            (1 << 18) - 1,
+            1 << 18,
+            5_000_000_000,
+            86_400_000_000_000,
+            u64::MAX - 1,
+            u64::MAX,
+        ] {
             let marked = implausible(latency);
             assert!(!is_plausible(marked) && marked != NO_VALUE, "{latency}");
             let value = implausible_value(marked as u32).unwrap();
-            assert!(value <= latency && latency - value <= latency >> 17, "{latency} became {value}");
+            assert!(
+                value <= latency && latency - value <= latency >> 17,
+                "{latency} became {value}"
+            );
         }
         assert_eq!(implausible_value(0xfeff_ffff), None);
         assert_eq!(implausible_value(u32::MAX), None, "not reported");
@@ -161,12 +195,19 @@ mod tests {
 
     /// Shorthand: a marked value as `Err`.
     fn read(latency: u64) -> Result<u64, Option<u64>> {
-        if is_plausible(latency) { Ok(latency) } else { Err(implausible_value(latency as u32)) }
+        if is_plausible(latency) {
+            Ok(latency)
+        } else {
+            Err(implausible_value(latency as u32))
+        }
     }
 
     #[test]
     fn a_latency_is_judged_by_its_length_and_its_stamps() {
-        let units = Units { max_latency: 1_000_000, ..Units::NONE };
+        let units = Units {
+            max_latency: 1_000_000,
+            ..Units::NONE
+        };
         let cases = [
             (1_000_000, (5, 1_000_005), Ok(1_000_000)),
             (1_000_001, (5, 1_000_006), Err(Some(1_000_000))),
@@ -185,12 +226,19 @@ mod tests {
             );
         }
         let off = Units::NONE;
-        assert_eq!(read(mark_implausible(u64::MAX >> 8, 0, u64::MAX >> 8, off)), Ok(u64::MAX >> 8));
+        assert_eq!(
+            read(mark_implausible(u64::MAX >> 8, 0, u64::MAX >> 8, off)),
+            Ok(u64::MAX >> 8)
+        );
     }
 
     #[test]
     fn an_implausible_latency_is_exact_where_it_is_shown_once() {
-        let units = Units { stamp_ns: 4, max_latency: 1_000_000, ..Units::NONE };
+        let units = Units {
+            stamp_ns: 4,
+            max_latency: 1_000_000,
+            ..Units::NONE
+        };
         let cases = [
             (None, (1000, 960, false), Some((u64::from(u32::MAX) - 39) * 4)),
             (None, (1000, 960, true), Some(u64::MAX)),
@@ -215,28 +263,50 @@ mod tests {
                 "{reported:?}, {stamps:?}"
             );
         }
-        let nanoseconds = Units { max_latency: 1_000_000, ..Units::NONE };
-        assert_eq!(exact_implausible(None, (1040, 1000, false), nanoseconds), Some(4_294_967_256));
+        let nanoseconds = Units {
+            max_latency: 1_000_000,
+            ..Units::NONE
+        };
+        assert_eq!(
+            exact_implausible(None, (1040, 1000, false), nanoseconds),
+            Some(4_294_967_256)
+        );
     }
 
     #[test]
     fn stamps_give_a_latency_an_implausible_one_or_none() {
-        let units = Units { stamp_ns: 4, max_latency: 1_000_000, ..Units::NONE };
+        let units = Units {
+            stamp_ns: 4,
+            max_latency: 1_000_000,
+            ..Units::NONE
+        };
         let cases = [
             (100, 200, false, Ok(400)),
             (0xffff_ff00, 0x100, false, Ok(0x800)),
             (100, 300_000, false, Err(Some(1_199_600))),
             (0, 200, true, Err(Some(800))),
-            (200, 100, false, Err(Some((((u64::from(u32::MAX) - 99) * 4) >> 16) << 16))),
+            (
+                200,
+                100,
+                false,
+                Err(Some((((u64::from(u32::MAX) - 99) * 4) >> 16) << 16)),
+            ),
             (NO_VALUE, 100, true, Err(None)),
             (100, NO_VALUE, false, Err(None)),
         ];
         for (ingress, egress, wide, expected) in cases {
-            assert_eq!(read(between(ingress, egress, wide, units)), expected, "{ingress} to {egress}");
+            assert_eq!(
+                read(between(ingress, egress, wide, units)),
+                expected,
+                "{ingress} to {egress}"
+            );
         }
         assert!(matches!(read(between(200, 100, true, units)), Err(Some(value)) if value > 1 << 63));
         // Without a limit, but not a latency in any unit.
         assert_eq!(read(between(0, 200, true, Units::NONE)), Ok(200));
-        assert!(matches!(read(between(200, 100, false, Units::NONE)), Err(Some(_))));
+        assert!(matches!(
+            read(between(200, 100, false, Units::NONE)),
+            Err(Some(_))
+        ));
     }
 }

@@ -59,28 +59,50 @@ impl StreamSeq {
 impl From<&Report<'_>> for StreamSeq {
     #[inline]
     fn from(report: &Report<'_>) -> Self {
-        Self { version: report.version, node: report.node_id, hw_id: report.hw_id, seq: report.seq }
+        Self {
+            version: report.version,
+            node: report.node_id,
+            hw_id: report.hw_id,
+            seq: report.seq,
+        }
     }
 }
 
 impl From<&Brief<'_>> for StreamSeq {
     #[inline(always)]
     fn from(brief: &Brief<'_>) -> Self {
-        Self { version: brief.version, node: Some(brief.node_id), hw_id: brief.hw_id, seq: brief.seq }
+        Self {
+            version: brief.version,
+            node: Some(brief.node_id),
+            hw_id: brief.hw_id,
+            seq: brief.seq,
+        }
     }
 }
 
 impl From<&Single<'_>> for StreamSeq {
     #[inline(always)]
     fn from(single: &Single<'_>) -> Self {
-        let Single { node_id, hw_id, seq, .. } = *single;
-        Self { version: wire::Version::V20, node: Some(node_id), hw_id, seq }
+        let Single {
+            node_id, hw_id, seq, ..
+        } = *single;
+        Self {
+            version: wire::Version::V20,
+            node: Some(node_id),
+            hw_id,
+            seq,
+        }
     }
 }
 
 impl From<&wire::Peek> for StreamSeq {
     fn from(peek: &wire::Peek) -> Self {
-        Self { version: peek.version, node: peek.node_id, hw_id: peek.hw_id, seq: peek.seq }
+        Self {
+            version: peek.version,
+            node: peek.node_id,
+            hw_id: peek.hw_id,
+            seq: peek.seq,
+        }
     }
 }
 

@@ -21,12 +21,22 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// The origin of events that are not from a report.
-    pub(crate) const NONE: Self =
-        Self { reporter: 0, seq: 0, stamp: 0, index: 0, hw_id: 0, version: 0, sender: 0 };
+    pub(crate) const NONE: Self = Self {
+        reporter: 0,
+        seq: 0,
+        stamp: 0,
+        index: 0,
+        hw_id: 0,
+        version: 0,
+        sender: 0,
+    };
 
     pub(crate) fn hash(&self) -> u64 {
         let small = u64::from(self.index) << 16 | u64::from(self.hw_id) << 8 | u64::from(self.version);
-        fold(self.reporter ^ small << 32, u64::from(self.seq) << 32 | u64::from(self.stamp))
+        fold(
+            self.reporter ^ small << 32,
+            u64::from(self.seq) << 32 | u64::from(self.stamp),
+        )
     }
 }
 
@@ -50,7 +60,11 @@ impl EventContext {
     /// A hash of the report's identity and its flow, for events that name no flow. Devices without a clock use the same identities again
     /// after a restart, but rarely for the same flow. The Flow ID is the same whether or not the rest of the flow is known.
     pub(crate) fn identity(&self) -> u64 {
-        let flow = if self.has_flow { u64::from(self.key.flow_id()) | 1 << 32 } else { 0 };
+        let flow = if self.has_flow {
+            u64::from(self.key.flow_id()) | 1 << 32
+        } else {
+            0
+        };
         fold(self.origin.hash(), flow)
     }
 }

@@ -16,9 +16,15 @@ use crate::config::{Profile, Units};
 /// [`HopView::implausible_latency`](crate::HopView::implausible_latency).
 pub fn implausible_latency(hop: &Hop, profile: &Profile) -> Option<u64> {
     let units = Units::from(profile);
-    let reported = hop.hop_latency.map(|latency| u64::from(latency) * u64::from(units.latency_ns));
+    let reported = hop
+        .hop_latency
+        .map(|latency| u64::from(latency) * u64::from(units.latency_ns));
     let stamp = |stamp: Option<u64>| stamp.unwrap_or(NO_VALUE);
-    clock::exact_implausible(reported, (stamp(hop.ingress_ts), stamp(hop.egress_ts), hop.wide_ts), units)
+    clock::exact_implausible(
+        reported,
+        (stamp(hop.ingress_ts), stamp(hop.egress_ts), hop.wide_ts),
+        units,
+    )
 }
 
 /// All-ones: a value that was absent or unavailable.

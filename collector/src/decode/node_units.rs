@@ -30,7 +30,9 @@ impl NodeUnits {
             .collect();
         entries.sort_by_key(|entry| entry.node);
         entries.dedup_by_key(|entry| entry.node);
-        Self { entries: entries.into() }
+        Self {
+            entries: entries.into(),
+        }
     }
 
     /// Whether no node has its own units.
@@ -40,19 +42,30 @@ impl NodeUnits {
     }
 
     fn find(&self, node: u32) -> Option<&Entry> {
-        let at = self.entries.binary_search_by_key(&node, |entry| entry.node).ok()?;
+        let at = self
+            .entries
+            .binary_search_by_key(&node, |entry| entry.node)
+            .ok()?;
         self.entries.get(at)
     }
 
     /// The units of `node`, or those of the reporter.
     #[inline]
     pub(crate) fn of(&self, node: u32, reporter: Units) -> Units {
-        if self.is_empty() { reporter } else { self.find(node).map_or(reporter, |entry| entry.units) }
+        if self.is_empty() {
+            reporter
+        } else {
+            self.find(node).map_or(reporter, |entry| entry.units)
+        }
     }
 
     /// The number of the profile of `node`, or of that of the reporter.
     #[inline]
     pub(crate) fn profile(&self, node: u32, reporter: u8) -> u8 {
-        if self.is_empty() { reporter } else { self.find(node).map_or(reporter, |entry| entry.profile) }
+        if self.is_empty() {
+            reporter
+        } else {
+            self.find(node).map_or(reporter, |entry| entry.profile)
+        }
     }
 }

@@ -41,7 +41,11 @@ pub(crate) struct EndTimestamps {
 
 impl EndTimestamps {
     /// No timestamps.
-    pub(crate) const NONE: Self = Self { ingress: NO_VALUE, egress: NO_VALUE, wide: false };
+    pub(crate) const NONE: Self = Self {
+        ingress: NO_VALUE,
+        egress: NO_VALUE,
+        wide: false,
+    };
 }
 
 /// The hops of a report in forwarding order. Small, so that they can be passed by value.
@@ -126,7 +130,11 @@ impl Reading {
         let level_2 = !hop.carried.contains(Items::INTERFACES) && hop.l2_egress_if.is_some();
         Self {
             node: hop.node_id.unwrap_or(ABSENT),
-            link: if level_2 { hop.l2_egress_if.unwrap_or(ABSENT) } else { level_1 },
+            link: if level_2 {
+                hop.l2_egress_if.unwrap_or(ABSENT)
+            } else {
+                level_1
+            },
             level_2,
             latency,
             queue: pair(hop.queue_id, hop.queue_occupancy),
@@ -192,16 +200,29 @@ pub(crate) fn egress(link: u32, level_2: bool) -> u32 {
 
 #[inline(always)]
 pub(super) fn scaled(raw: u32, unit: u32) -> u64 {
-    if raw == ABSENT { NO_VALUE } else { u64::from(raw) * u64::from(unit) }
+    if raw == ABSENT {
+        NO_VALUE
+    } else {
+        u64::from(raw) * u64::from(unit)
+    }
 }
 
 impl Reading {
     /// The values for rules.
     pub(crate) fn values(&self) -> HopValues {
-        let level =
-            |pair: u32| if pair == ABSENT { observation::ABSENT } else { u64::from(pair & 0x00ff_ffff) };
+        let level = |pair: u32| {
+            if pair == ABSENT {
+                observation::ABSENT
+            } else {
+                u64::from(pair & 0x00ff_ffff)
+            }
+        };
         HopValues {
-            hop_latency: if is_plausible(self.latency) { self.latency } else { observation::ABSENT },
+            hop_latency: if is_plausible(self.latency) {
+                self.latency
+            } else {
+                observation::ABSENT
+            },
             queue_occupancy: level(self.queue),
             queue_congestion: level(self.congestion),
             link_utilization: self.utilization(),

@@ -13,13 +13,21 @@ impl<T> Shapes<T> {
     const MAX_SHAPES: usize = 32;
 
     pub(crate) fn new() -> Self {
-        Self { known: Vec::with_capacity(Self::MAX_SHAPES), latest: (u64::MAX, 0), next: 0 }
+        Self {
+            known: Vec::with_capacity(Self::MAX_SHAPES),
+            latest: (u64::MAX, 0),
+            next: 0,
+        }
     }
 
     /// The index of a shape, if it is known.
     #[inline(always)]
     pub(crate) fn find(&mut self, shape: u64) -> Option<u8> {
-        if self.latest.0 == shape { Some(self.latest.1) } else { self.search(shape) }
+        if self.latest.0 == shape {
+            Some(self.latest.1)
+        } else {
+            self.search(shape)
+        }
     }
 
     #[inline(never)]

@@ -150,7 +150,11 @@ fn agrees(plan: &Plan, offsets: impl ItemOffsets, words: usize) -> bool {
             offsets.congestion(),
             offsets.utilization(),
         ];
-        (items.map(|offset| offset.min(words)), offsets.level_2(), offsets.by_stamps())
+        (
+            items.map(|offset| offset.min(words)),
+            offsets.level_2(),
+            offsets.by_stamps(),
+        )
     }
     usize::from(plan.words) == words && all(plan, words) == all(offsets, words)
 }
@@ -184,7 +188,14 @@ pub(crate) struct All<const W: usize>;
 impl<const W: usize> All<W> {
     /// Whether `plan` has this layout.
     fn fits(plan: &Plan) -> bool {
-        let words = [plan.node, plan.link, plan.latency, plan.queue, plan.stamps.0, plan.utilization];
+        let words = [
+            plan.node,
+            plan.link,
+            plan.latency,
+            plan.queue,
+            plan.stamps.0,
+            plan.utilization,
+        ];
         words.map(usize::from) == [0, 1, 2, 3, 4, W - 1]
             && !plan.level_2
             && usize::from(plan.words) == W
@@ -273,8 +284,11 @@ impl Plan {
             false if layout.wide_l2() => (layout.word_of(Items::L2_INTERFACES) + 1, true),
             false => (layout.word_of(Items::L2_INTERFACES), false),
         };
-        let congestion =
-            if carried.contains(Items::QUEUE_CONGESTION) { Items::QUEUE_CONGESTION } else { Items::BUFFER };
+        let congestion = if carried.contains(Items::QUEUE_CONGESTION) {
+            Items::QUEUE_CONGESTION
+        } else {
+            Items::BUFFER
+        };
         let word_of = |item| layout.word_of(item) as u8;
         let mut plan = Self {
             node: word_of(Items::NODE_ID),
@@ -305,14 +319,21 @@ impl Plan {
     #[inline(always)]
     pub(crate) fn read(&self, record: &[u8]) -> (Reading, EndTimestamps) {
         let words: &[[u8; 4]] = record.as_chunks().0;
-        let word = |at: u8| words.get(usize::from(at)).map_or(ABSENT, |word| u32::from_be_bytes(*word));
+        let word = |at: u8| {
+            words
+                .get(usize::from(at))
+                .map_or(ABSENT, |word| u32::from_be_bytes(*word))
+        };
         let stamp = |at: u8| match (self.wide, word(at)) {
             (true, high) => u64::from(high) << 32 | u64::from(word(at + 1)),
             (false, ABSENT) => NO_VALUE,
             (false, stamp) => u64::from(stamp),
         };
-        let ends =
-            EndTimestamps { ingress: stamp(self.stamps.0), egress: stamp(self.stamps.1), wide: self.wide };
+        let ends = EndTimestamps {
+            ingress: stamp(self.stamps.0),
+            egress: stamp(self.stamps.1),
+            wide: self.wide,
+        };
         let latency = match scaled(word(self.latency), self.units.latency_ns) {
             NO_VALUE => between(ends.ingress, ends.egress, self.wide, self.units),
             latency => mark_implausible(latency, ends.ingress, ends.egress, self.units),
@@ -346,7 +367,10 @@ impl Plan {
     /// The hop latency, ns, if it is not reported or may be implausible; `reported` is its word.
     #[inline(never)]
     fn unusual_latency<const W: usize>(&self, record: &[[u8; 4]; W], reported: u32) -> u64 {
-        let (ingress, egress) = (self.stamp(record, self.stamps.0), self.stamp(record, self.stamps.1));
+        let (ingress, egress) = (
+            self.stamp(record, self.stamps.0),
+            self.stamp(record, self.stamps.1),
+        );
         match scaled(reported, self.units.latency_ns) {
             NO_VALUE => between(ingress, egress, self.wide, self.units),
             latency => mark_implausible(latency, ingress, egress, self.units),
@@ -374,14 +398,20 @@ pub(crate) struct LatestPlan {
 
 impl LatestPlan {
     pub(crate) fn new() -> Self {
-        Self { layout: Layout::EMPTY, plan: Plan::new(&Layout::EMPTY, Units::NONE) }
+        Self {
+            layout: Layout::EMPTY,
+            plan: Plan::new(&Layout::EMPTY, Units::NONE),
+        }
     }
 
     /// The plan for records of a layout.
     #[inline]
     pub(crate) fn get(&mut self, layout: &Layout, units: Units) -> &Plan {
         if self.layout != *layout || self.plan.units != units {
-            *self = Self { layout: *layout, plan: Plan::new(layout, units) };
+            *self = Self {
+                layout: *layout,
+                plan: Plan::new(layout, units),
+            };
         }
         &self.plan
     }
@@ -414,7 +444,11 @@ impl<'a, P: ItemOffsets, const W: usize> Stacked<'a, P, W> {
     #[inline(always)]
     pub(crate) fn new(bytes: &'a [u8], plan: &'a Plan, places: P) -> Self {
         let words: &[[u8; 4]] = bytes.as_chunks().0;
-        Self { records: words.as_chunks().0, plan, places }
+        Self {
+            records: words.as_chunks().0,
+            plan,
+            places,
+        }
     }
 }
 
@@ -433,7 +467,9 @@ impl<'a, P: ItemOffsets, const W: usize> Hops for Stacked<'a, P, W> {
 
     #[inline(always)]
     fn records(self, from: usize) -> impl ExactSizeIterator<Item = Self::Record> {
-        self.records[..self.records.len().saturating_sub(from)].iter().rev()
+        self.records[..self.records.len().saturating_sub(from)]
+            .iter()
+            .rev()
     }
 
     #[inline(always)]
@@ -486,11 +522,19 @@ mod tests {
 
     #[test]
     fn a_record_reads_as_its_hop_does() {
-        let units = Units { stamp_ns: 3, latency_ns: 2, utilization: 7, max_latency: 1 << 32, ..Units::NONE };
+        let units = Units {
+            stamp_ns: 3,
+            latency_ns: 2,
+            utilization: 7,
+            max_latency: 1 << 32,
+            ..Units::NONE
+        };
         let mut read = 0;
         for bitmap in (0..=u16::MAX).step_by(2).filter(|bitmap| bitmap & 0x00fe == 0) {
             for words in 0..=13 {
-                let Ok(layout) = Layout::int_2(bitmap, words, false) else { continue };
+                let Ok(layout) = Layout::int_2(bitmap, words, false) else {
+                    continue;
+                };
                 for seed in 0..8_u64 {
                     // Every fourth word is absent.
                     let word = |at: u64| match fold(seed, at) {
@@ -508,7 +552,11 @@ mod tests {
                     let plan = Plan::new(&layout, units);
                     let (reading, ends) = plan.read(&record);
                     assert_eq!(reading, Reading::of(&hop, units), "{hop:?}");
-                    let stamps = (layout.ingress_ts(&record), layout.egress_ts(&record), layout.wide_ts());
+                    let stamps = (
+                        layout.ingress_ts(&record),
+                        layout.egress_ts(&record),
+                        layout.wide_ts(),
+                    );
                     assert_eq!((ends.ingress, ends.egress, ends.wide), stamps, "{hop:?}");
                     read += 1;
                 }
@@ -535,13 +583,21 @@ mod tests {
 
     #[test]
     fn specialized_code_reads_records_as_the_plan_says() {
-        let units = Units { stamp_ns: 3, latency_ns: 2, utilization: 7, max_latency: 1 << 32, ..Units::NONE };
+        let units = Units {
+            stamp_ns: 3,
+            latency_ns: 2,
+            utilization: 7,
+            max_latency: 1 << 32,
+            ..Units::NONE
+        };
         let mut forms = Vec::new();
         for bitmap in 0..=0xff_u16 {
             let bitmap = bitmap << 8;
             for dialect in [Dialect::IntCollectorGen, Dialect::Strict, Dialect::Geant] {
                 let words = bitmap.count_ones() as u8;
-                let Ok(layout) = Layout::int_10(bitmap, words, dialect) else { continue };
+                let Ok(layout) = Layout::int_10(bitmap, words, dialect) else {
+                    continue;
+                };
                 let plan = Plan::new(&layout, units);
                 for seed in 0..20_u64 {
                     let word = |at: u64| match fold(seed, at) {
@@ -550,7 +606,9 @@ mod tests {
                         random => (random as u32).to_be_bytes(),
                     };
                     let record: Vec<u8> = (0..u64::from(words)).flat_map(word).collect();
-                    let Some(reading) = specialized(&plan, &record) else { continue };
+                    let Some(reading) = specialized(&plan, &record) else {
+                        continue;
+                    };
                     assert_eq!(reading, plan.read(&record).0, "{bitmap:x} {seed}");
                     forms.push(bitmap);
                 }

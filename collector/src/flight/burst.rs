@@ -66,9 +66,18 @@ pub fn read(mut passages: Vec<Passage>) -> Burst {
     passages.sort_by_key(|passage| passage.ts);
     let has_occupancy = passages.iter().any(|passage| passage.occupancy.is_some());
     // A drop's report, for one, does not have it.
-    let depth = |passage: &Passage| if has_occupancy { passage.occupancy } else { passage.latency };
+    let depth = |passage: &Passage| {
+        if has_occupancy {
+            passage.occupancy
+        } else {
+            passage.latency
+        }
+    };
     // Of equal ones the first.
-    let Some((top, peak)) = passages.iter().enumerate().max_by_key(|(at, one)| (depth(one), usize::MAX - at))
+    let Some((top, peak)) = passages
+        .iter()
+        .enumerate()
+        .max_by_key(|(at, one)| (depth(one), usize::MAX - at))
     else {
         return Burst::default();
     };
@@ -82,10 +91,19 @@ pub fn read(mut passages: Vec<Passage>) -> Burst {
     let entered = |passage: &Passage| passage.ts.saturating_sub(passage.latency.unwrap_or(0));
     let peak_entered = entered(peak);
     let mut parts: HashMap<Option<FlowKey>, Part> = HashMap::new();
-    let mut burst =
-        Burst { peak: Some((peak_at, peak.occupancy.filter(|_| has_occupancy))), begun, ..Burst::default() };
+    let mut burst = Burst {
+        peak: Some((peak_at, peak.occupancy.filter(|_| has_occupancy))),
+        begun,
+        ..Burst::default()
+    };
     for passage in &passages {
-        let Passage { ts, flow, latency, weight, .. } = *passage;
+        let Passage {
+            ts,
+            flow,
+            latency,
+            weight,
+            ..
+        } = *passage;
         let part = parts.entry(flow).or_insert(Part {
             flow,
             rise: 0,
@@ -110,7 +128,11 @@ pub fn read(mut passages: Vec<Passage>) -> Burst {
     }
     burst.flows = parts.into_values().collect();
     let order = |part: &Part| {
-        (std::cmp::Reverse((part.rise, part.reports)), part.first, part.flow.map(|flow| flow.id()))
+        (
+            std::cmp::Reverse((part.rise, part.reports)),
+            part.first,
+            part.flow.map(|flow| flow.id()),
+        )
     };
     burst.flows.sort_by_key(order);
     burst

@@ -68,13 +68,18 @@ impl Chunk {
     pub const BYTES: usize = 256 << 10;
 
     fn new() -> Self {
-        Self { bytes: Vec::with_capacity(Self::BYTES), span: None }
+        Self {
+            bytes: Vec::with_capacity(Self::BYTES),
+            span: None,
+        }
     }
 
     #[inline]
     fn push(&mut self, datagram: &Datagram<'_>) {
         // A longer one is no UDP datagram.
-        let Ok(length) = u16::try_from(datagram.payload.len()) else { return };
+        let Ok(length) = u16::try_from(datagram.payload.len()) else {
+            return;
+        };
         let mut header = [0; HEADER];
         header[..8].copy_from_slice(&datagram.received.to_le_bytes());
         header[8..24].copy_from_slice(&datagram.source);
@@ -97,25 +102,40 @@ impl Chunk {
             rest = after;
             let received = u64::from_le_bytes(header[..8].try_into().ok()?);
             let source = header[8..24].try_into().ok()?;
-            Some(Datagram { payload, source, src_port: number(24), listener: number(26), received })
+            Some(Datagram {
+                payload,
+                source,
+                src_port: number(24),
+                listener: number(26),
+                received,
+            })
         })
     }
 
     /// Whether it may have datagrams of this time. (The clock may have been set back inside it.)
     fn overlaps(&self, from: Nanos, to: Nanos) -> bool {
-        self.span.is_some_and(|(first, last)| first.min(last) <= to && from <= first.max(last))
+        self.span
+            .is_some_and(|(first, last)| first.min(last) <= to && from <= first.max(last))
     }
 }
 
 impl Kept {
     /// At most so many chunks, at least one.
     pub fn new(most: usize) -> Self {
-        Self { chunks: VecDeque::new(), most: most.max(1), has_forgotten: false }
+        Self {
+            chunks: VecDeque::new(),
+            most: most.max(1),
+            has_forgotten: false,
+        }
     }
 
     /// Keeps a chunk. Returns one that is no longer kept, if nobody reads it: its memory can be used again.
     pub fn add(&mut self, chunk: Chunk) -> Option<Chunk> {
-        let old = if self.chunks.len() >= self.most { self.chunks.pop_front() } else { None };
+        let old = if self.chunks.len() >= self.most {
+            self.chunks.pop_front()
+        } else {
+            None
+        };
         self.has_forgotten |= old.is_some();
         self.chunks.push_back(Arc::new(chunk));
         old.and_then(Arc::into_inner)
@@ -123,7 +143,11 @@ impl Kept {
 
     /// The chunks that may have datagrams of this time, oldest first.
     pub fn of(&self, from: Nanos, to: Nanos) -> Vec<Arc<Chunk>> {
-        self.chunks.iter().filter(|chunk| chunk.overlaps(from, to)).map(Arc::clone).collect()
+        self.chunks
+            .iter()
+            .filter(|chunk| chunk.overlaps(from, to))
+            .map(Arc::clone)
+            .collect()
     }
 
     /// Whether datagrams since this time were given back.
@@ -133,7 +157,10 @@ impl Kept {
 
     /// The receive time of the oldest datagram.
     pub fn oldest(&self) -> Option<Nanos> {
-        self.chunks.front().and_then(|chunk| chunk.span).map(|(first, _)| first)
+        self.chunks
+            .front()
+            .and_then(|chunk| chunk.span)
+            .map(|(first, _)| first)
     }
 }
 
@@ -145,7 +172,13 @@ mod tests {
     use super::*;
 
     fn datagram(received: Nanos, payload: &[u8]) -> Datagram<'_> {
-        Datagram { payload, source: [7; 16], src_port: 40_000, listener: 3, received }
+        Datagram {
+            payload,
+            source: [7; 16],
+            src_port: 40_000,
+            listener: 3,
+            received,
+        }
     }
 
     fn put(ring: &mut Ring, kept: &mut Kept, received: Nanos, payload: &[u8]) {
@@ -166,10 +199,16 @@ mod tests {
             ring.push(&datagram(at, payload));
         }
         let chunk = ring.take(None).unwrap();
-        let read: Vec<_> = chunk.datagrams().map(|one| (one.received, one.payload.to_vec())).collect();
+        let read: Vec<_> = chunk
+            .datagrams()
+            .map(|one| (one.received, one.payload.to_vec()))
+            .collect();
         assert_eq!(read, [(5, b"one".to_vec()), (6, Vec::new()), (7, vec![9; 9000])]);
         let first = chunk.datagrams().next().unwrap();
-        assert_eq!((first.source, first.src_port, first.listener), ([7; 16], 40_000, 3));
+        assert_eq!(
+            (first.source, first.src_port, first.listener),
+            ([7; 16], 40_000, 3)
+        );
         assert!(ring.take(None).is_none());
     }
 

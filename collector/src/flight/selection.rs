@@ -21,7 +21,14 @@ impl<T> Selection<T> {
     /// Nothing yet; at most so many, at least two.
     pub fn new(window: Window, most: usize) -> Self {
         let (reports, most) = (vec![0; window.triggers.len()], most.max(2));
-        Self { window, reports, most, every: 1, offered: 0, kept: Vec::new() }
+        Self {
+            window,
+            reports,
+            most,
+            every: 1,
+            offered: 0,
+            kept: Vec::new(),
+        }
     }
 
     /// Its window.
@@ -59,17 +66,31 @@ impl<T> Selection<T> {
 
     /// What was recorded. `late`: the beginning of the window was no longer in memory.
     pub fn finish(self, late: bool) -> (Vec<Recording>, Vec<T>) {
-        let Window { from, to, triggers, .. } = self.window;
+        let Window {
+            from, to, triggers, ..
+        } = self.window;
         let every = self.every;
-        let recording = |(trigger, reports)| Recording { trigger, from, to, reports, every, late };
-        (triggers.into_iter().zip(self.reports).map(recording).collect(), self.kept)
+        let recording = |(trigger, reports)| Recording {
+            trigger,
+            from,
+            to,
+            reports,
+            every,
+            late,
+        };
+        (
+            triggers.into_iter().zip(self.reports).map(recording).collect(),
+            self.kept,
+        )
     }
 }
 
 /// Whether a report is about what an event is about: it passed the event's node and queue, or it is of the event's flow if the event names no
 /// node.
 fn concerns(event: &Event, report: &Report<'_>) -> bool {
-    let Some(node) = event.node else { return event.flow.is_some() && report.flow == event.flow };
+    let Some(node) = event.node else {
+        return event.flow.is_some() && report.flow == event.flow;
+    };
     let mut hops = report.hops().peekable();
     if hops.peek().is_none() {
         // A report of a drop may have no hop: then its header says where.
@@ -87,7 +108,11 @@ mod tests {
     use crate::event::Kind;
 
     fn event(node: Option<u32>, queue: Option<u8>) -> Event {
-        Event { node, queue, ..Event::blank(100, Kind::Change) }
+        Event {
+            node,
+            queue,
+            ..Event::blank(100, Kind::Change)
+        }
     }
 
     fn with_report(check: impl FnOnce(&Report<'_>)) {
@@ -102,8 +127,14 @@ mod tests {
     #[test]
     fn a_report_concerns_an_event_of_its_nodes_and_of_its_flow() {
         with_report(|report| {
-            let of_flow = |flow| Event { flow, ..event(None, None) };
-            let queue = report.hops().find(|hop| hop.node_id == Some(2)).and_then(|hop| hop.queue_id);
+            let of_flow = |flow| Event {
+                flow,
+                ..event(None, None)
+            };
+            let queue = report
+                .hops()
+                .find(|hop| hop.node_id == Some(2))
+                .and_then(|hop| hop.queue_id);
             let other = queue.map_or(0, |queue| queue ^ 1);
             let checks = [
                 (event(Some(2), None), true),
@@ -122,8 +153,16 @@ mod tests {
     #[test]
     fn too_many_reports_are_thinned_evenly_and_counted() {
         with_report(|report| {
-            let triggers = [2, 9].map(|node| Trigger { event: event(Some(node), None), rule: None });
-            let window = Window { from: 0, to: 200, triggers: triggers.into(), left_out: 0 };
+            let triggers = [2, 9].map(|node| Trigger {
+                event: event(Some(node), None),
+                rule: None,
+            });
+            let window = Window {
+                from: 0,
+                to: 200,
+                triggers: triggers.into(),
+                left_out: 0,
+            };
             let mut selection = Selection::new(window.clone(), 100);
             for place in 0..1_000 {
                 selection.offer(report, || place);
@@ -137,7 +176,10 @@ mod tests {
                 (0..100).for_each(|place| selection.offer(report, || place));
                 selection.finish(true)
             };
-            assert_eq!((few[0].every, few[0].late, kept), (1, true, (0..100).collect::<Vec<_>>()));
+            assert_eq!(
+                (few[0].every, few[0].late, kept),
+                (1, true, (0..100).collect::<Vec<_>>())
+            );
         });
     }
 }

@@ -26,7 +26,13 @@ impl Default for FlightConfig {
     /// Half a second before and after, at most three seconds, twelve windows a minute, 2,000 reports each.
     fn default() -> Self {
         let before = SECOND / 2;
-        Self { before, after: before, longest: 3 * SECOND, per_minute: 12, reports: 2_000 }
+        Self {
+            before,
+            after: before,
+            longest: 3 * SECOND,
+            per_minute: 12,
+            reports: 2_000,
+        }
     }
 }
 
@@ -101,7 +107,14 @@ impl Windows {
     /// No window yet.
     pub fn new(config: FlightConfig) -> Self {
         let (open, ended, recent) = (None, VecDeque::new(), VecDeque::new());
-        Self { config, open, ended, recorded_to: 0, recent, stats: FlightStats::default() }
+        Self {
+            config,
+            open,
+            ended,
+            recorded_to: 0,
+            recent,
+            stats: FlightStats::default(),
+        }
     }
 
     /// The counters.
@@ -115,8 +128,14 @@ impl Windows {
         let limit = self.config.longest;
         if let Some(open) = self.open.as_mut().filter(|open| ts <= open.to) {
             // An older one, by a thread that is behind or a clock that was set back, is in the window as far as that goes.
-            open.to = open.to.max(ts.saturating_add(self.config.after)).min(open.from.saturating_add(limit));
-            let same = open.triggers.iter().any(|other| other.subject() == trigger.subject());
+            open.to = open
+                .to
+                .max(ts.saturating_add(self.config.after))
+                .min(open.from.saturating_add(limit));
+            let same = open
+                .triggers
+                .iter()
+                .any(|other| other.subject() == trigger.subject());
             let counter = if same {
                 &mut self.stats.repeated
             } else if open.triggers.len() >= SUBJECTS {
@@ -144,10 +163,17 @@ impl Windows {
             self.recorded_to = 0;
         }
         let from = ts.saturating_sub(self.config.before).max(self.recorded_to);
-        let to = ts.saturating_add(self.config.after).min(from.saturating_add(limit));
+        let to = ts
+            .saturating_add(self.config.after)
+            .min(from.saturating_add(limit));
         self.recent.push_back(ts);
         self.stats.recorded += 1;
-        self.open = Some(Window { from, to, triggers: vec![trigger], left_out: 0 });
+        self.open = Some(Window {
+            from,
+            to,
+            triggers: vec![trigger],
+            left_out: 0,
+        });
     }
 
     /// A window whose time is over at `now`; call it again until there is none.
@@ -171,7 +197,14 @@ impl Windows {
 impl Trigger {
     /// What it is about. Two events about the same need one recording.
     fn subject(&self) -> (Option<u32>, Option<u8>, Option<FlowKey>, Option<Metric>, Kind) {
-        let Event { node, queue, flow, metric, kind, .. } = self.event;
+        let Event {
+            node,
+            queue,
+            flow,
+            metric,
+            kind,
+            ..
+        } = self.event;
         (node, queue, flow, metric, kind)
     }
 }
@@ -191,12 +224,23 @@ mod tests {
     const MS: Nanos = 1_000_000;
 
     fn at(ts: Nanos, node: u32) -> Trigger {
-        Trigger { event: Event { node: Some(node), ..Event::blank(ts, Kind::Change) }, rule: None }
+        Trigger {
+            event: Event {
+                node: Some(node),
+                ..Event::blank(ts, Kind::Change)
+            },
+            rule: None,
+        }
     }
 
     fn window(from: Nanos, to: Nanos, triggers: &[(Nanos, u32)]) -> Window {
         let triggers = triggers.iter().map(|(ts, node)| at(*ts, *node)).collect();
-        Window { from, to, triggers, left_out: 0 }
+        Window {
+            from,
+            to,
+            triggers,
+            left_out: 0,
+        }
     }
 
     #[test]
@@ -207,9 +251,19 @@ mod tests {
         }
         assert_eq!(windows.due(10_700 * MS), None);
         let subjects = [(10_000 * MS, 1), (10_100 * MS, 2), (10_050 * MS, 3)];
-        assert_eq!(windows.due(10_700 * MS + 1), Some(window(9_500 * MS, 10_700 * MS, &subjects)));
+        assert_eq!(
+            windows.due(10_700 * MS + 1),
+            Some(window(9_500 * MS, 10_700 * MS, &subjects))
+        );
         assert_eq!(windows.due(u64::MAX), None);
-        assert_eq!(windows.stats(), FlightStats { recorded: 3, repeated: 1, ..FlightStats::default() });
+        assert_eq!(
+            windows.stats(),
+            FlightStats {
+                recorded: 3,
+                repeated: 1,
+                ..FlightStats::default()
+            }
+        );
     }
 
     #[test]
@@ -229,12 +283,18 @@ mod tests {
         windows.end();
         windows.due(u64::MAX);
         windows.trigger(at(9_000 * MS, 2));
-        assert_eq!(windows.due(u64::MAX), Some(window(8_500 * MS, 9_500 * MS, &[(9_000 * MS, 2)])));
+        assert_eq!(
+            windows.due(u64::MAX),
+            Some(window(8_500 * MS, 9_500 * MS, &[(9_000 * MS, 2)]))
+        );
     }
 
     #[test]
     fn windows_of_a_minute_and_subjects_of_a_window_are_bounded_and_counted() {
-        let config = FlightConfig { per_minute: 2, ..FlightConfig::default() };
+        let config = FlightConfig {
+            per_minute: 2,
+            ..FlightConfig::default()
+        };
         let mut windows = Windows::new(config);
         for node in 0..SUBJECTS as u32 + 3 {
             windows.trigger(at(10_000 * MS, node));
@@ -246,8 +306,12 @@ mod tests {
         let first = windows.due(u64::MAX).unwrap();
         assert_eq!((first.triggers.len(), first.left_out), (SUBJECTS, 3));
         assert!(windows.due(u64::MAX).is_some() && windows.due(u64::MAX).is_none());
-        let expected =
-            FlightStats { recorded: 65, subjects_full: 3, over_budget: 2, ..FlightStats::default() };
+        let expected = FlightStats {
+            recorded: 65,
+            subjects_full: 3,
+            over_budget: 2,
+            ..FlightStats::default()
+        };
         assert_eq!(windows.stats(), expected);
         windows.trigger(at(71 * SECOND, 1));
         assert!(windows.open.is_some());

@@ -18,7 +18,10 @@ pub(super) struct FlowText {
 
 impl Default for FlowText {
     fn default() -> Self {
-        Self { bytes: [0; LONGEST + 4], len: 0 }
+        Self {
+            bytes: [0; LONGEST + 4],
+            len: 0,
+        }
     }
 }
 
@@ -60,7 +63,10 @@ impl FlowText {
     }
 
     fn port(&mut self, mut value: u16) {
-        let digits = 1 + [10, 100, 1_000, 10_000].into_iter().filter(|least| value >= *least).count();
+        let digits = 1 + [10, 100, 1_000, 10_000]
+            .into_iter()
+            .filter(|least| value >= *least)
+            .count();
         for digit in self.bytes[self.len..self.len + digits].iter_mut().rev() {
             *digit = b'0' + (value % 10) as u8;
             value /= 10;
@@ -76,7 +82,10 @@ impl FlowText {
 
 impl Write for FlowText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
+        let room = self
+            .bytes
+            .get_mut(self.len..self.len + text.len())
+            .ok_or(fmt::Error)?;
         room.copy_from_slice(text.as_bytes());
         self.len += text.len();
         Ok(())
@@ -88,7 +97,11 @@ static OCTETS: [([u8; 4], u8); 256] = {
     let mut octets = [([b'.'; 4], 0); 256];
     let mut value = 0;
     while value < 256 {
-        let digits = [b'0' + (value / 100) as u8, b'0' + (value / 10 % 10) as u8, b'0' + (value % 10) as u8];
+        let digits = [
+            b'0' + (value / 100) as u8,
+            b'0' + (value / 10 % 10) as u8,
+            b'0' + (value % 10) as u8,
+        ];
         let first = match value {
             0..10 => 2,
             10..100 => 1,

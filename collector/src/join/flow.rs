@@ -51,13 +51,22 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) fn of(nodes: impl Iterator<Item = u32>, seed: u64) -> Self {
-        let (mut path, mut count) = (Self { order: seed, nodes: 0 }, 0);
+        let (mut path, mut count) = (
+            Self {
+                order: seed,
+                nodes: 0,
+            },
+            0,
+        );
         for node in nodes {
             path.order = fold(path.order, node.into());
             path.nodes = path.nodes.wrapping_add(fold(seed, node.into()));
             count += 1;
         }
-        Self { order: path.order | 1, nodes: fold(path.nodes, count) | 1 }
+        Self {
+            order: path.order | 1,
+            nodes: fold(path.nodes, count) | 1,
+        }
     }
 }
 
@@ -82,7 +91,13 @@ impl Flow {
         }
         let permuted = self.known.iter().any(|known| known.nodes == path.nodes);
         self.agreed = self.agreed.saturating_add(1);
-        if self.agreed < if permuted { needed.saturating_mul(PERMUTED) } else { needed } {
+        if self.agreed
+            < if permuted {
+                needed.saturating_mul(PERMUTED)
+            } else {
+                needed
+            }
+        {
             return PathStatus::Candidate;
         }
         self.known.rotate_right(1);
@@ -106,7 +121,11 @@ impl Flow {
     /// Adds a set as the latest. The caller has made sure that there is a free entry.
     pub(crate) fn open(&mut self, set: u32, packet_id: u16) {
         // Into the first gap, so that as few as possible move.
-        let gap = self.sets.iter().position(|slot| *slot == NO_SLOT).unwrap_or(SETS - 1);
+        let gap = self
+            .sets
+            .iter()
+            .position(|slot| *slot == NO_SLOT)
+            .unwrap_or(SETS - 1);
         for at in (0..gap).rev() {
             (self.sets[at + 1], self.ids[at + 1]) = (self.sets[at], self.ids[at]);
         }
@@ -173,7 +192,11 @@ impl Flows {
     #[inline(always)]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
         let matches = |slot: u32| self.flows.get(slot as usize).is_some_and(|flow| flow.key.is(key));
-        if matches(hint) { hint } else { self.index.find(hash, matches) }
+        if matches(hint) {
+            hint
+        } else {
+            self.index.find(hash, matches)
+        }
     }
 
     /// Prefetches the first bucket of `hash`.

@@ -48,7 +48,10 @@ pub(crate) struct Lengths {
 
 impl Lengths {
     pub(crate) fn new(configured: Option<u8>) -> Self {
-        Self { configured, learned: vec![Learned::default(); 256] }
+        Self {
+            configured,
+            learned: vec![Learned::default(); 256],
+        }
     }
 
     /// Records the hop count of a report of a source of this profile, and whether its state is Medium.
@@ -61,13 +64,21 @@ impl Lengths {
         learned.ready |= learned.reports >= ENOUGH;
         if learned.reports >= PERIOD_REPORTS && now.saturating_sub(learned.began) >= PERIOD {
             let before = learned.largest;
-            *learned = Learned { began: now, reports: 0, largest: [0; 2], before, ready: true };
+            *learned = Learned {
+                began: now,
+                reports: 0,
+                largest: [0; 2],
+                before,
+                ready: true,
+            };
         }
     }
 
     /// The clock was set back to `now`.
     pub(crate) fn set_back(&mut self, now: Nanos) {
-        self.learned.iter_mut().for_each(|learned| learned.began = learned.began.min(now));
+        self.learned
+            .iter_mut()
+            .for_each(|learned| learned.began = learned.began.min(now));
     }
 
     /// The initial hop count of sources of this profile; `None` if it is not known yet. A configured count that reports contradict
@@ -116,7 +127,11 @@ mod tests {
             lengths.initial(0)
         };
         assert_eq!(give(200, 1, PERIOD_REPORTS), Some(201));
-        assert_eq!(give(7, 2, PERIOD_REPORTS - 1), Some(201), "the period before counts");
+        assert_eq!(
+            give(7, 2, PERIOD_REPORTS - 1),
+            Some(201),
+            "the period before counts"
+        );
         assert_eq!(give(7, 2, 1), Some(8));
     }
 

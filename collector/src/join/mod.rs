@@ -157,7 +157,15 @@ impl Joiner {
     /// Usage of the tables of flows and sets.
     pub(crate) fn tables(&self) -> [Table; 2] {
         let (used, capacity) = (self.sets.used(), self.sets.capacity());
-        [self.flows.table(), Table { used, capacity, evicted: self.evicted, refused: 0 }]
+        [
+            self.flows.table(),
+            Table {
+                used,
+                capacity,
+                evicted: self.evicted,
+                refused: 0,
+            },
+        ]
     }
 
     /// Processes a report that is not urgent.
@@ -299,7 +307,10 @@ impl Joiner {
     /// Whether this record can be one more of the set: none of them has its node.
     fn fits(&self, set: u32, part: &SfReport<'_>) -> bool {
         let node = part.carried.reading.node;
-        self.sets.carried(set).iter().all(|record| record.reading.node != node)
+        self.sets
+            .carried(set)
+            .iter()
+            .all(|record| record.reading.node != node)
     }
 
     /// A record that contradicts its set.
@@ -366,7 +377,9 @@ impl Joiner {
             return Verdict::Close(Reason::NoOpening);
         }
         // Without the initial hop count the set cannot be completed, but it may still show a contradiction.
-        let Some(initial) = self.lengths.initial(part.head.about.profile) else { return Verdict::Wait };
+        let Some(initial) = self.lengths.initial(part.head.about.profile) else {
+            return Verdict::Wait;
+        };
         let writers = initial.saturating_sub(set.remaining.into());
         let carried = u16::from(set.carried);
         if carried < writers {
@@ -388,7 +401,10 @@ impl Joiner {
         if carried.len() > 1 && carried.iter().any(|record| Some(record.reading.node) == sink) {
             return Verdict::Close(Reason::Contradicted);
         }
-        let path = Path::of(carried.iter().map(|record| record.reading.node).chain(sink), self.seed);
+        let path = Path::of(
+            carried.iter().map(|record| record.reading.node).chain(sink),
+            self.seed,
+        );
         let in_order = is_in_order(&self.sets, at, part.units);
         let by_counts = || {
             let after = carried.iter().enumerate().skip(1);
@@ -399,7 +415,11 @@ impl Joiner {
             return Verdict::Close(Reason::Disordered);
         }
         let proven = in_order == Some(true) || by_counts();
-        match self.flows.get_mut(set.flow).confirm(path, proven, self.config.confirmations) {
+        match self
+            .flows
+            .get_mut(set.flow)
+            .confirm(path, proven, self.config.confirmations)
+        {
             PathStatus::Known => Verdict::Whole,
             PathStatus::Candidate => Verdict::Close(Reason::Unconfirmed),
             PathStatus::Unproven => Verdict::Close(Reason::Disordered),
@@ -416,10 +436,18 @@ impl Joiner {
             && source.node == sink.node
         {
             // One node is source and sink: its record as the sink is the later one, unless it is empty.
-            let silent = sink == Reading { node: sink.node, ..Reading::NOTHING };
+            let silent = sink
+                == Reading {
+                    node: sink.node,
+                    ..Reading::NOTHING
+                };
             self.scratch.remove(usize::from(silent));
         }
-        let hops = ReadHops { readings: &self.scratch, ends, units: part.units };
+        let hops = ReadHops {
+            readings: &self.scratch,
+            ends,
+            units: part.units,
+        };
         if part.head.about.has_flow {
             out.path(part.head, hops);
         } else {
@@ -499,8 +527,18 @@ impl Joiner {
         self.stats.partial[reason as usize].add(records);
         self.stats.pending -= records as u64;
         let ends = self.sets.readings(at, &mut self.scratch);
-        let head = Head { about, ..Head::none() };
-        out.nodes(&head, ReadHops { readings: &self.scratch, ends, units: Units::NONE });
+        let head = Head {
+            about,
+            ..Head::none()
+        };
+        out.nodes(
+            &head,
+            ReadHops {
+                readings: &self.scratch,
+                ends,
+                units: Units::NONE,
+            },
+        );
     }
 
     /// Removes a flow.
@@ -554,14 +592,29 @@ impl Joiner {
 /// Applies one node's values to the node metrics only.
 fn emit_one(part: &SfReport<'_>, record: &Record, out: &mut dyn JoinOutput) {
     let readings = std::slice::from_ref(&record.reading);
-    out.nodes(part.head, ReadHops { readings, ends: EndTimestamps::NONE, units: part.units });
+    out.nodes(
+        part.head,
+        ReadHops {
+            readings,
+            ends: EndTimestamps::NONE,
+            units: part.units,
+        },
+    );
 }
 
 /// Applies the values of nodes to the node metrics only.
 fn emit(part: &SfReport<'_>, records: &[Option<&Record>], out: &mut dyn JoinOutput) {
     let mut readings = [Reading::NOTHING; 2];
     let there = records.iter().flatten();
-    let count = readings.iter_mut().zip(there).map(|(to, from)| *to = from.reading).count();
-    let hops = ReadHops { readings: &readings[..count], ends: EndTimestamps::NONE, units: part.units };
+    let count = readings
+        .iter_mut()
+        .zip(there)
+        .map(|(to, from)| *to = from.reading)
+        .count();
+    let hops = ReadHops {
+        readings: &readings[..count],
+        ends: EndTimestamps::NONE,
+        units: part.units,
+    };
     out.nodes(part.head, hops);
 }

@@ -38,8 +38,11 @@ impl Record {
             // The report's header contains the node id; only the full decoder reads timestamps of older headers.
             Some(own) if report.ts.is_none() => {
                 let named = own.layout.carried().contains(Items::NODE_ID);
-                let node =
-                    if named { own.layout.node_id(own.record) } else { report.node_id.unwrap_or(ABSENT) };
+                let node = if named {
+                    own.layout.node_id(own.record)
+                } else {
+                    report.node_id.unwrap_or(ABSENT)
+                };
                 let mut record = self.read_of(node, (&own.layout, own.record), units);
                 record.reading.node = node;
                 record
@@ -48,7 +51,13 @@ impl Record {
             // At least the sink's position on the path is known.
             None if sf.is_of_one_packet() => {
                 let node = report.node_id?;
-                Self { reading: Reading { node, ..Reading::NOTHING }, ..self }
+                Self {
+                    reading: Reading {
+                        node,
+                        ..Reading::NOTHING
+                    },
+                    ..self
+                }
             }
             None => return None,
         };

@@ -259,18 +259,37 @@ impl Pool {
         let own = self.own(at);
         readings.extend(carried.iter().rev().chain(own).map(|record| record.reading));
         let (first, last) = (carried.last().or(own), own.or(carried.first()));
-        let (mut ingress, mut egress) =
-            (first.map_or(NO_VALUE, |record| record.ingress), last.map_or(NO_VALUE, |record| record.egress));
-        let widths = (first.is_some_and(|record| record.wide), last.is_some_and(|record| record.wide));
+        let (mut ingress, mut egress) = (
+            first.map_or(NO_VALUE, |record| record.ingress),
+            last.map_or(NO_VALUE, |record| record.egress),
+        );
+        let widths = (
+            first.is_some_and(|record| record.wide),
+            last.is_some_and(|record| record.wide),
+        );
         if widths.0 != widths.1 {
             // One timestamp has 32 bits and the other 64: both are taken modulo 2^32.
-            let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
+            let narrow = |stamp: u64| {
+                if stamp == NO_VALUE {
+                    NO_VALUE
+                } else {
+                    stamp & 0xffff_ffff
+                }
+            };
             (ingress, egress) = (narrow(ingress), narrow(egress));
         }
-        if [first, last].into_iter().flatten().any(|record| record.incomparable) {
+        if [first, last]
+            .into_iter()
+            .flatten()
+            .any(|record| record.incomparable)
+        {
             return EndTimestamps::NONE;
         }
-        EndTimestamps { ingress, egress, wide: widths.0 && widths.1 }
+        EndTimestamps {
+            ingress,
+            egress,
+            wide: widths.0 && widths.1,
+        }
     }
 }
 
@@ -298,7 +317,11 @@ pub(crate) fn is_in_order(pool: &Pool, at: u32, units: Units) -> Option<bool> {
         true => other.ingress >= one.ingress,
         false => (other.ingress as u32).wrapping_sub(one.ingress as u32) < 1 << 31,
     };
-    Some(forward().zip(forward().skip(1)).all(|(one, other)| later(one, other)))
+    Some(
+        forward()
+            .zip(forward().skip(1))
+            .all(|(one, other)| later(one, other)),
+    )
 }
 
 #[cfg(test)]
@@ -306,7 +329,10 @@ mod tests {
     use super::{Pool, Record, Status, is_before, order};
 
     fn record(order: u32) -> Record {
-        Record { order, ..Record::NOTHING }
+        Record {
+            order,
+            ..Record::NOTHING
+        }
     }
 
     #[test]

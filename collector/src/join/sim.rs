@@ -58,7 +58,10 @@ pub(super) struct Plan {
 impl Plan {
     /// One flow over nodes 1 to `nodes`, without faults.
     pub(super) fn line(nodes: u32) -> Self {
-        let route = Route { paths: vec![(1..=nodes).collect()], which: |_| 0 };
+        let route = Route {
+            paths: vec![(1..=nodes).collect()],
+            which: |_| 0,
+        };
         Self {
             flows: vec![route],
             packets: 10_000,
@@ -162,7 +165,12 @@ struct Checker<'p> {
 }
 
 fn key(flow: usize) -> FlowKey {
-    FlowKey::v4([10, 0, (flow >> 8) as u8, flow as u8], [10, 1, 0, 1], Some((1000, 80)), 17)
+    FlowKey::v4(
+        [10, 0, (flow >> 8) as u8, flow as u8],
+        [10, 1, 0, 1],
+        Some((1000, 80)),
+        17,
+    )
 }
 
 impl JoinOutput for Checker<'_> {
@@ -237,23 +245,58 @@ impl<'p> Simulation<'p> {
     }
 
     fn end(mut self) -> Outcome {
-        assert!(self.joiner.stats().balance().is_balanced(), "{:?}", self.joiner.stats());
+        assert!(
+            self.joiner.stats().balance().is_balanced(),
+            "{:?}",
+            self.joiner.stats()
+        );
         self.joiner.finish(&mut self.witness);
         let stats = self.joiner.stats();
         assert!(stats.balance().is_balanced() && stats.pending == 0, "{stats:?}");
-        assert_eq!(stats.complete.records + stats.repeated + self.witness.samples, stats.records);
-        let Checker { whole, false_ones, latest, .. } = self.witness;
-        Outcome { whole, false_ones, stats, tables: self.joiner.tables(), latest }
+        assert_eq!(
+            stats.complete.records + stats.repeated + self.witness.samples,
+            stats.records
+        );
+        let Checker {
+            whole,
+            false_ones,
+            latest,
+            ..
+        } = self.witness;
+        Outcome {
+            whole,
+            false_ones,
+            stats,
+            tables: self.joiner.tables(),
+            latest,
+        }
     }
 
     fn step(&mut self) {
-        let Some(std::cmp::Reverse((time, which))) = self.queue.pop() else { return };
+        let Some(std::cmp::Reverse((time, which))) = self.queue.pop() else {
+            return;
+        };
         match self.events.remove(&which) {
             Some(SimEvent::Arrives(packet, place)) => self.arrive(time, packet, place),
             Some(SimEvent::Reported(mut head, made)) => {
                 head.about.ts = time;
-                let PendingReport { priority, packet_id, exceeded, carried, own, units } = made;
-                let part = SfReport { head: &head, priority, packet_id, exceeded, carried, own, units };
+                let PendingReport {
+                    priority,
+                    packet_id,
+                    exceeded,
+                    carried,
+                    own,
+                    units,
+                } = made;
+                let part = SfReport {
+                    head: &head,
+                    priority,
+                    packet_id,
+                    exceeded,
+                    carried,
+                    own,
+                    units,
+                };
                 self.joiner.apply(&part, &mut self.witness);
                 self.joiner.tick(time, &mut self.witness);
             }
@@ -267,9 +310,23 @@ impl<'p> Simulation<'p> {
     }
 
     fn record(&self, node: u32, number: u64, time: u64) -> Record {
-        let offset = if self.plan.synchronised { 0 } else { fold(node.into(), 3) & 0xff_ffff };
-        let reading = Reading { node, latency: number, ..Reading::NOTHING };
-        Record { reading, ingress: time + offset, egress: NO_VALUE, wide: true, ..Record::NOTHING }
+        let offset = if self.plan.synchronised {
+            0
+        } else {
+            fold(node.into(), 3) & 0xff_ffff
+        };
+        let reading = Reading {
+            node,
+            latency: number,
+            ..Reading::NOTHING
+        };
+        Record {
+            reading,
+            ingress: time + offset,
+            egress: NO_VALUE,
+            wide: true,
+            ..Record::NOTHING
+        }
     }
 
     /// The source.
@@ -281,7 +338,17 @@ impl<'p> Simulation<'p> {
             record: self.record(node, number, time),
         };
         let remaining = self.plan.hop_limit - u8::from(self.plan.counting);
-        self.forward(time, Packet { flow, number, remaining, exceeded: false, carried }, 1);
+        self.forward(
+            time,
+            Packet {
+                flow,
+                number,
+                remaining,
+                exceeded: false,
+                carried,
+            },
+            1,
+        );
     }
 
     /// Sends a packet over a link to the node in `place`.
@@ -291,7 +358,11 @@ impl<'p> Simulation<'p> {
             return;
         }
         // It arrives after the next packet of its flow.
-        let late = if self.chance(faults.swap) { self.plan.gap + 1_000 } else { 0 };
+        let late = if self.chance(faults.swap) {
+            self.plan.gap + 1_000
+        } else {
+            0
+        };
         if self.chance(faults.duplicate) {
             self.at(time + LINK + late + 50, SimEvent::Arrives(packet.clone(), place));
         }
@@ -316,7 +387,11 @@ impl<'p> Simulation<'p> {
     fn trade(&mut self, time: u64, node: u32, packet: &mut Packet) {
         use Priority::{High, Low, Medium};
         let at = (node, fold(packet.flow as u64, 11) % self.plan.registers);
-        let stored = self.registers.get(&at).copied().filter(|register| register.flow == packet.flow);
+        let stored = self
+            .registers
+            .get(&at)
+            .copied()
+            .filter(|register| register.flow == packet.flow);
         let stored = stored.map(|register| register.carried);
         let arriving = packet.carried;
         let as_state = |carried: Carried, priority| Carried { priority, ..carried };
@@ -343,7 +418,13 @@ impl<'p> Simulation<'p> {
         };
         packet.carried = forward.expect("something is always forwarded");
         match keep {
-            Some(carried) => self.registers.insert(at, Register { flow: packet.flow, carried }),
+            Some(carried) => self.registers.insert(
+                at,
+                Register {
+                    flow: packet.flow,
+                    carried,
+                },
+            ),
             None => self.registers.remove(&at),
         };
     }
@@ -352,27 +433,61 @@ impl<'p> Simulation<'p> {
     fn report(&mut self, time: u64, packet: &Packet, node: u32) {
         let number = self.numbers.entry(node).or_default();
         *number = (*number + 1) & 0x3f_ffff;
-        let origin = Origin { reporter: node.into(), seq: *number, version: 20, ..Origin::NONE };
+        let origin = Origin {
+            reporter: node.into(),
+            seq: *number,
+            version: 20,
+            ..Origin::NONE
+        };
         let key = key(packet.flow);
-        let about = EventContext { ts: 0, origin, key, has_flow: true, profile: 0 };
-        let place = Record { order: order(*number, 0), remaining: packet.remaining, ..Record::NOTHING };
-        let placed = |record: Record| Record { order: place.order, remaining: place.remaining, ..record };
-        let head = Head { about, hash: key.hash(self.plan.seed), whole_path: true, ..Head::none() };
+        let about = EventContext {
+            ts: 0,
+            origin,
+            key,
+            has_flow: true,
+            profile: 0,
+        };
+        let place = Record {
+            order: order(*number, 0),
+            remaining: packet.remaining,
+            ..Record::NOTHING
+        };
+        let placed = |record: Record| Record {
+            order: place.order,
+            remaining: place.remaining,
+            ..record
+        };
+        let head = Head {
+            about,
+            hash: key.hash(self.plan.seed),
+            whole_path: true,
+            ..Head::none()
+        };
         let made = PendingReport {
             priority: packet.carried.priority,
             packet_id: packet.carried.packet_id,
             exceeded: packet.exceeded,
             carried: placed(packet.carried.record),
             own: Some(placed(self.record(node, packet.number, time))),
-            units: Units { synchronised: self.plan.synchronised, ..Units::NONE },
+            units: Units {
+                synchronised: self.plan.synchronised,
+                ..Units::NONE
+            },
         };
         let faults = self.plan.faults;
         if self.chance(faults.report_loss) {
             return;
         }
-        let late = if self.chance(faults.report_swap) { self.plan.gap + 1_000 } else { 0 };
+        let late = if self.chance(faults.report_swap) {
+            self.plan.gap + 1_000
+        } else {
+            0
+        };
         if self.chance(faults.report_duplicate) {
-            self.at(time + LINK + late + 3 * self.plan.gap, SimEvent::Reported(head, made));
+            self.at(
+                time + LINK + late + 3 * self.plan.gap,
+                SimEvent::Reported(head, made),
+            );
         }
         self.at(time + LINK + late, SimEvent::Reported(head, made));
     }

@@ -39,7 +39,13 @@ impl SfInt {
     /// Reserves the memory for the table sizes in `config`.
     pub(crate) fn new(config: JoinConfig, node_units: NodeUnits, seed: u64) -> Self {
         let joiner = Joiner::new(config, seed);
-        Self { joiner, samples: Samples::new(), pairs: Pairs::new(), node_units, seed }
+        Self {
+            joiner,
+            samples: Samples::new(),
+            pairs: Pairs::new(),
+            node_units,
+            seed,
+        }
     }
 
     /// Applies a report of SF-INT with single records; `false`, with nothing done, for any other report.
@@ -62,8 +68,11 @@ impl SfInt {
             &keyed
         };
         let units = *envelope.units;
-        let place =
-            Record { order: order(report.seq, report.index), remaining: int.remaining, ..Record::NOTHING };
+        let place = Record {
+            order: order(report.seq, report.index),
+            remaining: int.remaining,
+            ..Record::NOTHING
+        };
         let part = SfReport {
             head,
             priority: sf.state,
@@ -74,7 +83,13 @@ impl SfInt {
             units,
         };
         let Self { samples, joiner, .. } = self;
-        let mut joined = Joined { state, samples, out, gave_path: false, slot: NO_SLOT };
+        let mut joined = Joined {
+            state,
+            samples,
+            out,
+            gave_path: false,
+            slot: NO_SLOT,
+        };
         if head.whole_path {
             joiner.apply(&part, &mut joined);
         } else {
@@ -96,7 +111,8 @@ impl SfInt {
     #[cold]
     #[inline(never)]
     pub(crate) fn add_plans(&mut self, shape: u64, single: &Single<'_>, units: Units) -> u8 {
-        self.pairs.add(shape, single.layouts().map(|layout| Plan::new(&layout, units)))
+        self.pairs
+            .add(shape, single.layouts().map(|layout| Plan::new(&layout, units)))
     }
 
     /// Adds the usual report to a burst, read by `plans`; `true`: the burst is full and must be applied.
@@ -141,10 +157,23 @@ impl SfInt {
         for at in count..count + 2 * STEP {
             self.look_ahead(burst, at, state);
         }
-        let Self { samples, joiner, pairs, .. } = self;
+        let Self {
+            samples,
+            joiner,
+            pairs,
+            ..
+        } = self;
         for report in &burst.reports[..count] {
-            let Some(pair) = pairs.get(report.pair) else { continue };
-            let mut joined = Joined { state, samples, out, gave_path: false, slot: report.state_slot };
+            let Some(pair) = pairs.get(report.pair) else {
+                continue;
+            };
+            let mut joined = Joined {
+                state,
+                samples,
+                out,
+                gave_path: false,
+                slot: report.state_slot,
+            };
             joiner.apply_at(report.slot, &report.part(pair), &mut joined);
             if !joined.gave_path {
                 state.counts.node_reports += 1;
@@ -156,13 +185,28 @@ impl SfInt {
     /// Closes expired sets and flows.
     pub(crate) fn tick(&mut self, now: Nanos, state: &mut State, out: &mut dyn Output) {
         let Self { samples, joiner, .. } = self;
-        joiner.tick(now, &mut Joined { state, samples, out, gave_path: false, slot: NO_SLOT });
+        joiner.tick(
+            now,
+            &mut Joined {
+                state,
+                samples,
+                out,
+                gave_path: false,
+                slot: NO_SLOT,
+            },
+        );
     }
 
     /// Closes all sets.
     pub(crate) fn finish(&mut self, state: &mut State, out: &mut dyn Output) {
         let Self { samples, joiner, .. } = self;
-        joiner.finish(&mut Joined { state, samples, out, gave_path: false, slot: NO_SLOT });
+        joiner.finish(&mut Joined {
+            state,
+            samples,
+            out,
+            gave_path: false,
+            slot: NO_SLOT,
+        });
     }
 
     /// Handles a clock that was set back to `now`; no set is open.
@@ -223,7 +267,15 @@ impl<'a> SingleReport<'a> {
             let (reading, ends) = plan.read(record);
             let (ingress, egress, wide) = (ends.ingress, ends.egress, ends.wide);
             let (order, remaining) = (self.order, self.remaining);
-            Record { reading, ingress, egress, wide, order, remaining, incomparable: false }
+            Record {
+                reading,
+                ingress,
+                egress,
+                wide,
+                order,
+                remaining,
+                incomparable: false,
+            }
         };
         let mut own = read(own, self.own);
         // The report's header contains the node id.
@@ -266,7 +318,10 @@ impl SfBurst<'_> {
             slot: NO_SLOT,
             state_slot: NO_SLOT,
         };
-        Self { reports: [report; AHEAD], count: 0 }
+        Self {
+            reports: [report; AHEAD],
+            count: 0,
+        }
     }
 
     /// Number of reports.
@@ -311,7 +366,10 @@ impl Samples {
     const NODES: usize = 256;
 
     pub(crate) fn new() -> Self {
-        Self { states: vec![HopState::NOTHING; Self::NODES], epoch: 0 }
+        Self {
+            states: vec![HopState::NOTHING; Self::NODES],
+            epoch: 0,
+        }
     }
 
     /// Does what [`State::apply_nodes`] does.
@@ -323,13 +381,17 @@ impl Samples {
         let mut emitter = state.detection.emitter_without_flow(&head.about, out);
         for reading in readings {
             let at = reading.node.wrapping_mul(0x9e37_79b1) >> 24;
-            let Some(hop) = self.states.get_mut(at as usize) else { continue };
+            let Some(hop) = self.states.get_mut(at as usize) else {
+                continue;
+            };
             if hop.node != reading.node {
                 *hop = HopState::passing(reading);
             }
             // A sample is of no flow, so its latency is not a change of one.
             hop.last_reported = saturated(reading.latency);
-            state.metrics.update((hop, &mut { PacketValues::NOTHING }), reading, 0, &mut emitter);
+            state
+                .metrics
+                .update((hop, &mut { PacketValues::NOTHING }), reading, 0, &mut emitter);
         }
     }
 }

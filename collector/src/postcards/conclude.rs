@@ -41,9 +41,18 @@ impl<'a> Hops for PostcardHops<'a> {
 
     fn ends(self) -> EndTimestamps {
         let wide = self.postcards.iter().all(|postcard| postcard.wide);
-        let cut = |stamp: u64| if wide || stamp == NO_VALUE { stamp } else { stamp & 0xffff_ffff };
+        let cut = |stamp: u64| {
+            if wide || stamp == NO_VALUE {
+                stamp
+            } else {
+                stamp & 0xffff_ffff
+            }
+        };
         EndTimestamps {
-            ingress: cut(self.postcards.first().map_or(NO_VALUE, |postcard| postcard.ingress)),
+            ingress: cut(self
+                .postcards
+                .first()
+                .map_or(NO_VALUE, |postcard| postcard.ingress)),
             egress: cut(self.postcards.last().map_or(NO_VALUE, |postcard| postcard.egress)),
             wide,
         }
@@ -54,15 +63,43 @@ impl Settling<'_> {
     /// Applies the path, latency and rules of a flow from postcards in forwarding order. Their values were applied to the
     /// nodes when they arrived.
     pub(super) fn conclude(&mut self, postcards: &[Postcard], basis: Basis, matched: MatchedBy) {
-        let Self { slot, ref mut state, ref mut out, .. } = *self;
-        let (Some(first), Some((flow, ..))) = (postcards.first(), state.flows.get(slot)) else { return };
-        let comparable = postcards.iter().all(|postcard| postcard.units.same_as(&first.units));
+        let Self {
+            slot,
+            ref mut state,
+            ref mut out,
+            ..
+        } = *self;
+        let (Some(first), Some((flow, ..))) = (postcards.first(), state.flows.get(slot)) else {
+            return;
+        };
+        let comparable = postcards
+            .iter()
+            .all(|postcard| postcard.units.same_as(&first.units));
         let synchronised = first.units.synchronised && comparable && matched != MatchedBy::Flow;
-        let hops = PostcardHops { postcards, units: Units { synchronised, ..first.units } };
-        let ts = postcards.iter().map(|postcard| postcard.received).max().unwrap_or(0);
-        let about =
-            EventContext { ts, origin: first.origin, key: flow.key, has_flow: true, profile: first.profile };
-        let head = Head { about, basis, ..Head::none() };
+        let hops = PostcardHops {
+            postcards,
+            units: Units {
+                synchronised,
+                ..first.units
+            },
+        };
+        let ts = postcards
+            .iter()
+            .map(|postcard| postcard.received)
+            .max()
+            .unwrap_or(0);
+        let about = EventContext {
+            ts,
+            origin: first.origin,
+            key: flow.key,
+            has_flow: true,
+            profile: first.profile,
+        };
+        let head = Head {
+            about,
+            basis,
+            ..Head::none()
+        };
         state.refresh_if_due(slot, *out);
         if state.flows.parts(slot).0.has_path_by_int() {
             state.end_int(slot);
@@ -70,7 +107,10 @@ impl Settling<'_> {
         let (flow, _, states) = state.flows.parts(slot);
         let known = if flow.path_length() == 0 { &[] } else { &*states };
         let same = usize::from(flow.path_length()) == postcards.len()
-            && known.iter().zip(postcards).all(|(hop, postcard)| hop.node == postcard.reading.node);
+            && known
+                .iter()
+                .zip(postcards)
+                .all(|(hop, postcard)| hop.node == postcard.reading.node);
         if !same {
             state.set_path(slot, &head, hops, *out);
             self.emit_new_hops(&head, postcards);
@@ -99,15 +139,19 @@ impl Settling<'_> {
     fn conclude_values(&mut self, head: &Head, hops: PostcardHops<'_>) {
         let state = &mut *self.state;
         let latencies = || hops.postcards.iter().map(|postcard| postcard.reading.latency);
-        let total = latencies()
-            .try_fold(0_u64, |sum, latency| is_plausible(latency).then(|| sum.saturating_add(latency)));
+        let total = latencies().try_fold(0_u64, |sum, latency| {
+            is_plausible(latency).then(|| sum.saturating_add(latency))
+        });
         let (flow, cold, _) = state.flows.hot_parts(self.slot);
         let mut emitter = state.detection.emitter(&head.about, flow.set, self.out);
         flow.flags.set_order(head.basis);
         let latency = flow.apply_latency_sum(cold, hops, total.unwrap_or(NO_VALUE), &mut emitter);
         if state.detection.has_rules() {
             state.scratch.values.clear();
-            state.scratch.values.extend(hops.postcards.iter().map(|postcard| postcard.reading.values()));
+            state
+                .scratch
+                .values
+                .extend(hops.postcards.iter().map(|postcard| postcard.reading.values()));
             state.evaluate_rules(self.slot, head, latency, self.out);
         }
     }

@@ -74,7 +74,15 @@ impl Postcards {
         let accepted = match slot {
             None => Err(Unjoinable::NoFlow),
             Some(_) if postcard.reading.node == ABSENT => Err(Unjoinable::NoNode),
-            Some(slot) => self.add(postcard, &mut Settling { slot, until: Nanos::MAX, state, out }),
+            Some(slot) => self.add(
+                postcard,
+                &mut Settling {
+                    slot,
+                    until: Nanos::MAX,
+                    state,
+                    out,
+                },
+            ),
         };
         if let Err(why) = accepted {
             state.postcards.refuse(why);
@@ -94,7 +102,11 @@ impl Postcards {
         }
         let pending = &mut settling.state.postcards;
         let by_signature = matched == MatchedBy::Signature;
-        if by_signature && pending.of_packet(slot, postcard.signature).any(|other| postcard.repeats(other)) {
+        if by_signature
+            && pending
+                .of_packet(slot, postcard.signature)
+                .any(|other| postcard.repeats(other))
+        {
             return Err(Unjoinable::Duplicate);
         }
         self.make_room(settling);
@@ -123,7 +135,12 @@ impl Postcards {
     /// Whether the flow of a postcard has no path by INT, or has had no report of INT for the time in which the postcards of one packet
     /// arrive: then its packets carry INT no longer. If no path follows from them, the one of INT is forgotten.
     fn ends_int(&self, postcard: &Postcard, settling: &mut Settling<'_>) -> bool {
-        let Settling { slot, ref mut state, ref mut out, .. } = *settling;
+        let Settling {
+            slot,
+            ref mut state,
+            ref mut out,
+            ..
+        } = *settling;
         let (flow, ..) = state.flows.parts(slot);
         let is_first = !flow.has_postcards();
         flow.note_postcards(true);
@@ -141,8 +158,23 @@ impl Postcards {
             state.forget_filtered_path(slot);
         }
         if silence >= FORGOTTEN && alone >= UNPROVEN {
-            let Postcard { received: ts, origin, profile, .. } = *postcard;
-            state.forget_path(slot, &EventContext { ts, origin, key, has_flow: true, profile }, *out);
+            let Postcard {
+                received: ts,
+                origin,
+                profile,
+                ..
+            } = *postcard;
+            state.forget_path(
+                slot,
+                &EventContext {
+                    ts,
+                    origin,
+                    key,
+                    has_flow: true,
+                    profile,
+                },
+                *out,
+            );
         }
         silence >= self.config.timeout
     }
@@ -153,7 +185,9 @@ impl Postcards {
             if !settling.state.postcards.is_full() {
                 break;
             }
-            let Some(slot) = settling.state.postcards.dequeue(Nanos::MAX) else { break };
+            let Some(slot) = settling.state.postcards.dequeue(Nanos::MAX) else {
+                break;
+            };
             self.settle_due(&mut settling.of(slot));
         }
     }
@@ -162,10 +196,21 @@ impl Postcards {
     pub(crate) fn tick(&mut self, now: Nanos, state: &mut State, out: &mut dyn Output) {
         let timeout = self.config.timeout;
         for _ in 0..FLOWS_PER_TICK {
-            let Some(slot) = state.postcards.dequeue(now) else { break };
+            let Some(slot) = state.postcards.dequeue(now) else {
+                break;
+            };
             let until = now.saturating_sub(timeout);
-            self.settle_due(&mut Settling { slot, until, state, out });
-            let oldest = state.postcards.of_flow(slot).map(|postcard| postcard.received).min();
+            self.settle_due(&mut Settling {
+                slot,
+                until,
+                state,
+                out,
+            });
+            let oldest = state
+                .postcards
+                .of_flow(slot)
+                .map(|postcard| postcard.received)
+                .min();
             if let Some(oldest) = oldest {
                 // Sets whose postcards still arrive wait longer.
                 let due = oldest
@@ -179,7 +224,12 @@ impl Postcards {
     /// Settles everything.
     pub(crate) fn finish(&mut self, state: &mut State, out: &mut dyn Output) {
         while let Some(slot) = state.postcards.dequeue(Nanos::MAX) {
-            self.settle_due(&mut Settling { slot, until: Nanos::MAX, state, out });
+            self.settle_due(&mut Settling {
+                slot,
+                until: Nanos::MAX,
+                state,
+                out,
+            });
         }
     }
 
@@ -207,9 +257,15 @@ impl Postcards {
     fn settle_due(&mut self, settling: &mut Settling<'_>) {
         let slot = settling.slot;
         let mut postcards = std::mem::take(&mut self.scratch);
-        settling.state.postcards.pull(slot, |postcard| postcards.push(*postcard), |_| false);
+        settling
+            .state
+            .postcards
+            .pull(slot, |postcard| postcards.push(*postcard), |_| false);
         if !settling.state.flows.is_used(slot) {
-            settling.state.postcards.discard(postcards.len(), Partial::FlowGone);
+            settling
+                .state
+                .postcards
+                .discard(postcards.len(), Partial::FlowGone);
             postcards.clear();
         }
         let linked = self.is_linked();
@@ -235,7 +291,10 @@ impl Postcards {
             (one_by, next_by) => one_by != next_by || one.signature != next.signature,
         };
         let by_time = |postcard: &&Postcard| matched(postcard) == MatchedBy::Time;
-        let timed = postcards.iter().position(|postcard| by_time(&postcard)).unwrap_or(0);
+        let timed = postcards
+            .iter()
+            .position(|postcard| by_time(&postcard))
+            .unwrap_or(0);
         let count = postcards.iter().filter(by_time).count();
         let one_path = agree_on_path(&postcards[timed..timed + count]);
         for set in postcards.chunk_by_mut(|one, next| !apart(one, next)) {
@@ -243,7 +302,13 @@ impl Postcards {
                 self.settle(set, matched(&set[0]), settling);
             } else {
                 for postcard in set {
-                    settling.state.postcards.push(slot, &Postcard { shared: false, ..*postcard });
+                    settling.state.postcards.push(
+                        slot,
+                        &Postcard {
+                            shared: false,
+                            ..*postcard
+                        },
+                    );
                 }
             }
         }
@@ -260,7 +325,8 @@ impl Postcards {
         if one_path && !rest.is_empty() && self.arrange_latest(scratch).is_ok() {
             self.settle_flow(scratch, settling);
         } else {
-            rest.iter().for_each(|(_, why)| settling.state.postcards.discard(1, *why));
+            rest.iter()
+                .for_each(|(_, why)| settling.state.postcards.discard(1, *why));
         }
         rest.clear();
         self.rest = rest;
@@ -268,7 +334,11 @@ impl Postcards {
 
     /// Settles the postcards of one packet, of several packets, or of a flow.
     fn settle(&mut self, postcards: &mut [Postcard], matched: MatchedBy, settling: &mut Settling<'_>) {
-        let repeats = if matched == MatchedBy::Time { move_duplicates(postcards) } else { 0 };
+        let repeats = if matched == MatchedBy::Time {
+            move_duplicates(postcards)
+        } else {
+            0
+        };
         let (postcards, repeated) = postcards.split_at_mut(postcards.len() - repeats);
         let stats = &mut settling.state.postcards.stats;
         stats.released += repeated.len() as u64;
@@ -283,7 +353,10 @@ impl Postcards {
                 let _ = self.conclude(postcards, matched, settling);
             }
             _ if agree_on_path(postcards) => self.settle_flow(postcards, settling),
-            _ => settling.state.postcards.discard(postcards.len(), Partial::Indistinct),
+            _ => settling
+                .state
+                .postcards
+                .discard(postcards.len(), Partial::Indistinct),
         }
     }
 
@@ -294,7 +367,9 @@ impl Postcards {
             Ok(_) => {
                 let _ = self.conclude(postcards, MatchedBy::Time, settling);
             }
-            Err(why) => self.rest.extend(postcards.iter().map(|postcard| (*postcard, why))),
+            Err(why) => self
+                .rest
+                .extend(postcards.iter().map(|postcard| (*postcard, why))),
         }
     }
 
@@ -303,7 +378,8 @@ impl Postcards {
         postcards.sort_unstable_by_key(|postcard| (postcard.reading.node, postcard.received));
         self.set.clear();
         let same = |one: &Postcard, next: &Postcard| one.reading.node == next.reading.node;
-        self.set.extend(postcards.chunk_by(same).filter_map(<[Postcard]>::last));
+        self.set
+            .extend(postcards.chunk_by(same).filter_map(<[Postcard]>::last));
         for postcard in &mut self.set {
             // They may be of different packets, so their timestamps cannot be compared.
             postcard.units.synchronised = false;
@@ -345,7 +421,9 @@ impl Postcards {
                     self.settle_timed(packet, settling);
                 }
             }
-            None => self.rest.extend(postcards.iter().map(|postcard| (*postcard, Partial::Indistinct))),
+            None => self
+                .rest
+                .extend(postcards.iter().map(|postcard| (*postcard, Partial::Indistinct))),
         }
     }
 
@@ -378,7 +456,9 @@ impl Postcards {
 
     /// Checks that the path of `postcards` is the flow's path, or was seen often enough to replace it.
     fn confirm(&self, postcards: &[Postcard], settling: &mut Settling<'_>) -> Result<(), Partial> {
-        let Settling { slot, ref mut state, .. } = *settling;
+        let Settling {
+            slot, ref mut state, ..
+        } = *settling;
         let (flow, _, states) = state.flows.parts(slot);
         let pending = state.postcards.flow_mut(slot);
         let is_old = |postcard: &Postcard| postcard.received < pending.since;
@@ -390,9 +470,9 @@ impl Postcards {
             pending.confirmations = 0;
             return Ok(());
         }
-        let path = postcards
-            .iter()
-            .fold(postcards.len() as u64, |all, postcard| fold(all, postcard.reading.node.into()));
+        let path = postcards.iter().fold(postcards.len() as u64, |all, postcard| {
+            fold(all, postcard.reading.node.into())
+        });
         if pending.confirmations == 0 || pending.candidate != path {
             (pending.candidate, pending.confirmations) = (path, 0);
         }
@@ -408,13 +488,22 @@ impl Postcards {
 impl Settling<'_> {
     /// The context for all sets of another flow.
     fn of(&mut self, slot: u32) -> Settling<'_> {
-        Settling { slot, until: Nanos::MAX, state: &mut *self.state, out: &mut *self.out }
+        Settling {
+            slot,
+            until: Nanos::MAX,
+            state: &mut *self.state,
+            out: &mut *self.out,
+        }
     }
 
     /// Whether a set has waited long enough. A set with a recent postcard waits longer, because others may follow.
     fn is_due(&self, set: &[Postcard], matched: MatchedBy) -> bool {
         let is_old = |postcard: &Postcard| postcard.received <= self.until;
-        if matched == MatchedBy::Signature { set.iter().all(is_old) } else { set.iter().any(is_old) }
+        if matched == MatchedBy::Signature {
+            set.iter().all(is_old)
+        } else {
+            set.iter().any(is_old)
+        }
     }
 
     /// The median arrival time of the flow's postcards.
@@ -442,5 +531,8 @@ impl Settling<'_> {
 /// Whether `postcards` have the nodes of a path of `length` nodes, of which `known` are stored.
 fn is_path(known: &[HopState], length: u16, postcards: &[Postcard]) -> bool {
     usize::from(length) == postcards.len()
-        && known.iter().zip(postcards).all(|(hop, postcard)| hop.node == postcard.reading.node)
+        && known
+            .iter()
+            .zip(postcards)
+            .all(|(hop, postcard)| hop.node == postcard.reading.node)
 }

@@ -41,7 +41,10 @@ impl Links {
 
     /// The node and interface at the other end of the postcard's ingress link.
     fn predecessor(&self, postcard: &Postcard) -> Option<(u32, u32)> {
-        let at = self.entering.binary_search_by_key(&entry(postcard)?, |link| link.to).ok()?;
+        let at = self
+            .entering
+            .binary_search_by_key(&entry(postcard)?, |link| link.to)
+            .ok()?;
         self.entering.get(at).map(|link| link.from)
     }
 
@@ -180,7 +183,9 @@ fn sort_by_hop_limit(postcards: &mut [Postcard]) -> bool {
         return false;
     }
     postcards.sort_unstable_by_key(|postcard| std::cmp::Reverse(postcard.hop_limit));
-    postcards.windows(2).all(|pair| pair[0].hop_limit != pair[1].hop_limit)
+    postcards
+        .windows(2)
+        .all(|pair| pair[0].hop_limit != pair[1].hop_limit)
 }
 
 /// Sorts along the links, from the postcard without a predecessor.
@@ -188,8 +193,12 @@ fn sort_by_links(postcards: &mut [Postcard], links: &Links) -> Result<(), Partia
     for at in 0..postcards.len() {
         let (done, left) = postcards.split_at(at);
         let next = match done.last() {
-            None => left.iter().position(|postcard| links.predecessor(postcard).is_none()),
-            Some(last) => left.iter().position(|postcard| links.connects(last, postcard) == Some(true)),
+            None => left
+                .iter()
+                .position(|postcard| links.predecessor(postcard).is_none()),
+            Some(last) => left
+                .iter()
+                .position(|postcard| links.connects(last, postcard) == Some(true)),
         };
         postcards.swap(at, at + next.ok_or(Partial::MissingHop)?);
     }

@@ -32,14 +32,20 @@ pub(super) fn is_ambiguous(postcards: &[Postcard]) -> bool {
 ///
 /// Several packets repeat the first or the last postcard; if a postcard is lost, a node follows another one than before.
 pub(super) fn is_loop(postcards: &[Postcard]) -> bool {
-    let Some((first, later)) = postcards.split_first() else { return false };
+    let Some((first, later)) = postcards.split_first() else {
+        return false;
+    };
     let first_entry = entry(first);
     if first_entry.is_none()
-        || later.iter().any(|postcard| entry(postcard).is_none() || entry(postcard) == first_entry)
+        || later
+            .iter()
+            .any(|postcard| entry(postcard).is_none() || entry(postcard) == first_entry)
     {
         return false;
     }
-    let Some((last, earlier)) = postcards.split_last() else { return false };
+    let Some((last, earlier)) = postcards.split_last() else {
+        return false;
+    };
     if exit(last).is_none() || earlier.iter().any(|postcard| exit(postcard) == exit(last)) {
         return false;
     }
@@ -57,14 +63,26 @@ pub(super) fn is_loop(postcards: &[Postcard]) -> bool {
 /// Sorts postcards by match, packet and time. Returns the base of the timestamps of those matched by time, and whether all of
 /// these have 64 bits.
 pub(super) fn sort(postcards: &mut [Postcard], matched: impl Fn(&Postcard) -> MatchedBy) -> (u64, bool) {
-    let timed = || postcards.iter().filter(|postcard| matched(postcard) == MatchedBy::Time);
+    let timed = || {
+        postcards
+            .iter()
+            .filter(|postcard| matched(postcard) == MatchedBy::Time)
+    };
     let base = timed().next().map_or(0, |postcard| postcard.ingress);
     let wide = timed().all(|postcard| postcard.wide);
     postcards.sort_unstable_by_key(|postcard| match matched(postcard) {
-        by @ MatchedBy::Time => {
-            (by as u8, 0, Postcard::after(postcard.ingress, base, wide), postcard.reading.node)
-        }
-        by => (by as u8, postcard.signature, postcard.received.cast_signed(), postcard.reading.node),
+        by @ MatchedBy::Time => (
+            by as u8,
+            0,
+            Postcard::after(postcard.ingress, base, wide),
+            postcard.reading.node,
+        ),
+        by => (
+            by as u8,
+            postcard.signature,
+            postcard.received.cast_signed(),
+            postcard.reading.node,
+        ),
     });
     (base, wide)
 }
@@ -92,8 +110,10 @@ pub(super) fn sort_by_packet(postcards: &mut [Postcard], sorted: &mut [Postcard]
     let wide = postcards.iter().all(|postcard| postcard.wide);
     let begins = |postcard: &Postcard| Postcard::after(postcard.ingress, base, wide);
     sorted.sort_unstable_by_key(|postcard| (postcard.reading.node, begins(postcard)));
-    let packets =
-        sorted.iter().take_while(|postcard| postcard.reading.node == sorted[0].reading.node).count();
+    let packets = sorted
+        .iter()
+        .take_while(|postcard| postcard.reading.node == sorted[0].reading.node)
+        .count();
     let mut runs = sorted.chunk_by(|one, next| one.reading.node == next.reading.node);
     if !runs.all(|run| run.len() == packets) {
         return None;
@@ -102,7 +122,9 @@ pub(super) fn sort_by_packet(postcards: &mut [Postcard], sorted: &mut [Postcard]
     for (at, postcard) in postcards.iter_mut().enumerate() {
         *postcard = sorted[at % nodes * packets + at / nodes];
     }
-    postcards.chunks_mut(nodes).for_each(|packet| packet.sort_unstable_by_key(begins));
+    postcards
+        .chunks_mut(nodes)
+        .for_each(|packet| packet.sort_unstable_by_key(begins));
     // A packet must leave each node after the previous packet has entered the next node: then no other assignment is possible.
     let ends = |postcard: &Postcard| Postcard::after(postcard.egress, base, wide);
     let distinct = postcards.windows(nodes + 1).enumerate().all(|(at, window)| {
@@ -116,11 +138,21 @@ pub(super) fn sort_by_packet(postcards: &mut [Postcard], sorted: &mut [Postcard]
 
 /// Whether all postcards of each node have the same interfaces and hop limit: then all packets took one path.
 pub(super) fn agree_on_path(postcards: &[Postcard]) -> bool {
-    let passage = |postcard: &Postcard| (postcard.reading.link, postcard.reading.level_2, postcard.hop_limit);
+    let passage = |postcard: &Postcard| {
+        (
+            postcard.reading.link,
+            postcard.reading.level_2,
+            postcard.hop_limit,
+        )
+    };
     let mut rest = postcards;
     while let [postcard, others @ ..] = rest {
         let same_node = |other: &&Postcard| other.reading.node == postcard.reading.node;
-        if others.iter().find(same_node).is_some_and(|other| passage(other) != passage(postcard)) {
+        if others
+            .iter()
+            .find(same_node)
+            .is_some_and(|other| passage(other) != passage(postcard))
+        {
             return false;
         }
         rest = others;

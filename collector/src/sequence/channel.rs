@@ -35,8 +35,17 @@ fn arrivals(random: &mut Jitter, id: StreamId, hard: bool, all: &mut Vec<Arrival
     for epoch in 0..1 + below(random, 4) as u32 {
         // A reporter counts on from wherever it was when the collector started, later from its start.
         // Not so near to the end of the sequence space that a restart looks like a gap.
-        let starts = [0, mask - 60, mask / 2 + 10, below(random, 1 << 32) as u32 & (mask >> 1)];
-        let start = if epoch == 0 { starts[below(random, 4) as usize] } else { below(random, 3) as u32 };
+        let starts = [
+            0,
+            mask - 60,
+            mask / 2 + 10,
+            below(random, 1 << 32) as u32 & (mask >> 1),
+        ];
+        let start = if epoch == 0 {
+            starts[below(random, 4) as usize]
+        } else {
+            below(random, 3) as u32
+        };
         let count = 300 + below(random, 900) as i64;
         let mut lost_until = 0;
         for number in 0..count {
@@ -63,7 +72,11 @@ fn arrivals(random: &mut Jitter, id: StreamId, hard: bool, all: &mut Vec<Arrival
                     _ => 0,
                 };
                 // A node with a global id may send from any of its addresses.
-                let source = if id.version == V05 { id.source } else { [below(random, 3) as u8; 16] };
+                let source = if id.version == V05 {
+                    id.source
+                } else {
+                    [below(random, 3) as u8; 16]
+                };
                 all.push(Arrival {
                     at: now + delay * MILLISECOND,
                     id: StreamId { source, ..id },
@@ -82,12 +95,26 @@ fn forge(random: &mut Jitter, all: &mut Vec<Arrival>) {
     let mut at = 0;
     loop {
         at += 20 + below(random, 400) as usize;
-        let Some(before) = all.get(at).copied() else { return };
+        let Some(before) = all.get(at).copied() else {
+            return;
+        };
         let offset = [2000, 50_000, 1 << 21, below(random, 1 << 32)][below(random, 4) as usize];
-        let offset = if below(random, 2) == 0 { offset } else { offset.wrapping_neg() };
+        let offset = if below(random, 2) == 0 {
+            offset
+        } else {
+            offset.wrapping_neg()
+        };
         let mask = u32::MAX >> (32 - before.id.bits());
         let seq = before.seq.wrapping_add(offset as u32) & mask;
-        all.insert(at + 1, Arrival { seq, sent: None, refused: false, ..before });
+        all.insert(
+            at + 1,
+            Arrival {
+                seq,
+                sent: None,
+                refused: false,
+                ..before
+            },
+        );
     }
 }
 
@@ -109,7 +136,9 @@ struct Model {
 impl Model {
     fn arrive(&mut self, arrival: &Arrival) {
         self.last_seen = arrival.at;
-        let Some((epoch, number)) = arrival.sent else { return };
+        let Some((epoch, number)) = arrival.sent else {
+            return;
+        };
         if epoch > self.epoch {
             self.end();
             self.epoch = epoch;
@@ -142,22 +171,43 @@ fn expected_exactly(view: &StreamView, model: &Model) -> bool {
 }
 
 fn reporters() -> [StreamId; 5] {
-    let v10 = StreamId { version: 10, hw_id: 1, listener: 0, node: Some(7), source: [0; 16] };
-    let v05 = StreamId { version: V05, node: Some(11), source: [9; 16], ..v10 };
+    let v10 = StreamId {
+        version: 10,
+        hw_id: 1,
+        listener: 0,
+        node: Some(7),
+        source: [0; 16],
+    };
+    let v05 = StreamId {
+        version: V05,
+        node: Some(11),
+        source: [9; 16],
+        ..v10
+    };
     [
         v10,
         StreamId { version: 20, ..v10 },
         // Two nodes behind one address, and one that does not say its number.
         v05,
-        StreamId { node: Some(12), ..v05 },
-        StreamId { source: [11; 16], node: None, ..v05 },
+        StreamId {
+            node: Some(12),
+            ..v05
+        },
+        StreamId {
+            source: [11; 16],
+            node: None,
+            ..v05
+        },
     ]
 }
 
 /// One stream and its model after all arrivals.
 fn run(id: StreamId, all: &[Arrival], seed: u64) -> (StreamView, Model) {
     let mut sequencer = Sequencer::new(64, seed);
-    let mut model = Model { settled: -1, ..Model::default() };
+    let mut model = Model {
+        settled: -1,
+        ..Model::default()
+    };
     let mut second = 0;
     for arrival in all {
         if arrival.at / SECOND != second {
@@ -210,12 +260,19 @@ fn a_channel_that_delays_repeats_and_loses_is_counted_as_by_the_plain_model() {
             assert!(expected_exactly(&view, &model), "run {seed}: {view:?}");
             assert_eq!(view.restarts, u64::from(model.epoch), "run {seed}: {view:?}");
         }
-        for (sum, one) in sums.iter_mut().zip([lost, model.excused, view.restarts, view.reordered]) {
+        for (sum, one) in sums
+            .iter_mut()
+            .zip([lost, model.excused, view.restarts, view.reordered])
+        {
             *sum += one;
         }
     }
     // In one of the 7,500 hard runs, several faults meet within a second of a restart.
-    assert!(outside.iter().all(|(seed, ..)| *seed == 1575), "{} {outside:?}", outside.len());
+    assert!(
+        outside.iter().all(|(seed, ..)| *seed == 1575),
+        "{} {outside:?}",
+        outside.len()
+    );
     assert!(sums[0] > 1_000_000 && sums[2] > 10_000, "{sums:?}");
 }
 
@@ -247,8 +304,15 @@ fn two_nodes_behind_one_address_are_never_counted_as_one() {
             }
         }
         let view = sequencer.streams().next().unwrap();
-        assert_eq!((view.mixed, view.countable), (true, false), "run {seed}: {apart} {view:?}");
+        assert_eq!(
+            (view.mixed, view.countable),
+            (true, false),
+            "run {seed}: {apart} {view:?}"
+        );
         // Far apart, two datagrams in a row of one node look like an outage.
-        assert!(apart == 5000 || loss <= not_sent, "run {seed}: {apart} {loss}, not {not_sent}");
+        assert!(
+            apart == 5000 || loss <= not_sent,
+            "run {seed}: {apart} {loss}, not {not_sent}"
+        );
     }
 }

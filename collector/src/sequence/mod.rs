@@ -134,7 +134,11 @@ impl StreamView {
     /// The losses of the stream; zero if it is not countable or has no losses.
     pub fn losses(&self) -> Losses {
         if self.countable && self.lost + self.unconfirmed > 0 {
-            Losses { lost: self.lost, unconfirmed: self.unconfirmed, datagrams: self.datagrams }
+            Losses {
+                lost: self.lost,
+                unconfirmed: self.unconfirmed,
+                datagrams: self.datagrams,
+            }
         } else {
             Losses::default()
         }
@@ -273,7 +277,9 @@ impl Sequencer {
             return 0;
         }
         let slot = self.find(&StreamId { node: None, ..*id });
-        self.streams.get(slot as usize).map_or(0, |stream| stream.mixed_until)
+        self.streams
+            .get(slot as usize)
+            .map_or(0, |stream| stream.mixed_until)
     }
 
     /// Accounts for the number of a datagram that was refused, so it may not be a report at all: the number counts only if its stream
@@ -309,7 +315,10 @@ impl Sequencer {
         }
         let hash = id.hash(self.seed);
         self.touch_latest(now);
-        let slot = match self.index.find_way(hash, heat_period(now), self.streams.len() == self.capacity) {
+        let slot = match self
+            .index
+            .find_way(hash, heat_period(now), self.streams.len() == self.capacity)
+        {
             InsertSlot::Free(place) => {
                 let slot = self.streams.len() as u32;
                 self.index.put(place, hash, slot, (1, heat_period(now)));
@@ -334,7 +343,9 @@ impl Sequencer {
     fn find(&self, id: &StreamId) -> u32 {
         match self.streams.get(self.latest as usize) {
             Some(stream) if stream.id.is(id) => self.latest,
-            _ => self.index.find(id.hash(self.seed), |slot| self.streams[slot as usize].id.is(id)),
+            _ => self
+                .index
+                .find(id.hash(self.seed), |slot| self.streams[slot as usize].id.is(id)),
         }
     }
 

@@ -6,11 +6,22 @@ struct Silent;
 impl Output for Silent {}
 
 const SECOND: Nanos = 1_000_000_000;
-const V10: StreamId = StreamId { version: 10, hw_id: 1, listener: 0, node: Some(7), source: [0; 16] };
+const V10: StreamId = StreamId {
+    version: 10,
+    hw_id: 1,
+    listener: 0,
+    node: Some(7),
+    source: [0; 16],
+};
 
 /// The stream of a report 0.5 that names this node.
 fn v05(node: Option<u32>) -> StreamId {
-    StreamId { version: V05, node, source: [9; 16], ..V10 }
+    StreamId {
+        version: V05,
+        node,
+        source: [9; 16],
+        ..V10
+    }
 }
 
 /// Lost and unconfirmed, reordered, duplicated, restarts, countable.
@@ -28,7 +39,13 @@ fn counted(id: &StreamId, batches: &[Batch]) -> Counted {
     }
     sequencer.finish(u64::MAX, &mut Silent);
     let v = sequencer.streams().next().unwrap();
-    (v.lost + v.unconfirmed, v.reordered, v.duplicated, v.restarts, v.countable)
+    (
+        v.lost + v.unconfirmed,
+        v.reordered,
+        v.duplicated,
+        v.restarts,
+        v.countable,
+    )
 }
 
 fn joined(parts: &[std::ops::Range<u32>]) -> Vec<u32> {
@@ -40,23 +57,43 @@ fn one_number_does_not_move_a_stream() {
     const M: u32 = 1_000_000;
     let late_pair = joined(&[0..100, 102..400, 100..102, 400..600]);
     let cases: [(&str, Vec<Batch>, Counted); 9] = [
-        ("late", vec![(0, joined(&[0..1001, 1201..1301, 1001..1002, 1301..1400]))], (199, 1, 0, 0, true)),
-        ("a loss after a restart", vec![(0, joined(&[0..500, 0..381, 521..700]))], (140, 0, 0, 1, true)),
+        (
+            "late",
+            vec![(0, joined(&[0..1001, 1201..1301, 1001..1002, 1301..1400]))],
+            (199, 1, 0, 0, true),
+        ),
+        (
+            "a loss after a restart",
+            vec![(0, joined(&[0..500, 0..381, 521..700]))],
+            (140, 0, 0, 1, true),
+        ),
         (
             "a stray after a pause",
-            vec![(0, (M..M + 100).collect()), (11, joined(&[5..6, M + 100..M + 200]))],
+            vec![
+                (0, (M..M + 100).collect()),
+                (11, joined(&[5..6, M + 100..M + 200])),
+            ],
             (0, 1, 0, 0, true),
         ),
         (
             "late after a step of the clock",
-            vec![(0, joined(&[0..99, 100..101])), (11, joined(&[99..100, 101..300]))],
+            vec![
+                (0, joined(&[0..99, 100..101])),
+                (11, joined(&[99..100, 101..300])),
+            ],
             (0, 1, 0, 0, true),
         ),
-        ("a near jump", vec![(0, joined(&[0..500, 9000..9001, 500..900]))], (0, 1, 0, 0, true)),
+        (
+            "a near jump",
+            vec![(0, joined(&[0..500, 9000..9001, 500..900]))],
+            (0, 1, 0, 0, true),
+        ),
         ("two very late ones", vec![(0, late_pair)], (2, 2, 0, 0, true)),
         (
             "one report in 20 s",
-            (0..100_u32).map(|n| (20 * u64::from(n), vec![if n < 50 { n } else { n + 500 }])).collect(),
+            (0..100_u32)
+                .map(|n| (20 * u64::from(n), vec![if n < 50 { n } else { n + 500 }]))
+                .collect(),
             (500, 0, 0, 0, true),
         ),
         (
@@ -81,7 +118,16 @@ fn a_second_path_that_is_late_loses_at_most_what_comes_late() {
     for (delay, share) in [(130, 100), (130, 10), (1000, 10), (130, 3)] {
         // The last ones are in time: late reports alone look like a restart.
         let mut numbers: Vec<(u32, u32)> = (0..20_000)
-            .map(|n| (if n % share < 2 && n < 20_000 - 2 * delay { n + delay } else { n }, n))
+            .map(|n| {
+                (
+                    if n % share < 2 && n < 20_000 - 2 * delay {
+                        n + delay
+                    } else {
+                        n
+                    },
+                    n,
+                )
+            })
             .collect();
         numbers.sort_unstable();
         let late = numbers.iter().filter(|(at, n)| at != n).count() as u64;
@@ -107,13 +153,16 @@ fn views(sent: &[Sent]) -> Vec<StreamView> {
 #[test]
 fn two_nodes_in_step_are_not_countable() {
     for apart in [0, 60] {
-        let step: Vec<Sent> = (1..40).flat_map(|n| [(0, None, n + apart), (0, None, n)]).collect();
+        let step: Vec<Sent> = (1..40)
+            .flat_map(|n| [(0, None, n + apart), (0, None, n)])
+            .collect();
         let seen = views(&step);
         assert_eq!((seen[0].mixed, seen[0].countable, seen[0].lost), (true, false, 0));
     }
     // One node, whose reports are duplicated here and there.
-    let seldom: Vec<Sent> =
-        (1..400).flat_map(|n| vec![(0, None, n); if n % 7 == 0 { 2 } else { 1 }]).collect();
+    let seldom: Vec<Sent> = (1..400)
+        .flat_map(|n| vec![(0, None, n); if n % 7 == 0 { 2 } else { 1 }])
+        .collect();
     let seen = views(&seldom);
     assert_eq!((seen[0].mixed, seen[0].duplicated), (false, 57));
 }
@@ -125,14 +174,18 @@ fn half_named(node: u32, numbers: std::ops::Range<u32>) -> impl Iterator<Item = 
 
 #[test]
 fn a_stream_is_countable_again_a_minute_after_the_last_evidence() {
-    let mut sent: Vec<Sent> =
-        (1..40).flat_map(|n| [(n.into(), None, n), (n.into(), None, 5000 + n)]).collect();
+    let mut sent: Vec<Sent> = (1..40)
+        .flat_map(|n| [(n.into(), None, n), (n.into(), None, 5000 + n)])
+        .collect();
     sent.extend((40..99).map(|n| (u64::from(n), None, n)));
     assert!(views(&sent)[0].mixed);
     sent.extend((99..110).map(|n| (u64::from(n), None, n)));
     sent.extend([(110, None, 115), (113, None, 116)]);
     let seen = views(&sent);
-    assert_eq!((seen[0].mixed, seen[0].countable, seen[0].lost, seen[0].missing), (false, true, 0, 5));
+    assert_eq!(
+        (seen[0].mixed, seen[0].countable, seen[0].lost, seen[0].missing),
+        (false, true, 0, 5)
+    );
 }
 
 #[test]
@@ -173,6 +226,10 @@ fn the_number_of_a_refused_datagram_counts_only_where_it_is_expected() {
         sequencer.observe(&id, 7, 2 * PAUSE, &mut Silent);
         sequencer.finish(3 * PAUSE, &mut Silent);
         let v = sequencer.streams().next().unwrap();
-        assert_eq!((v.datagrams, v.lost, v.reordered, v.duplicated, v.restarts), (6, 1, 1, 0, 0), "{id:?}");
+        assert_eq!(
+            (v.datagrams, v.lost, v.reordered, v.duplicated, v.restarts),
+            (6, 1, 1, 0, 0),
+            "{id:?}"
+        );
     }
 }

@@ -35,15 +35,27 @@ impl Sequencer {
                     stream.mark_mixed(now);
                 }
                 stream.receive_run(run, now, out);
-                self.index.touch(id.hash(self.seed), slot, count, heat_period(now));
+                self.index
+                    .touch(id.hash(self.seed), slot, count, heat_period(now));
             }
             None => {
                 let mask = u32::MAX >> (32 - id.bits());
-                let first = if same { last } else { last.wrapping_sub((count - 1) as u32) & mask };
+                let first = if same {
+                    last
+                } else {
+                    last.wrapping_sub((count - 1) as u32) & mask
+                };
                 self.observe(id, first, now, out);
                 let slot = self.find(id);
                 if let Some(stream) = self.streams.get_mut(slot as usize) {
-                    stream.receive_run(Run { count: count - 1, ..run }, now, out);
+                    stream.receive_run(
+                        Run {
+                            count: count - 1,
+                            ..run
+                        },
+                        now,
+                        out,
+                    );
                 }
             }
         }
@@ -61,7 +73,11 @@ impl Stream {
             }
             let before = (self.reordered, self.duplicated);
             left -= 1;
-            let seq = if same { last } else { self.before(last, left as u32) };
+            let seq = if same {
+                last
+            } else {
+                self.before(last, left as u32)
+            };
             self.observe(seq, now, out);
             if self.is_mixed() {
                 // The others continue it.
@@ -90,7 +106,9 @@ impl Stream {
         self.support(0, count);
         self.resumed = self.resumed.saturating_add(u32::from(self.is_pause(now)));
         self.last_seen = now;
-        self.stalled = self.stalled.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        self.stalled = self
+            .stalled
+            .saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         true
     }
 
@@ -105,7 +123,11 @@ impl Stream {
         self.last_seen = now;
         let by = u32::try_from(count).unwrap_or(u32::MAX).min(WINDOW);
         self.give_up(by, now, out);
-        self.window = if by == WINDOW { u128::MAX } else { self.window << by | mask(by) };
+        self.window = if by == WINDOW {
+            u128::MAX
+        } else {
+            self.window << by | mask(by)
+        };
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = last;
         self.steady = true;
@@ -138,7 +160,13 @@ mod tests {
     }
 
     fn id(version: u8) -> StreamId {
-        StreamId { version, hw_id: 1, listener: 0, node: Some(7), source: [0; 16] }
+        StreamId {
+            version,
+            hw_id: 1,
+            listener: 0,
+            node: Some(7),
+            source: [0; 16],
+        }
     }
 
     /// The filter of the kernel program for the numbers of one stream.
@@ -151,13 +179,22 @@ mod tests {
 
     impl Filter {
         fn new(id: StreamId) -> Self {
-            Self { sequencer: Sequencer::new(4, 0), id, run: None, passed: 0 }
+            Self {
+                sequencer: Sequencer::new(4, 0),
+                id,
+                run: None,
+                passed: 0,
+            }
         }
 
         fn observe(&mut self, number: u32, now: Nanos) {
             let mask = u32::MAX >> (32 - self.id.bits());
             if let Some(run) = &mut self.run {
-                let expected = if run.same { run.last } else { run.last.wrapping_add(1) & mask };
+                let expected = if run.same {
+                    run.last
+                } else {
+                    run.last.wrapping_add(1) & mask
+                };
                 if number == expected {
                     (run.last, run.count) = (number, run.count + 1);
                     self.passed += 1;
@@ -167,7 +204,11 @@ mod tests {
             let same = self.run.is_some_and(|run| run.last == number);
             self.report(now);
             self.sequencer.observe(&self.id, number, now, &mut Silent);
-            self.run = Some(Run { last: number, count: 0, same });
+            self.run = Some(Run {
+                last: number,
+                count: 0,
+                same,
+            });
         }
 
         fn report(&mut self, now: Nanos) {
@@ -245,11 +286,29 @@ mod tests {
             }
             let from = sequencer.streams[0].highest;
             let last = from.wrapping_add(count as u32) & (u32::MAX >> (32 - id.bits()));
-            sequencer.receive_run(&id, Run { last, count, same: false }, 2, &mut Silent);
+            sequencer.receive_run(
+                &id,
+                Run {
+                    last,
+                    count,
+                    same: false,
+                },
+                2,
+                &mut Silent,
+            );
             let view = sequencer.streams().next().unwrap();
-            let expected = StreamView { datagrams: count + 3, last_seen: 2, missing: 0, ..view };
+            let expected = StreamView {
+                datagrams: count + 3,
+                last_seen: 2,
+                missing: 0,
+                ..view
+            };
             assert_eq!(view, expected);
-            assert_eq!((view.lost, view.reordered, view.duplicated, view.restarts), (0, 0, 0, 0), "{count}");
+            assert_eq!(
+                (view.lost, view.reordered, view.duplicated, view.restarts),
+                (0, 0, 0, 0),
+                "{count}"
+            );
             assert_eq!(sequencer.streams[0].highest, last);
         }
     }
@@ -259,36 +318,67 @@ mod tests {
         let mut sequencer = Sequencer::new(4, 0);
         (10..300).for_each(|number| sequencer.observe(&id(10), number, 1, &mut Silent));
         // Five are missing before it.
-        let run = |last, count| Run { last, count, same: false };
+        let run = |last, count| Run {
+            last,
+            count,
+            same: false,
+        };
         sequencer.receive_run(&id(10), run(400, 96), 2, &mut Silent);
         sequencer.receive_run(&id(10), run(1000, 600), 3, &mut Silent);
         let view = sequencer.streams().next().unwrap();
-        assert_eq!((view.datagrams, view.lost, view.missing, view.restarts), (986, 5, 0, 0));
+        assert_eq!(
+            (view.datagrams, view.lost, view.missing, view.restarts),
+            (986, 5, 0, 0)
+        );
         // A run of a stream that was removed.
         sequencer.receive_run(&id(20), run(7, 100), 3, &mut Silent);
         let view = sequencer.streams().nth(1).unwrap();
-        assert_eq!((view.datagrams, view.lost, view.missing, view.countable), (100, 0, 0, true));
+        assert_eq!(
+            (view.datagrams, view.lost, view.missing, view.countable),
+            (100, 0, 0, true)
+        );
     }
 
     #[test]
     fn a_constant_number_is_counted_at_once() {
         let mut sequencer = Sequencer::new(4, 0);
         sequencer.observe(&id(10), 0, 1, &mut Silent);
-        sequencer.receive_run(&id(10), Run { last: 0, count: 1 << 40, same: true }, 2, &mut Silent);
+        sequencer.receive_run(
+            &id(10),
+            Run {
+                last: 0,
+                count: 1 << 40,
+                same: true,
+            },
+            2,
+            &mut Silent,
+        );
         let view = sequencer.streams().next().unwrap();
-        assert_eq!((view.datagrams, view.countable, view.duplicated), ((1 << 40) + 1, false, 0));
+        assert_eq!(
+            (view.datagrams, view.countable, view.duplicated),
+            ((1 << 40) + 1, false, 0)
+        );
         sequencer.observe(&id(10), 0, 3, &mut Silent);
         assert_eq!(sequencer.streams().next().unwrap().datagrams, (1 << 40) + 2);
     }
 
     #[test]
     fn a_number_that_is_repeated_elsewhere_counts_as_often() {
-        for (number, counted) in
-            [(150, (0, 1 << 40)), (100, (1, (1 << 40) - 1)), (9, (0, (1 << 40) - 1)), (5000, (0, 0))]
-        {
+        for (number, counted) in [
+            (150, (0, 1 << 40)),
+            (100, (1, (1 << 40) - 1)),
+            (9, (0, (1 << 40) - 1)),
+            (5000, (0, 0)),
+        ] {
             let mut sequencer = Sequencer::new(4, 0);
-            (10..200).filter(|&n| n != 100).for_each(|n| sequencer.observe(&id(10), n, 1, &mut Silent));
-            let run = Run { last: number, count: 1 << 40, same: true };
+            (10..200)
+                .filter(|&n| n != 100)
+                .for_each(|n| sequencer.observe(&id(10), n, 1, &mut Silent));
+            let run = Run {
+                last: number,
+                count: 1 << 40,
+                same: true,
+            };
             sequencer.receive_run(&id(10), run, 2, &mut Silent);
             let view = sequencer.streams().next().unwrap();
             assert_eq!(view.datagrams, (1 << 40) + 189, "{number}");

@@ -29,7 +29,10 @@ pub(super) struct Nodes {
 impl Nodes {
     /// The nodes of a stream that begins with this report.
     pub(super) fn of(node: Option<u32>) -> Self {
-        Self { named: node.is_some(), ..Self::default() }
+        Self {
+            named: node.is_some(),
+            ..Self::default()
+        }
     }
 
     /// Accounts for a report that names `node`. `true`: it belongs to the stream of another node.
@@ -47,7 +50,11 @@ impl Nodes {
             return false;
         }
         let is_recent = now.saturating_sub(self.other_seen) < MIXED;
-        self.others = if is_recent { self.others.saturating_add(1) } else { 1 };
+        self.others = if is_recent {
+            self.others.saturating_add(1)
+        } else {
+            1
+        };
         self.other_seen = now;
         true
     }
@@ -142,7 +149,9 @@ impl Stream {
     pub(super) fn new(id: StreamId, seq: u32, now: Nanos) -> Self {
         Self {
             id,
-            packed: id.global_node().map_or(u64::MAX, |node| pack(id.version, id.hw_id, id.listener, node)),
+            packed: id
+                .global_node()
+                .map_or(u64::MAX, |node| pack(id.version, id.hw_id, id.listener, node)),
             unused: (32 - id.bits()) as u8,
             steady: false,
             window: u128::MAX,
@@ -241,7 +250,16 @@ impl Stream {
             }
             Place::Current => self.observe_late(seq, ahead.unsigned_abs(), now, out),
             Place::Former => self.observe_former(seq, now, out),
-            Place::Elsewhere => self.observe_elsewhere(Held { seq, paused, repeated: 0, quiet }, now, out),
+            Place::Elsewhere => self.observe_elsewhere(
+                Held {
+                    seq,
+                    paused,
+                    repeated: 0,
+                    quiet,
+                },
+                now,
+                out,
+            ),
         }
         if self.stalled >= STALLED {
             self.advancing = false;
@@ -260,7 +278,8 @@ impl Stream {
 
     /// Whether the held number lies in the window: it arrived after a pause.
     fn is_held_late(&self) -> bool {
-        self.held.is_some_and(|held| held.paused && self.is_late(self.distance(held.seq, self.highest)))
+        self.held
+            .is_some_and(|held| held.paused && self.is_late(self.distance(held.seq, self.highest)))
     }
 
     /// Whether the number of a refused datagram is plausible: it is near the highest one of a sequence, and has not arrived yet.
@@ -270,7 +289,10 @@ impl Stream {
             && !self.is_mixed()
             && match self.place(seq, ahead, self.is_pause(now)) {
                 Place::Current => ahead > 0 || self.window >> ahead.unsigned_abs() & 1 == 0,
-                Place::Former => self.former.as_ref().is_some_and(|former| self.lacks(&former.track, seq)),
+                Place::Former => self
+                    .former
+                    .as_ref()
+                    .is_some_and(|former| self.lacks(&former.track, seq)),
                 Place::Elsewhere => false,
             }
     }
@@ -330,8 +352,17 @@ impl Stream {
             && now.saturating_sub(self.turns.seen) < PAUSE
             && self.turns.at > 0;
         let is_turn = self.datagrams.wrapping_sub(self.turns.at) > 1;
-        let count = if continues { self.turns.count + u32::from(is_turn) } else { 0 };
-        self.turns = Turns { last: seq, at: self.datagrams, seen: now, count };
+        let count = if continues {
+            self.turns.count + u32::from(is_turn)
+        } else {
+            0
+        };
+        self.turns = Turns {
+            last: seq,
+            at: self.datagrams,
+            seen: now,
+            count,
+        };
         count >= TURNS
     }
 
@@ -379,7 +410,14 @@ impl Stream {
         }
         self.support(1, 0);
         if by > 1 {
-            self.note(now, SequenceEventKind::Gap { first: self.before(seq, by - 1), count: by - 1 }, out);
+            self.note(
+                now,
+                SequenceEventKind::Gap {
+                    first: self.before(seq, by - 1),
+                    count: by - 1,
+                },
+                out,
+            );
         }
     }
 
@@ -486,8 +524,14 @@ impl Stream {
         let steady = i64::try_from(datagrams.wrapping_sub(self.supported)).unwrap_or(i64::MAX);
         // Datagrams after a jump support its losses, which are counted later.
         let is_jump = self.former.as_ref().is_some_and(|former| former.is_older);
-        let after = if is_jump { i64::from(self.numbers) * LOSSES_PER_DATAGRAM } else { 0 };
-        self.balance.saturating_add(steady.saturating_mul(LOSSES_PER_DATAGRAM)).min(MAX_PRIOR_LOSSES + after)
+        let after = if is_jump {
+            i64::from(self.numbers) * LOSSES_PER_DATAGRAM
+        } else {
+            0
+        };
+        self.balance
+            .saturating_add(steady.saturating_mul(LOSSES_PER_DATAGRAM))
+            .min(MAX_PRIOR_LOSSES + after)
     }
 
     /// Updates the balance: datagrams since the last update were in sequence, except the latest `but`; `more` datagrams
@@ -544,7 +588,11 @@ impl Stream {
     }
 
     fn note(&self, ts: Nanos, kind: SequenceEventKind, out: &mut dyn Output) {
-        out.sequence(&SequenceEvent { ts, stream: self.shown_id(), kind });
+        out.sequence(&SequenceEvent {
+            ts,
+            stream: self.shown_id(),
+            kind,
+        });
     }
 
     fn is_countable(&self) -> bool {
@@ -554,16 +602,27 @@ impl Stream {
     /// The identity, with the node of a stream that began with a report which names it.
     fn shown_id(&self) -> StreamId {
         let named = self.nodes.first.filter(|_| self.nodes.named);
-        StreamId { node: self.id.node.or(named), ..self.id }
+        StreamId {
+            node: self.id.node.or(named),
+            ..self.id
+        }
     }
 
     /// Numbers that are missing, and not lost yet.
     fn missing(&self) -> u32 {
-        let former = self.former.as_ref().filter(|former| former.is_older).map_or(0, |former| {
-            let between = self.distance(self.first, former.track.highest).saturating_sub(1);
-            let between = if former.is_outage { between.max(0).unsigned_abs() } else { 0 };
-            former.track.window.count_zeros() + between
-        });
+        let former = self
+            .former
+            .as_ref()
+            .filter(|former| former.is_older)
+            .map_or(0, |former| {
+                let between = self.distance(self.first, former.track.highest).saturating_sub(1);
+                let between = if former.is_outage {
+                    between.max(0).unsigned_abs()
+                } else {
+                    0
+                };
+                former.track.window.count_zeros() + between
+            });
         self.window.count_zeros() + former
     }
 
@@ -586,5 +645,9 @@ impl Stream {
 }
 
 pub(super) fn mask(bits: u32) -> u128 {
-    if bits >= WINDOW { u128::MAX } else { (1 << bits) - 1 }
+    if bits >= WINDOW {
+        u128::MAX
+    } else {
+        (1 << bits) - 1
+    }
 }

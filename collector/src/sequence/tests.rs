@@ -3,7 +3,13 @@
 use super::*;
 use crate::event::{SequenceEvent, SequenceEventKind};
 
-const V10: StreamId = StreamId { version: 10, hw_id: 1, listener: 0, node: Some(7), source: [0; 16] };
+const V10: StreamId = StreamId {
+    version: 10,
+    hw_id: 1,
+    listener: 0,
+    node: Some(7),
+    source: [0; 16],
+};
 const V20: StreamId = StreamId { version: 20, ..V10 };
 
 #[derive(Default)]
@@ -28,7 +34,18 @@ fn run(id: StreamId, numbers: impl IntoIterator<Item = u32>) -> (Counted, Vec<Se
         sequencer.observe(&id, number, at as Nanos, &mut notes);
     }
     let v = sequencer.streams().next().unwrap();
-    ((v.lost, v.unconfirmed, v.reordered, v.duplicated, v.restarts, v.missing, v.countable), notes.0)
+    (
+        (
+            v.lost,
+            v.unconfirmed,
+            v.reordered,
+            v.duplicated,
+            v.restarts,
+            v.missing,
+            v.countable,
+        ),
+        notes.0,
+    )
 }
 
 #[test]
@@ -36,21 +53,56 @@ fn the_table_of_the_module() {
     const M22: u32 = (1 << 22) - 1;
     let cases: [(&str, StreamId, Vec<u32>, Counted); 12] = [
         ("in order", V10, (5..300).collect(), (0, 0, 0, 0, 0, 0, true)),
-        ("a gap is missing, not lost", V10, vec![1, 2, 5], (0, 0, 0, 0, 0, 2, true)),
+        (
+            "a gap is missing, not lost",
+            V10,
+            vec![1, 2, 5],
+            (0, 0, 0, 0, 0, 2, true),
+        ),
         (
             "lost when it falls out",
             V10,
             [1, 2].into_iter().chain(5..=2 + 128 + 2).collect(),
             (2, 0, 0, 0, 0, 0, true),
         ),
-        ("one falls out", V10, [1, 2].into_iter().chain(5..=3 + 128).collect(), (1, 0, 0, 0, 0, 1, true)),
-        ("late, filled", V10, vec![1, 2, 5, 4, 3, 6], (0, 0, 2, 0, 0, 0, true)),
+        (
+            "one falls out",
+            V10,
+            [1, 2].into_iter().chain(5..=3 + 128).collect(),
+            (1, 0, 0, 0, 0, 1, true),
+        ),
+        (
+            "late, filled",
+            V10,
+            vec![1, 2, 5, 4, 3, 6],
+            (0, 0, 2, 0, 0, 0, true),
+        ),
         ("twice", V10, vec![1, 2, 2, 3], (0, 0, 0, 1, 0, 0, true)),
         ("late and twice", V10, vec![1, 4, 2, 2], (0, 0, 1, 1, 0, 1, true)),
-        ("wrap of 32 bits", V10, vec![u32::MAX - 1, u32::MAX, 0, 1], (0, 0, 0, 0, 0, 0, true)),
-        ("gap over the wrap", V10, vec![u32::MAX - 1, 1, u32::MAX], (0, 0, 1, 0, 0, 1, true)),
-        ("wrap of 22 bits", V20, vec![M22 - 1, M22, 0, 1], (0, 0, 0, 0, 0, 0, true)),
-        ("late over the wrap of 22 bits", V20, vec![M22 - 1, 1, 0, M22], (0, 0, 2, 0, 0, 0, true)),
+        (
+            "wrap of 32 bits",
+            V10,
+            vec![u32::MAX - 1, u32::MAX, 0, 1],
+            (0, 0, 0, 0, 0, 0, true),
+        ),
+        (
+            "gap over the wrap",
+            V10,
+            vec![u32::MAX - 1, 1, u32::MAX],
+            (0, 0, 1, 0, 0, 1, true),
+        ),
+        (
+            "wrap of 22 bits",
+            V20,
+            vec![M22 - 1, M22, 0, 1],
+            (0, 0, 0, 0, 0, 0, true),
+        ),
+        (
+            "late over the wrap of 22 bits",
+            V20,
+            vec![M22 - 1, 1, 0, M22],
+            (0, 0, 2, 0, 0, 0, true),
+        ),
         (
             "a jump wider than the window",
             V10,
@@ -67,7 +119,12 @@ fn the_table_of_the_module() {
 fn numbers_that_do_not_continue_a_sequence() {
     let cases: [(&str, StreamId, Vec<u32>, Counted); 11] = [
         ("before the first", V10, vec![10, 11, 9], (0, 0, 1, 0, 0, 0, true)),
-        ("restart", V10, (5000..5010).chain(0..200).collect(), (0, 0, 0, 0, 1, 0, true)),
+        (
+            "restart",
+            V10,
+            (5000..5010).chain(0..200).collect(),
+            (0, 0, 0, 0, 1, 0, true),
+        ),
         (
             "restart, a gap open",
             V10,
@@ -98,7 +155,12 @@ fn numbers_that_do_not_continue_a_sequence() {
             (5000..5010).chain(0..16).chain(5010..5200).collect(),
             (0, 0, 16, 0, 0, 0, true),
         ),
-        ("a stray is no restart", V10, vec![5000, 5001, 4000, 5002, 5003], (0, 0, 1, 0, 0, 0, true)),
+        (
+            "a stray is no restart",
+            V10,
+            vec![5000, 5001, 4000, 5002, 5003],
+            (0, 0, 1, 0, 0, 0, true),
+        ),
         ("always 0", V10, vec![0; 1000], (0, 0, 0, 0, 0, 0, false)),
         (
             "stood still, then counts",
@@ -106,7 +168,12 @@ fn numbers_that_do_not_continue_a_sequence() {
             [0; 100].into_iter().chain(500..510).collect(),
             (0, 0, 0, 0, 0, 0, true),
         ),
-        ("counts, then stands still", V10, (1..10).chain([9; 100]).collect(), (0, 0, 0, 64, 0, 0, false)),
+        (
+            "counts, then stands still",
+            V10,
+            (1..10).chain([9; 100]).collect(),
+            (0, 0, 0, 64, 0, 0, false),
+        ),
     ];
     for (name, id, numbers, expected) in cases {
         assert_eq!(run(id, numbers).0, expected, "{name}");
@@ -118,7 +185,12 @@ fn a_number_far_ahead_is_believed_when_the_next_follows_it() {
     const FORGED: u32 = 2_000_000_000;
     const OUTAGE: u32 = 100_000;
     let cases: [(&str, StreamId, Vec<u32>, Counted); 4] = [
-        ("one number far ahead is not believed", V10, vec![10, 11, FORGED, 12, 13], (0, 0, 1, 0, 0, 0, true)),
+        (
+            "one number far ahead is not believed",
+            V10,
+            vec![10, 11, FORGED, 12, 13],
+            (0, 0, 1, 0, 0, 0, true),
+        ),
         (
             "nor many without order",
             V10,
@@ -134,7 +206,10 @@ fn a_number_far_ahead_is_believed_when_the_next_follows_it() {
         (
             "over the wrap too",
             V10,
-            [u32::MAX - 5, u32::MAX - 4].into_iter().chain(OUTAGE..OUTAGE + 200).collect(),
+            [u32::MAX - 5, u32::MAX - 4]
+                .into_iter()
+                .chain(OUTAGE..OUTAGE + 200)
+                .collect(),
             (201 * 128, u64::from(OUTAGE) + 4 - 201 * 128, 0, 0, 0, 0, true),
         ),
     ];
@@ -158,8 +233,14 @@ fn each_gap_is_explained() {
     assert_eq!(
         run(V10, [10, 11].into_iter().chain(400..540).chain(11..160)).1,
         [
-            SequenceEventKind::Lost { first: 12, count: 388 },
-            SequenceEventKind::Gap { first: 12, count: 388 },
+            SequenceEventKind::Lost {
+                first: 12,
+                count: 388
+            },
+            SequenceEventKind::Gap {
+                first: 12,
+                count: 388
+            },
             SequenceEventKind::Restart(11),
         ]
     );
@@ -186,11 +267,21 @@ fn sequence_counters_balance_under_any_arrival_order() {
         }
         let v = sequencer.streams().next().unwrap();
         let span = u64::from(highest - first) + 1;
-        assert_eq!(span, v.datagrams - v.duplicated + v.lost + v.unconfirmed + u64::from(v.missing), "{v:?}");
+        assert_eq!(
+            span,
+            v.datagrams - v.duplicated + v.lost + v.unconfirmed + u64::from(v.missing),
+            "{v:?}"
+        );
         let lost: u64 = notes
             .0
             .iter()
-            .map(|n| if let SequenceEventKind::Lost { count, .. } = n { u64::from(*count) } else { 0 })
+            .map(|n| {
+                if let SequenceEventKind::Lost { count, .. } = n {
+                    u64::from(*count)
+                } else {
+                    0
+                }
+            })
             .sum();
         assert_eq!((v.lost + v.unconfirmed, v.restarts), (lost, 0));
     }
@@ -241,15 +332,60 @@ fn after_a_pause_a_number_that_is_not_ahead_is_of_a_restarted_reporter() {
     // Lost, reordered, duplicated, restarts, countable.
     type Expected = (u64, u64, u64, u64, bool);
     let cases: [(&str, StreamId, Vec<Batch>, Expected); 13] = [
-        ("the same numbers", V10, vec![first_ten(), (HOUR, (0..10).collect())], (0, 0, 0, 1, true)),
-        ("without the first", V10, vec![first_ten(), (HOUR, (3..10).collect())], (0, 0, 0, 1, true)),
-        ("from the highest on", V10, vec![first_ten(), (HOUR, (9..20).collect())], (0, 0, 1, 0, true)),
-        ("in reverse", V10, vec![first_ten(), (HOUR, vec![1, 0, 2, 3])], (0, 1, 0, 1, true)),
-        ("a loss is not hidden", V10, vec![first_ten(), (HOUR, vec![0, 1, 5, 6])], (3, 0, 0, 1, true)),
-        ("a gap before", V10, vec![(0, vec![0, 1, 4]), (HOUR, vec![0, 1])], (2, 0, 0, 1, true)),
-        ("it goes on", V10, vec![first_ten(), (HOUR, (10..20).collect())], (0, 0, 0, 0, true)),
-        ("no pause", V10, vec![first_ten(), (9, (0..10).collect())], (0, 0, 10, 0, true)),
-        ("the clock was set back", V10, vec![(HOUR, vec![0, 1]), (0, vec![1, 2])], (0, 0, 1, 0, true)),
+        (
+            "the same numbers",
+            V10,
+            vec![first_ten(), (HOUR, (0..10).collect())],
+            (0, 0, 0, 1, true),
+        ),
+        (
+            "without the first",
+            V10,
+            vec![first_ten(), (HOUR, (3..10).collect())],
+            (0, 0, 0, 1, true),
+        ),
+        (
+            "from the highest on",
+            V10,
+            vec![first_ten(), (HOUR, (9..20).collect())],
+            (0, 0, 1, 0, true),
+        ),
+        (
+            "in reverse",
+            V10,
+            vec![first_ten(), (HOUR, vec![1, 0, 2, 3])],
+            (0, 1, 0, 1, true),
+        ),
+        (
+            "a loss is not hidden",
+            V10,
+            vec![first_ten(), (HOUR, vec![0, 1, 5, 6])],
+            (3, 0, 0, 1, true),
+        ),
+        (
+            "a gap before",
+            V10,
+            vec![(0, vec![0, 1, 4]), (HOUR, vec![0, 1])],
+            (2, 0, 0, 1, true),
+        ),
+        (
+            "it goes on",
+            V10,
+            vec![first_ten(), (HOUR, (10..20).collect())],
+            (0, 0, 0, 0, true),
+        ),
+        (
+            "no pause",
+            V10,
+            vec![first_ten(), (9, (0..10).collect())],
+            (0, 0, 10, 0, true),
+        ),
+        (
+            "the clock was set back",
+            V10,
+            vec![(HOUR, vec![0, 1]), (0, vec![1, 2])],
+            (0, 0, 1, 0, true),
+        ),
         (
             "one report each time",
             V10,
@@ -279,31 +415,47 @@ fn after_a_pause_a_number_that_is_not_ahead_is_of_a_restarted_reporter() {
         }
         sequencer.finish(u64::MAX, &mut Notes::default());
         let v = sequencer.streams().next().unwrap();
-        assert_eq!((v.lost, v.reordered, v.duplicated, v.restarts, v.countable), expected, "{name}");
+        assert_eq!(
+            (v.lost, v.reordered, v.duplicated, v.restarts, v.countable),
+            expected,
+            "{name}"
+        );
     }
 }
 
 /// The numbers of two nodes that send by turns.
 fn in_turns(first: Option<u32>, second: Option<u32>) -> Vec<(Option<u32>, u32)> {
-    (0..20).flat_map(|n| [(first, 11_001 + n), (second, 12_001 + n)]).collect()
+    (0..20)
+        .flat_map(|n| [(first, 11_001 + n), (second, 12_001 + n)])
+        .collect()
 }
 
 /// The stream of a report 0.5 that names this node.
 fn v05(node: Option<u32>) -> StreamId {
-    StreamId { version: V05, node, source: [9; 16], ..V10 }
+    StreamId {
+        version: V05,
+        node,
+        source: [9; 16],
+        ..V10
+    }
 }
 
 #[test]
 fn nodes_behind_one_address_are_counted_apart_or_not_at_all() {
     let a = Some(11);
     let b = Some(12);
-    let bursts: Vec<_> =
-        (0..40).map(|n| (None, n / 8 * 4 + n % 4 + if n / 4 % 2 == 0 { 5000 } else { 0 })).collect();
+    let bursts: Vec<_> = (0..40)
+        .map(|n| (None, n / 8 * 4 + n % 4 + if n / 4 % 2 == 0 { 5000 } else { 0 }))
+        .collect();
     // Node, datagrams, lost if countable, mixed.
     type Seen = (Option<u32>, u64, Option<u64>, bool);
     type Sent = (Option<u32>, u32);
     let cases: [(&str, Vec<Sent>, Vec<Seen>); 7] = [
-        ("two nodes", in_turns(a, b), vec![(a, 20, Some(0), false), (b, 20, Some(0), false)]),
+        (
+            "two nodes",
+            in_turns(a, b),
+            vec![(a, 20, Some(0), false), (b, 20, Some(0), false)],
+        ),
         (
             "one of them loses",
             vec![(a, 1), (b, 1), (b, 2), (a, 4), (b, 3)],
@@ -324,8 +476,16 @@ fn nodes_behind_one_address_are_counted_apart_or_not_at_all() {
             [vec![(None, 7)], in_turns(a, b)].concat(),
             vec![(None, 21, None, true), (b, 20, None, true)],
         ),
-        ("two that never say", in_turns(None, None), vec![(None, 40, None, true)]),
-        ("two that never say, in bursts", bursts, vec![(None, 40, None, true)]),
+        (
+            "two that never say",
+            in_turns(None, None),
+            vec![(None, 40, None, true)],
+        ),
+        (
+            "two that never say, in bursts",
+            bursts,
+            vec![(None, 40, None, true)],
+        ),
     ];
     for (name, numbers, expected) in cases {
         let mut sequencer = Sequencer::new(8, 0);
@@ -354,18 +514,44 @@ fn runs_of_a_filter_that_does_not_distinguish_nodes_are_not_countable() {
     let mut sequencer = Sequencer::new(8, 0);
     let mut notes = Notes::default();
     sequencer.observe(&v05(Some(11)), 1, 0, &mut notes);
-    sequencer.receive_run(&v05(None), Run { last: 9, count: 8, same: false }, 0, &mut notes);
+    sequencer.receive_run(
+        &v05(None),
+        Run {
+            last: 9,
+            count: 8,
+            same: false,
+        },
+        0,
+        &mut notes,
+    );
     assert_eq!(datagrams(&sequencer), [(9, true)]);
     sequencer.observe(&v05(Some(12)), 1000, 0, &mut notes);
-    sequencer.receive_run(&v05(None), Run { last: 1500, count: 500, same: false }, 0, &mut notes);
+    sequencer.receive_run(
+        &v05(None),
+        Run {
+            last: 1500,
+            count: 500,
+            same: false,
+        },
+        0,
+        &mut notes,
+    );
     sequencer.finish(1, &mut notes);
-    assert_eq!((datagrams(&sequencer), notes.1), (vec![(509, false), (1, false)], vec![]));
+    assert_eq!(
+        (datagrams(&sequencer), notes.1),
+        (vec![(509, false), (1, false)], vec![])
+    );
 }
 
 #[test]
 fn streams_are_apart_by_what_identifies_them() {
     let mut sequencer = Sequencer::new(64, 9);
-    let v05 = |last: u8| StreamId { version: 5, node: None, source: [last; 16], ..V10 };
+    let v05 = |last: u8| StreamId {
+        version: 5,
+        node: None,
+        source: [last; 16],
+        ..V10
+    };
     let ids = [
         V10,
         V20,
@@ -379,9 +565,27 @@ fn streams_are_apart_by_what_identifies_them() {
     for (at, id) in ids.iter().enumerate() {
         sequencer.observe(id, at as u32 * 1000, 0, &mut Notes::default());
     }
-    sequencer.observe(&StreamId { source: [9; 16], ..V10 }, 6001, 0, &mut Notes::default());
+    sequencer.observe(
+        &StreamId {
+            source: [9; 16],
+            ..V10
+        },
+        6001,
+        0,
+        &mut Notes::default(),
+    );
     let seen: Vec<_> = sequencer.streams().map(|v| (v.id, v.datagrams)).collect();
-    assert_eq!(seen, [(V10, 3), (V20, 1), (ids[2], 1), (ids[3], 1), (v05(1), 2), (v05(2), 1)]);
+    assert_eq!(
+        seen,
+        [
+            (V10, 3),
+            (V20, 1),
+            (ids[2], 1),
+            (ids[3], 1),
+            (v05(1), 2),
+            (v05(2), 1)
+        ]
+    );
 }
 
 #[test]
@@ -389,7 +593,10 @@ fn losses_of_evicted_streams_stay_counted() {
     let mut sequencer = Sequencer::new(4, 9);
     for node in 0..1000 {
         for n in [1, 2, 5] {
-            let id = StreamId { node: Some(node), ..V10 };
+            let id = StreamId {
+                node: Some(node),
+                ..V10
+            };
             sequencer.observe(&id, n, u64::from(node) * 100 * SETTLE, &mut Notes::default());
         }
     }
@@ -399,7 +606,14 @@ fn losses_of_evicted_streams_stay_counted() {
     losses += sequencer.evicted_losses();
     assert!(table.evicted > 0);
     let streams = table.used + table.evicted;
-    assert_eq!(losses, Losses { lost: 2 * streams, unconfirmed: 0, datagrams: 3 * streams });
+    assert_eq!(
+        losses,
+        Losses {
+            lost: 2 * streams,
+            unconfirmed: 0,
+            datagrams: 3 * streams
+        }
+    );
 }
 
 #[test]
@@ -409,7 +623,15 @@ fn a_single_stream_is_not_evicted_either() {
         sequencer.observe(&V10, n, 0, &mut Notes::default());
     }
     for n in 0..100 {
-        sequencer.observe(&StreamId { node: Some(n + 100), ..V10 }, n, 0, &mut Notes::default());
+        sequencer.observe(
+            &StreamId {
+                node: Some(n + 100),
+                ..V10
+            },
+            n,
+            0,
+            &mut Notes::default(),
+        );
     }
     assert_eq!(sequencer.streams().filter(|v| v.id == V10).count(), 1);
 }
@@ -417,7 +639,10 @@ fn a_single_stream_is_not_evicted_either() {
 #[test]
 fn a_flood_of_streams_stays_bounded_and_evicts_no_active_stream() {
     let mut sequencer = Sequencer::new(32, 9);
-    let busy = StreamId { node: Some(u32::MAX), ..V10 };
+    let busy = StreamId {
+        node: Some(u32::MAX),
+        ..V10
+    };
     for n in 0..100_000 {
         sequencer.observe(&StreamId { node: Some(n), ..V10 }, n, 0, &mut Notes::default());
         sequencer.observe(&busy, n, 0, &mut Notes::default());
@@ -425,7 +650,10 @@ fn a_flood_of_streams_stays_bounded_and_evicts_no_active_stream() {
     let view = sequencer.streams().find(|v| v.id == busy).unwrap();
     assert_eq!((view.datagrams, view.lost), (100_000, 0));
     let table = sequencer.table();
-    assert!(table.used <= 32 && table.used + table.evicted + table.refused == 100_001, "{table:?}");
+    assert!(
+        table.used <= 32 && table.used + table.evicted + table.refused == 100_001,
+        "{table:?}"
+    );
 }
 
 /// A stream with the numbers that it received.
@@ -436,13 +664,17 @@ struct Observed {
 
 impl Observed {
     fn new() -> Self {
-        Self { sequencer: Sequencer::new(4, 0), notes: Notes::default() }
+        Self {
+            sequencer: Sequencer::new(4, 0),
+            notes: Notes::default(),
+        }
     }
 
     /// Numbers of 32 bits, as those of `id`.
     fn observe(&mut self, id: &StreamId, numbers: impl IntoIterator<Item = u32>) {
         for number in numbers {
-            self.sequencer.observe(id, number & (u32::MAX >> (32 - id.bits())), 1, &mut self.notes);
+            self.sequencer
+                .observe(id, number & (u32::MAX >> (32 - id.bits())), 1, &mut self.notes);
         }
     }
 
@@ -503,7 +735,14 @@ fn an_outage_is_confirmed_by_what_follows() {
         seen.observe(&id, [5000 + OUTAGE + 7796]);
         assert_eq!(seen.losses(), (1_000_000, 0));
         let losses = seen.sequencer.streams().map(|view| view.losses()).sum();
-        assert_eq!(Losses { lost: 1_000_000, unconfirmed: 0, datagrams: 12_797 }, losses);
+        assert_eq!(
+            Losses {
+                lost: 1_000_000,
+                unconfirmed: 0,
+                datagrams: 12_797
+            },
+            losses
+        );
     }
 }
 
@@ -526,8 +765,14 @@ fn traffic_does_not_confirm_the_jumps_that_were_forged_into_it() {
         seen.observe(&V10, FIRST + 5000..FIRST + 100_000);
         let (lost, unconfirmed) = seen.losses();
         let forged = 20 * jumps.len() as u64;
-        assert!(lost <= MAX_PRIOR_LOSSES.cast_unsigned() + 128 * forged, "{jumps:?}: {lost}");
-        assert!(lost + unconfirmed + 10 + u64::from(WINDOW) > absent, "{jumps:?}: {lost} {unconfirmed}");
+        assert!(
+            lost <= MAX_PRIOR_LOSSES.cast_unsigned() + 128 * forged,
+            "{jumps:?}: {lost}"
+        );
+        assert!(
+            lost + unconfirmed + 10 + u64::from(WINDOW) > absent,
+            "{jumps:?}: {lost} {unconfirmed}"
+        );
     }
 }
 
@@ -555,11 +800,17 @@ fn lost_and_unconfirmed_are_what_never_came_for_any_numbers() {
             let (lost, unconfirmed) = seen.losses();
             let view = seen.sequencer.streams().next().unwrap();
             assert_eq!(lost + unconfirmed, seen.absent(), "{round}: {view:?}");
-            assert!((before..=128 * view.datagrams).contains(&lost), "{round}: {before} {view:?}");
+            assert!(
+                (before..=128 * view.datagrams).contains(&lost),
+                "{round}: {before} {view:?}"
+            );
             before = lost;
         }
         // The reported losses are the confirmed ones.
         seen.sequencer.finish(1, &mut seen.notes);
-        assert_eq!(seen.notes.1.iter().map(|loss| loss.lost).sum::<u64>(), seen.losses().0);
+        assert_eq!(
+            seen.notes.1.iter().map(|loss| loss.lost).sum::<u64>(),
+            seen.losses().0
+        );
     }
 }

@@ -11,12 +11,22 @@ pub(crate) struct Deadband {
 
 impl Deadband {
     /// No value is inside.
-    pub(crate) const EMPTY: Self = Self { low: u64::MAX, width: 0 };
+    pub(crate) const EMPTY: Self = Self {
+        low: u64::MAX,
+        width: 0,
+    };
 
     /// From `low` to `high`, both included; empty if `high` is less than `low`.
     #[inline(always)]
     pub(crate) fn between(low: u64, high: u64) -> Self {
-        if low <= high { Self { low, width: high - low } } else { Self::EMPTY }
+        if low <= high {
+            Self {
+                low,
+                width: high - low,
+            }
+        } else {
+            Self::EMPTY
+        }
     }
 
     /// Whether `value` is inside.

@@ -53,7 +53,8 @@ impl ActiveDetection {
             // No flow has any before it is brought up to date.
             self.applicable = vec![0; slots];
         }
-        self.moves.add(self.generation, &self.active.rules, &detection.rules);
+        self.moves
+            .add(self.generation, &self.active.rules, &detection.rules);
         self.active = detection;
         self.generation = self.generation.wrapping_add(1);
     }
@@ -80,7 +81,9 @@ impl ActiveDetection {
     pub(crate) fn least_threshold(&self, metric: Metric) -> u64 {
         let thresholds = &self.active.thresholds;
         let sets = 0..thresholds.set_count();
-        sets.map(|set| thresholds.get(set as u16)[metric as usize]).min().unwrap_or(0)
+        sets.map(|set| thresholds.get(set as u16)[metric as usize])
+            .min()
+            .unwrap_or(0)
     }
 
     /// An emitter for a report or flow with this set of thresholds.
@@ -100,7 +103,9 @@ impl ActiveDetection {
         about: &'a EventContext,
         out: &'a mut dyn Output,
     ) -> Emitter<'a> {
-        let set = about.flow().map_or(0, |flow| self.active.thresholds.set_for(&flow));
+        let set = about
+            .flow()
+            .map_or(0, |flow| self.active.thresholds.set_for(&flow));
         self.emitter(about, set, out)
     }
 
@@ -115,7 +120,11 @@ impl ActiveDetection {
 
     /// The active rules that were true of a flow under `generation`.
     pub(crate) fn carried(&self, (generation, rules): (u32, u64)) -> u64 {
-        if generation == self.generation { rules } else { self.moves.carry(generation, rules) }
+        if generation == self.generation {
+            rules
+        } else {
+            self.moves.carry(generation, rules)
+        }
     }
 
     #[inline(always)]
@@ -134,7 +143,10 @@ impl ActiveDetection {
         let true_rules = rules.evaluate_applicable(applicable, observation, history);
         // With runs, a region is about reports that end them all.
         if !rules.counts_runs_only() || history.iter().all(|run| *run == 0) {
-            let known = TrueRules { rules: true_rules & rules.in_regions(), applicable };
+            let known = TrueRules {
+                rules: true_rules & rules.in_regions(),
+                applicable,
+            };
             self.regions.learn((rules, known), observation);
         }
         true_rules
@@ -144,7 +156,10 @@ impl ActiveDetection {
     /// nothing else.
     #[inline(always)]
     pub(crate) fn is_settled_by_latency(&self, (slot, true_rules): (u32, u64), latency: u64) -> bool {
-        let known = TrueRules { rules: true_rules, applicable: self.applicable(slot) };
+        let known = TrueRules {
+            rules: true_rules,
+            applicable: self.applicable(slot),
+        };
         known.applicable == 0 || self.regions.contain_latency(known, latency)
     }
 
@@ -161,7 +176,10 @@ impl ActiveDetection {
         let applicable = self.applicable(slot);
         let rules = &self.active.rules;
         let unchanged = before & rules.in_regions();
-        let known = TrueRules { rules: unchanged, applicable };
+        let known = TrueRules {
+            rules: unchanged,
+            applicable,
+        };
         if !self.regions.contain((rules, known), latency, hops) {
             return None;
         }
@@ -176,7 +194,11 @@ impl ActiveDetection {
             return None;
         }
         let flow_latency = (latency != NO_VALUE).then_some(latency);
-        let observation = Observation { flow_latency, looped: hops.looped, hops: scratch };
+        let observation = Observation {
+            flow_latency,
+            looped: hops.looped,
+            hops: scratch,
+        };
         Some(unchanged | rules.evaluate_stateful(applicable, &observation, self.history.of(slot)))
     }
 
@@ -188,7 +210,9 @@ impl ActiveDetection {
         observation: &Observation<'_>,
     ) -> Option<Decisive<'_>> {
         let history = self.history.of(slot);
-        self.active.rules.decisive(usize::from(rule), is_true, observation, history)
+        self.active
+            .rules
+            .decisive(usize::from(rule), is_true, observation, history)
     }
 
     /// Clears the rule history of `slot`, for another flow.

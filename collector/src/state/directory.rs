@@ -28,7 +28,11 @@ struct Entry {
     flows: u32,
 }
 
-const FREE: Entry = Entry { id: 0, slot: NO_SLOT, flows: 0 };
+const FREE: Entry = Entry {
+    id: 0,
+    slot: NO_SLOT,
+    flows: 0,
+};
 
 /// IDs of the flows in the table, by open addressing. At most half full. Empty until the first look-up.
 #[derive(Debug)]
@@ -45,7 +49,12 @@ impl Directory {
         let size = (flows.max(1) * 2).next_power_of_two();
         let mut named = named.to_vec();
         named.sort_unstable();
-        Self { entries: Vec::with_capacity(size), size, seed, named }
+        Self {
+            entries: Vec::with_capacity(size),
+            size,
+            seed,
+            named,
+        }
     }
 
     /// Whether flows are indexed.
@@ -100,7 +109,11 @@ impl Directory {
         let at = self.seek(id);
         let entry = &mut self.entries[at];
         let slot = if entry.flows == 0 { slot } else { NO_SLOT };
-        *entry = Entry { id, slot, flows: entry.flows + 1 };
+        *entry = Entry {
+            id,
+            slot,
+            flows: entry.flows + 1,
+        };
     }
 
     pub(crate) fn find(&self, id: u32) -> Resolved {
@@ -155,7 +168,10 @@ mod tests {
         directory.add(7, 2);
         assert_eq!(directory.find(7), Resolved::Ambiguous);
         directory.remove(7);
-        assert_eq!((directory.find(7), directory.find(8)), (Resolved::Ambiguous, Resolved::Slot(1)));
+        assert_eq!(
+            (directory.find(7), directory.find(8)),
+            (Resolved::Ambiguous, Resolved::Slot(1))
+        );
         directory.remove(7);
         assert_eq!(directory.find(7), Resolved::Unknown);
         directory.add(7, 3);
@@ -177,7 +193,11 @@ mod tests {
                 directory.add(id(slot), slot);
             }
             for (slot, present) in (0..).zip(present) {
-                let expected = if present { Resolved::Slot(slot) } else { Resolved::Unknown };
+                let expected = if present {
+                    Resolved::Slot(slot)
+                } else {
+                    Resolved::Unknown
+                };
                 assert_eq!(directory.find(id(slot)), expected, "round {round}, slot {slot}");
             }
         }

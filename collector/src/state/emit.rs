@@ -28,7 +28,13 @@ impl<'a> Emitter<'a> {
         about: &'a EventContext,
         (thresholds, set): (&'a Thresholds, u16),
     ) -> Self {
-        Self { out, counts, about, thresholds, set }
+        Self {
+            out,
+            counts,
+            about,
+            thresholds,
+            set,
+        }
     }
 
     /// The report or flow that the events are about.
@@ -38,12 +44,20 @@ impl<'a> Emitter<'a> {
 
     /// An event of the flow, to be completed and passed to [`Emitter::emit`].
     pub(crate) fn event(&self, kind: Kind, metric: Metric) -> Event {
-        Event { metric: Some(metric), flow: self.about.flow(), ..Event::blank(self.about.ts, kind) }
+        Event {
+            metric: Some(metric),
+            flow: self.about.flow(),
+            ..Event::blank(self.about.ts, kind)
+        }
     }
 
     /// An event of a value: new, or further from `previous` than the threshold.
     pub(crate) fn change(&self, metric: Metric, value: u64, previous: Option<u64>) -> Event {
-        let kind = if previous.is_none() { Kind::New } else { Kind::Change };
+        let kind = if previous.is_none() {
+            Kind::New
+        } else {
+            Kind::Change
+        };
         Event {
             metric: Some(metric),
             value: Some(value),
@@ -61,8 +75,14 @@ impl<'a> Emitter<'a> {
     /// Assigns an id to an event and passes it to the output. Returns the id.
     #[inline(never)]
     pub(crate) fn emit(&mut self, mut event: Event, path: &[u32]) -> u64 {
-        let report = if event.flow.is_some() { self.about.origin.hash() } else { self.about.identity() };
-        let seed = path.iter().fold(report, |seed, node| fold(seed, u64::from(*node)));
+        let report = if event.flow.is_some() {
+            self.about.origin.hash()
+        } else {
+            self.about.identity()
+        };
+        let seed = path
+            .iter()
+            .fold(report, |seed, node| fold(seed, u64::from(*node)));
         event.id = record_id(seed, &event);
         self.counts[event.kind as usize] += 1;
         self.out.sender(self.about.origin.sender);
@@ -147,8 +167,22 @@ mod tests {
 
     /// An event of each kind: of a flow, or of a key of a node.
     fn events() -> Vec<Found> {
-        let origin = Origin { reporter: 3, seq: 1, stamp: 7, index: 0, hw_id: 1, version: 20, sender: 9 };
-        let about = EventContext { ts: 100, origin, key: flow(1), has_flow: true, profile: 0 };
+        let origin = Origin {
+            reporter: 3,
+            seq: 1,
+            stamp: 7,
+            index: 0,
+            hw_id: 1,
+            version: 20,
+            sender: 9,
+        };
+        let about = EventContext {
+            ts: 100,
+            origin,
+            key: flow(1),
+            has_flow: true,
+            profile: 0,
+        };
         let mut all = Vec::new();
         for kind in Kind::ALL {
             for flow in [None, Some(flow(1))] {
@@ -159,7 +193,11 @@ mod tests {
                     value: Some(5),
                     ..Event::blank(100, kind)
                 };
-                all.push(Found { about, event, path: [1, 2] });
+                all.push(Found {
+                    about,
+                    event,
+                    path: [1, 2],
+                });
             }
         }
         all
@@ -193,16 +231,33 @@ mod tests {
 
     #[test]
     fn losses_of_reporters_without_a_node_id_have_ids_of_their_own() {
-        let loss =
-            Loss { ts: 1, node: None, source: [1; 16], hw_id: 1, lost: 5, reordered: 0, duplicated: 0 };
+        let loss = Loss {
+            ts: 1,
+            node: None,
+            source: [1; 16],
+            hw_id: 1,
+            lost: 5,
+            reordered: 0,
+            duplicated: 0,
+        };
         let others = [
-            Loss { source: [2; 16], ..loss },
+            Loss {
+                source: [2; 16],
+                ..loss
+            },
             Loss { hw_id: 2, ..loss },
             Loss { ts: 2, ..loss },
             Loss { lost: 6, ..loss },
-            Loss { node: Some(1), ..loss },
+            Loss {
+                node: Some(1),
+                ..loss
+            },
         ];
-        let mut ids: Vec<u64> = [loss].iter().chain(&others).map(|loss| loss.event().unwrap().id).collect();
+        let mut ids: Vec<u64> = [loss]
+            .iter()
+            .chain(&others)
+            .map(|loss| loss.event().unwrap().id)
+            .collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 6);

@@ -18,20 +18,29 @@ impl State {
         let mut forgotten = false;
         for series in all {
             let metric = series.metric();
-            forgotten |= series.close(closing, sketches, out, |key, born, latest, out: &mut dyn Output| {
-                let mut event = Event::blank(now, Kind::Expired);
-                (event.metric, event.value) = (Some(metric), latest);
-                (event.node, event.interface, event.queue) = key.ids(metric);
-                // Not of the time, at which two collectors do not agree.
-                event.id = record_id(born, &event);
-                counts.expired += 1;
-                events[Kind::Expired as usize] += 1;
-                out.sender(0);
-                out.event(&event, &[]);
-                if let Some(removals) = removals {
-                    removals.push(Removed::Key { metric, node: key.node, part: key.part });
-                }
-            });
+            forgotten |= series.close(
+                closing,
+                sketches,
+                out,
+                |key, born, latest, out: &mut dyn Output| {
+                    let mut event = Event::blank(now, Kind::Expired);
+                    (event.metric, event.value) = (Some(metric), latest);
+                    (event.node, event.interface, event.queue) = key.ids(metric);
+                    // Not of the time, at which two collectors do not agree.
+                    event.id = record_id(born, &event);
+                    counts.expired += 1;
+                    events[Kind::Expired as usize] += 1;
+                    out.sender(0);
+                    out.event(&event, &[]);
+                    if let Some(removals) = removals {
+                        removals.push(Removed::Key {
+                            metric,
+                            node: key.node,
+                            part: key.part,
+                        });
+                    }
+                },
+            );
         }
         if forgotten {
             self.epoch = self.epoch.wrapping_add(1);

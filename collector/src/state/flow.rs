@@ -32,7 +32,14 @@ fn synchronised_latency(hops: impl Hops, total: u64) -> (u64, Basis) {
         Ok(Some(measured)) if total == NO_VALUE || measured.saturating_add(rounding) >= total => {
             (measured, Basis::Measured)
         }
-        _ if total != NO_VALUE => (total, if hops.count() == 1 { Basis::Measured } else { Basis::HopSum }),
+        _ if total != NO_VALUE => (
+            total,
+            if hops.count() == 1 {
+                Basis::Measured
+            } else {
+                Basis::HopSum
+            },
+        ),
         Err(Backwards) => (NO_VALUE, Basis::Unsynchronised),
         Ok(_) => (NO_VALUE, Basis::Measured),
     }
@@ -181,8 +188,18 @@ impl Flow {
 
     /// The context of clock-driven events, which the flow, its first report and its count of reports identify.
     pub(super) fn about(&self, cold: &Cold, ts: Nanos) -> EventContext {
-        let origin = Origin { seq: self.reports as u32, stamp: cold.born, ..Origin::NONE };
-        EventContext { ts, origin, key: self.key, has_flow: true, profile: 0 }
+        let origin = Origin {
+            seq: self.reports as u32,
+            stamp: cold.born,
+            ..Origin::NONE
+        };
+        EventContext {
+            ts,
+            origin,
+            key: self.key,
+            has_flow: true,
+            profile: 0,
+        }
     }
 
     /// The latest state as a row.

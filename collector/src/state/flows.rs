@@ -113,7 +113,12 @@ impl Flags {
     pub(crate) const RETRY: Self = Self(0x40);
     /// The basis of the order of the path: two bits, see [`Flags::order`].
     const ORDER: u8 = 0x18;
-    const ORDERS: [Basis; 4] = [Basis::Measured, Basis::HopLimit, Basis::Timestamps, Basis::Topology];
+    const ORDERS: [Basis; 4] = [
+        Basis::Measured,
+        Basis::HopLimit,
+        Basis::Timestamps,
+        Basis::Topology,
+    ];
 
     /// Whether E and M are as in `signals`.
     #[inline]
@@ -217,7 +222,10 @@ impl Flow {
     }
 
     fn place(&self) -> Run {
-        Run { start: self.run, class: self.class }
+        Run {
+            start: self.run,
+            class: self.class,
+        }
     }
 
     fn set_place(&mut self, run: Run) {
@@ -301,14 +309,24 @@ impl Flows {
     /// Whether `slot` contains this flow, and the flow was brought up to date under `context`.
     #[inline(always)]
     pub(crate) fn is_ready(&self, slot: u32, key: &FlowKey, context: u64) -> bool {
-        self.entries.get(slot as usize).is_some_and(|entry| entry.context == context && entry.key.is(key))
+        self.entries
+            .get(slot as usize)
+            .is_some_and(|entry| entry.context == context && entry.key.is(key))
     }
 
     /// The slot of a flow, probably `hint`; [`NO_SLOT`](crate::index::NO_SLOT) if there is none.
     #[inline]
     pub(crate) fn find(&self, key: &FlowKey, hash: u64, hint: u32) -> u32 {
-        let matches = |slot: u32| self.entries.get(slot as usize).is_some_and(|entry| entry.key == *key);
-        if matches(hint) { hint } else { self.index.find(hash, matches) }
+        let matches = |slot: u32| {
+            self.entries
+                .get(slot as usize)
+                .is_some_and(|entry| entry.key == *key)
+        };
+        if matches(hint) {
+            hint
+        } else {
+            self.index.find(hash, matches)
+        }
     }
 
     /// Records a report of the flow in `slot`, once per second and at its second one.
@@ -414,8 +432,18 @@ impl Flows {
         let start = entry.run as usize;
         let end = start + usize::from(entry.hops);
         let Arena { hops, values, .. } = &mut self.arena;
-        let hops = StoredHops { states: &mut hops[start..end], values: &mut values[start..end] };
-        (entry, ColdPart { all: &mut self.cold, slot }, hops)
+        let hops = StoredHops {
+            states: &mut hops[start..end],
+            values: &mut values[start..end],
+        };
+        (
+            entry,
+            ColdPart {
+                all: &mut self.cold,
+                slot,
+            },
+            hops,
+        )
     }
 
     /// Resizes the path to `hops` empty hop states. If no run is long enough, the flow gets as many as fit, and is marked and
@@ -474,7 +502,11 @@ impl Flows {
             yields(&self.index, indexed(candidate), indexed(slot), second).map(|rank| (rank, candidate))
         };
         let first = candidates.filter(long_enough).filter_map(yielding).min();
-        self.hand = if self.hand.saturating_add(SOUGHT as u32) < all { self.hand + SOUGHT as u32 } else { 0 };
+        self.hand = if self.hand.saturating_add(SOUGHT as u32) < all {
+            self.hand + SOUGHT as u32
+        } else {
+            0
+        };
         let (_, victim) = first?;
         self.evicted += 1;
         self.arena.note_eviction();
@@ -487,27 +519,42 @@ impl Flows {
     }
 
     pub(crate) fn is_used(&self, slot: u32) -> bool {
-        self.entries.get(slot as usize).is_some_and(|entry| entry.marks.has(Marks::USED))
+        self.entries
+            .get(slot as usize)
+            .is_some_and(|entry| entry.marks.has(Marks::USED))
     }
 
     /// The flows in a range of slots. Reads the entries only, which lie in a row.
     pub(crate) fn summaries(&self, slots: Range<u32>) -> impl Iterator<Item = FlowSummary> {
         let end = (slots.end as usize).min(self.entries.len());
         let entries = self.entries.get(slots.start as usize..end).unwrap_or_default();
-        entries.iter().filter(|entry| entry.marks.has(Marks::USED)).map(Flow::summary)
+        entries
+            .iter()
+            .filter(|entry| entry.marks.has(Marks::USED))
+            .map(Flow::summary)
     }
 
     /// Read access, for views.
     pub(crate) fn get(&self, slot: u32) -> Option<(&Flow, &Cold, &[HopState])> {
-        let entry = self.entries.get(slot as usize).filter(|entry| entry.marks.has(Marks::USED))?;
+        let entry = self
+            .entries
+            .get(slot as usize)
+            .filter(|entry| entry.marks.has(Marks::USED))?;
         let cold = &self.cold[slot as usize];
         let start = entry.run as usize;
-        Some((entry, cold, &self.arena.hops[start..start + usize::from(entry.hops)]))
+        Some((
+            entry,
+            cold,
+            &self.arena.hops[start..start + usize::from(entry.hops)],
+        ))
     }
 
     /// The values of the latest packet, parallel to the hop states of [`Flows::get`].
     pub(crate) fn packet_values(&self, slot: u32) -> &[PacketValues] {
-        let run = self.entries.get(slot as usize).map(|entry| (entry.run as usize, usize::from(entry.hops)));
+        let run = self
+            .entries
+            .get(slot as usize)
+            .map(|entry| (entry.run as usize, usize::from(entry.hops)));
         let (start, hops) = run.unwrap_or_default();
         self.arena.values.get(start..start + hops).unwrap_or_default()
     }
@@ -594,7 +641,10 @@ mod tests {
             let (entry, _, states) = flows.parts(slot);
             assert_eq!((usize::from(entry.hops), states.len()), (hops, hops));
             assert!(states.iter().all(|state| *state == HopState::NOTHING));
-            states.fill(HopState { node: 5, ..HopState::NOTHING });
+            states.fill(HopState {
+                node: 5,
+                ..HopState::NOTHING
+            });
         }
         assert_eq!(flows.truncated(), 0);
         assert_eq!((flows.resize_path(slot, 300), flows.truncated()), (256, 1));
@@ -616,8 +666,16 @@ mod tests {
         }
         for (slot, hops) in stored {
             let (flow, _, states) = flows.parts(slot);
-            assert_eq!((usize::from(flow.hops), flow.flags.has(Flags::TRUNCATED)), (hops, false));
-            assert!(states.iter().zip(0..).all(|(state, hop)| (state.node, state.link) == (slot, hop)));
+            assert_eq!(
+                (usize::from(flow.hops), flow.flags.has(Flags::TRUNCATED)),
+                (hops, false)
+            );
+            assert!(
+                states
+                    .iter()
+                    .zip(0..)
+                    .all(|(state, hop)| (state.node, state.link) == (slot, hop))
+            );
         }
         flows
     }
@@ -639,7 +697,10 @@ mod tests {
         let slots: Vec<u32> = (0..64).map(|n| add(&mut flows, n).unwrap()).collect();
         let room = (flows.hops_table().capacity / 256) as usize;
         let stored: Vec<usize> = slots.iter().map(|&slot| flows.resize_path(slot, 200)).collect();
-        assert_eq!((&stored[..room], &stored[room..]), (&vec![200; room][..], &vec![0; 64 - room][..]));
+        assert_eq!(
+            (&stored[..room], &stored[room..]),
+            (&vec![200; room][..], &vec![0; 64 - room][..])
+        );
         assert_eq!(flows.truncated(), 64 - room as u64);
         assert_eq!(flows.hops_table().refused, 64 - room as u64);
         flows.remove(slots[0]);
@@ -655,7 +716,10 @@ mod tests {
         let slots: Vec<u32> = (0..64).map(|n| add(&mut flows, n).unwrap()).collect();
         let room = (flows.hops_table().capacity / 256) as usize;
         for &slot in &slots[..room] {
-            assert_eq!((flows.make_room(slot, 200, 0), flows.resize_path(slot, 200)), (None, 200));
+            assert_eq!(
+                (flows.make_room(slot, 200, 0), flows.resize_path(slot, 200)),
+                (None, 200)
+            );
             flows.parts(slot).0.reports = if slot == slots[7] { 1 } else { 2 };
             flows.touch(slot, 0);
         }
@@ -663,18 +727,28 @@ mod tests {
         let victims: Vec<u32> = (0..2).filter_map(|_| flows.make_room(last, 200, 0)).collect();
         assert_eq!(victims, [slots[7]], "the search goes round the table");
         flows.remove(slots[7]);
-        assert_eq!((flows.make_room(last, 200, 0), flows.resize_path(last, 200)), (None, 200));
+        assert_eq!(
+            (flows.make_room(last, 200, 0), flows.resize_path(last, 200)),
+            (None, 200)
+        );
         assert_eq!(flows.hops_table().evicted, 1);
         let (other, idle) = (slots[62], u32::from(IDLE_SECONDS));
-        let mut asked =
-            |second| (0..2).filter_map(|_| flows.make_room(other, 200, second)).collect::<Vec<_>>();
+        let mut asked = |second| {
+            (0..2)
+                .filter_map(|_| flows.make_room(other, 200, second))
+                .collect::<Vec<_>>()
+        };
         assert_eq!((asked(0), asked(idle)), (vec![last], vec![last]));
         flows.remove(last);
         flows.resize_path(slots[61], 200);
         flows.parts(slots[61]).0.reports = 2;
         flows.touch(slots[61], 1);
         let mut asked = |second| (0..2).filter_map(|_| flows.make_room(other, 200, second)).count();
-        assert_eq!((asked(0), asked(idle)), (0, 0), "one on probation replaces no established flow");
+        assert_eq!(
+            (asked(0), asked(idle)),
+            (0, 0),
+            "one on probation replaces no established flow"
+        );
         flows.parts(other).0.reports = 2;
         flows.touch(other, 0);
         let mut asked = |second| (0..2).filter_map(|_| flows.make_room(other, 200, second)).count();

@@ -59,7 +59,10 @@ const LEVEL_2: u32 = 1 << 31;
 const NO_UTILIZATION: u32 = LEVEL_2 - 1;
 
 impl PacketValues {
-    pub(crate) const NOTHING: Self = Self { utilization: NO_UTILIZATION, congestion: ABSENT };
+    pub(crate) const NOTHING: Self = Self {
+        utilization: NO_UTILIZATION,
+        congestion: ABSENT,
+    };
     /// The highest utilization that is stored, for any that is higher.
     pub(crate) const SATURATED_UTILIZATION: u64 = NO_UTILIZATION as u64 - 1;
 
@@ -68,7 +71,10 @@ impl PacketValues {
     pub(crate) fn of(reading: &Reading, utilization: Option<u64>) -> Self {
         let utilization = utilization.map_or(NO_UTILIZATION, Self::stored);
         let level_2 = if reading.level_2 { LEVEL_2 } else { 0 };
-        Self { utilization: utilization | level_2, congestion: reading.congestion }
+        Self {
+            utilization: utilization | level_2,
+            congestion: reading.congestion,
+        }
     }
 
     #[inline(always)]
@@ -101,7 +107,11 @@ impl PacketValues {
     #[inline(always)]
     pub(crate) fn utilization_or_absent(&self) -> u32 {
         let utilization = self.utilization & !LEVEL_2;
-        if utilization == NO_UTILIZATION { ABSENT } else { utilization }
+        if utilization == NO_UTILIZATION {
+            ABSENT
+        } else {
+            utilization
+        }
     }
 
     /// Queue id in the high 8 bits, congestion status in the low 24, or [`ABSENT`].
@@ -131,7 +141,11 @@ impl<'a> StoredHops<'a> {
 
     /// The first hop of `node`, which must have an id.
     pub(crate) fn of_node(&mut self, node: u32) -> Option<(&mut HopState, &mut PacketValues)> {
-        let at = self.states.iter().position(|state| state.node == node).filter(|_| node != ABSENT)?;
+        let at = self
+            .states
+            .iter()
+            .position(|state| state.node == node)
+            .filter(|_| node != ABSENT)?;
         Some((&mut self.states[at], &mut self.values[at]))
     }
 }
@@ -166,7 +180,13 @@ impl Arena {
         let mut values = Vec::with_capacity(pages * PAGE + 1);
         memory::advise_huge(&values);
         values.resize(hops.len(), PacketValues::NOTHING);
-        Self { runs: Runs::with_pages(pages, hops.len()), hops, values, truncated: 0, evicted: 0 }
+        Self {
+            runs: Runs::with_pages(pages, hops.len()),
+            hops,
+            values,
+            truncated: 0,
+            evicted: 0,
+        }
     }
 
     /// Whether there is a run for `hops` hops.
@@ -177,7 +197,12 @@ impl Arena {
     /// Allocates a run for `hops` hops or the longest shorter one, for the flow in slot `owner`. If another flow's run moves,
     /// `moved` is called with that flow's slot and its new run.
     pub(crate) fn acquire(&mut self, hops: usize, owner: u32, mut moved: impl FnMut(u32, Run)) -> Run {
-        let Self { hops: states, values, runs, .. } = self;
+        let Self {
+            hops: states,
+            values,
+            runs,
+            ..
+        } = self;
         let run = runs.acquire(hops, owner, |relocation| {
             let (from, to) = (relocation.from as usize, relocation.run.start as usize);
             states.copy_within(from..from + relocation.run.capacity(), to);

@@ -121,7 +121,9 @@ impl State {
     }
 
     fn apply_thresholds(&mut self) {
-        let Self { detection, metrics, .. } = self;
+        let Self {
+            detection, metrics, ..
+        } = self;
         for series in [&mut metrics.queues, &mut metrics.congestion, &mut metrics.links] {
             series.set_threshold(detection.least_threshold(series.metric()));
         }
@@ -207,7 +209,10 @@ impl State {
         self.counts.flow_reports += 1;
         let (flow, _, states) = self.flows.parts(slot);
         let same = hops.count() == usize::from(flow.path_length())
-            && states.iter().zip(hops.records(0)).all(|(state, record)| state.node == hops.node(record));
+            && states
+                .iter()
+                .zip(hops.records(0))
+                .all(|(state, record)| state.node == hops.node(record));
         if same && hops.count() > 0 {
             self.update(slot, head, hops, out);
         } else {
@@ -230,7 +235,11 @@ impl State {
             return;
         };
         self.counts.flow_reports += 1;
-        for node in hops.records(0).map(|record| hops.node(record)).filter(|node| *node != ABSENT) {
+        for node in hops
+            .records(0)
+            .map(|record| hops.node(record))
+            .filter(|node| *node != ABSENT)
+        {
             self.add_hop_without_path(slot, node);
         }
         let (flow, cold, mut states) = self.flows.hot_parts(slot);
@@ -239,10 +248,16 @@ impl State {
         for record in hops.records(0) {
             let reading = hops.read(record);
             let mut passing = (HopState::passing(&reading), PacketValues::NOTHING);
-            let hop = states.of_node(reading.node).unwrap_or((&mut passing.0, &mut passing.1));
-            self.metrics.update(hop, &reading, flow.hop_deadband, &mut emitter);
-            total =
-                if is_plausible(reading.latency) { total.saturating_add(reading.latency) } else { NO_VALUE };
+            let hop = states
+                .of_node(reading.node)
+                .unwrap_or((&mut passing.0, &mut passing.1));
+            self.metrics
+                .update(hop, &reading, flow.hop_deadband, &mut emitter);
+            total = if is_plausible(reading.latency) {
+                total.saturating_add(reading.latency)
+            } else {
+                NO_VALUE
+            };
         }
         flow.apply(cold, (head, hops), total, &mut emitter);
         if flow.reports == 2 {
@@ -273,7 +288,15 @@ impl State {
     ) -> Option<u32> {
         let Some(slot) = self.enter(head, hint, out) else {
             let readings = std::slice::from_ref(reading);
-            self.apply_nodes(head, ReadHops { readings, ends: EndTimestamps::NONE, units: Units::NONE }, out);
+            self.apply_nodes(
+                head,
+                ReadHops {
+                    readings,
+                    ends: EndTimestamps::NONE,
+                    units: Units::NONE,
+                },
+                out,
+            );
             return None;
         };
         self.counts.flow_reports += 1;
@@ -347,7 +370,9 @@ impl State {
                 return None;
             }
         };
-        let slot = self.flows.insert(room, head.about.key, head.hash, now, self.second);
+        let slot = self
+            .flows
+            .insert(room, head.about.key, head.hash, now, self.second);
         self.flows.parts(slot).1.born = head.about.origin.hash() as u32;
         self.detection.forget(slot);
         self.directory.enter(&head.about.key, slot);
@@ -371,7 +396,9 @@ impl State {
             states.iter_mut().for_each(HopState::unresolve);
         }
         if cold.generation != self.detection.generation() {
-            flow.rules = self.detection.resolve(slot, &flow.key, (cold.generation, flow.rules));
+            flow.rules = self
+                .detection
+                .resolve(slot, &flow.key, (cold.generation, flow.rules));
             cold.generation = self.detection.generation();
             let thresholds = &self.detection.active().thresholds;
             flow.set = thresholds.set_for(&flow.key);
@@ -405,7 +432,9 @@ impl State {
 
     fn resolved(&mut self, id: u32, slot: u32) -> FlowKey {
         self.postcards.stats.resolved += 1;
-        self.flows.get(slot).map_or_else(|| FlowKey::of_id(id), |(flow, ..)| flow.key)
+        self.flows
+            .get(slot)
+            .map_or_else(|| FlowKey::of_id(id), |(flow, ..)| flow.key)
     }
 
     /// The first Flow ID arrived: builds the index of flows by Flow ID.

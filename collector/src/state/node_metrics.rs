@@ -28,7 +28,11 @@ pub(crate) struct NodeMetrics {
 impl HopState {
     /// A state for a hop that is not stored, for which the hop latency is not a change.
     pub(crate) fn passing(reading: &Reading) -> Self {
-        Self { node: reading.node, last_reported: saturated(reading.latency), ..Self::NOTHING }
+        Self {
+            node: reading.node,
+            last_reported: saturated(reading.latency),
+            ..Self::NOTHING
+        }
     }
 }
 
@@ -84,13 +88,23 @@ impl NodeMetrics {
 
     /// All series, and the sketches that they share.
     pub(crate) fn all_mut(&mut self) -> ([&mut Series; 4], &mut Sketches) {
-        let Self { nodes, queues, congestion, links, sketches, .. } = self;
+        let Self {
+            nodes,
+            queues,
+            congestion,
+            links,
+            sketches,
+            ..
+        } = self;
         ([nodes, queues, congestion, links], sketches)
     }
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        [&self.nodes, &self.queues, &self.congestion, &self.links].map(Series::bytes).iter().sum()
+        [&self.nodes, &self.queues, &self.congestion, &self.links]
+            .map(Series::bytes)
+            .iter()
+            .sum()
     }
 
     /// Applies the values of one hop. `deadband` is the flow's threshold of hop latency, at most [`WIDEST_DEADBAND`].
@@ -121,9 +135,15 @@ impl NodeMetrics {
         state.latest = reading.latency as u32;
         self.implausible += 1;
         if state.node_slot == NO_SLOT && reading.node != ABSENT {
-            let key = Key { node: reading.node, part: 0 };
+            let key = Key {
+                node: reading.node,
+                part: 0,
+            };
             let profile = self.node_units.profile(reading.node, emitter.about().profile);
-            let cause = Cause { profile, origin: emitter.about().identity() };
+            let cause = Cause {
+                profile,
+                origin: emitter.about().identity(),
+            };
             state.node_slot = self.nodes.slot(key, cause);
         }
         self.nodes.note_implausible(state.node_slot);
@@ -138,7 +158,10 @@ impl NodeMetrics {
         emitter: &mut Emitter<'_>,
     ) {
         if self.nodes.add(state.node_slot, reading.latency) {
-            let key = Key { node: reading.node, part: 0 };
+            let key = Key {
+                node: reading.node,
+                part: 0,
+            };
             examine(
                 &mut self.nodes,
                 (&mut self.sketches, &self.node_units),
@@ -149,7 +172,9 @@ impl NodeMetrics {
         }
         let latency = saturated(reading.latency);
         state.latest = latency;
-        let above = u64::from(latency).wrapping_add(deadband).wrapping_sub(u64::from(state.last_reported));
+        let above = u64::from(latency)
+            .wrapping_add(deadband)
+            .wrapping_sub(u64::from(state.last_reported));
         // Before the first event `last_reported` is all-ones, which may be within the deadband of a latency of seconds.
         if above > deadband.wrapping_mul(2) || state.last_reported == ABSENT {
             emit_hop_latency(state, emitter);
@@ -174,7 +199,10 @@ impl NodeMetrics {
         } else {
             *values = PacketValues::of(reading, Some(utilization));
             if self.links.add(state.link_slot, utilization) {
-                let key = Key { node: reading.node, part: reading.egress() };
+                let key = Key {
+                    node: reading.node,
+                    part: reading.egress(),
+                };
                 examine(
                     &mut self.links,
                     (&mut self.sketches, &self.node_units),
@@ -190,7 +218,10 @@ impl NodeMetrics {
                 state.queue_slot = NO_SLOT;
             }
             if self.queues.add(state.queue_slot, occupancy) {
-                let key = Key { node: reading.node, part: queue };
+                let key = Key {
+                    node: reading.node,
+                    part: queue,
+                };
                 examine(
                     &mut self.queues,
                     (&mut self.sketches, &self.node_units),
@@ -210,8 +241,14 @@ impl NodeMetrics {
     /// Congestion status is rarely reported, so its series is looked up each time.
     #[inline(never)]
     fn update_congestion(&mut self, reading: &Reading, emitter: &mut Emitter<'_>) {
-        let (queue, level) = (reading.congestion >> 24, u64::from(reading.congestion & 0x00ff_ffff));
-        let key = Key { node: reading.node, part: queue };
+        let (queue, level) = (
+            reading.congestion >> 24,
+            u64::from(reading.congestion & 0x00ff_ffff),
+        );
+        let key = Key {
+            node: reading.node,
+            part: queue,
+        };
         examine(
             &mut self.congestion,
             (&mut self.sketches, &self.node_units),
@@ -249,7 +286,13 @@ fn examine(
             return;
         }
         let profile = node_units.profile(key.node, emitter.about().profile);
-        *slot = series.slot(key, Cause { profile, origin: emitter.about().identity() });
+        *slot = series.slot(
+            key,
+            Cause {
+                profile,
+                origin: emitter.about().identity(),
+            },
+        );
         if *slot == NO_SLOT || !series.add(*slot, value) {
             return;
         }
@@ -287,10 +330,20 @@ impl NodeMetrics {
         (state, values): (&mut HopState, &mut PacketValues),
         hop: &SuppressedHop,
     ) {
-        let Self { nodes, queues, congestion, links, sketches, .. } = self;
+        let Self {
+            nodes,
+            queues,
+            congestion,
+            links,
+            sketches,
+            ..
+        } = self;
         if hop.latency != NO_VALUE {
             state.latest = saturated(hop.latency);
-            let key = Key { node: hop.node, part: 0 };
+            let key = Key {
+                node: hop.node,
+                part: 0,
+            };
             nodes.add_silently(&mut state.node_slot, key, hop.latency, sketches);
         }
         if (state.link, values.level_2()) != (hop.link, hop.level_2) {
@@ -299,7 +352,10 @@ impl NodeMetrics {
         let utilization = Some(hop.utilization).filter(|utilization| *utilization != NO_VALUE);
         values.update(utilization, hop.congestion, hop.level_2);
         if hop.utilization != NO_VALUE {
-            let key = Key { node: hop.node, part: egress(hop.link, hop.level_2) };
+            let key = Key {
+                node: hop.node,
+                part: egress(hop.link, hop.level_2),
+            };
             links.add_silently(&mut state.link_slot, key, hop.utilization, sketches);
         }
         if hop.queue != ABSENT {
@@ -308,12 +364,28 @@ impl NodeMetrics {
                 state.queue_slot = NO_SLOT;
             }
             state.queue = hop.queue;
-            let key = Key { node: hop.node, part: queue };
-            queues.add_silently(&mut state.queue_slot, key, u64::from(hop.queue & 0x00ff_ffff), sketches);
+            let key = Key {
+                node: hop.node,
+                part: queue,
+            };
+            queues.add_silently(
+                &mut state.queue_slot,
+                key,
+                u64::from(hop.queue & 0x00ff_ffff),
+                sketches,
+            );
         }
         if hop.congestion != ABSENT {
-            let key = Key { node: hop.node, part: hop.congestion >> 24 };
-            congestion.add_silently(&mut { NO_SLOT }, key, u64::from(hop.congestion & 0x00ff_ffff), sketches);
+            let key = Key {
+                node: hop.node,
+                part: hop.congestion >> 24,
+            };
+            congestion.add_silently(
+                &mut { NO_SLOT },
+                key,
+                u64::from(hop.congestion & 0x00ff_ffff),
+                sketches,
+            );
         }
     }
 }

@@ -34,9 +34,13 @@ impl Scratch {
     /// A node that the path visits twice.
     fn find_loop(&mut self) -> Option<u32> {
         self.sorted.clear();
-        self.sorted.extend(self.path.iter().copied().filter(|node| *node != ABSENT));
+        self.sorted
+            .extend(self.path.iter().copied().filter(|node| *node != ABSENT));
         self.sorted.sort_unstable();
-        self.sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+        self.sorted
+            .windows(2)
+            .find(|pair| pair[0] == pair[1])
+            .map(|pair| pair[0])
     }
 }
 
@@ -102,7 +106,9 @@ impl State {
             self.remove(victim, head.about.ts, out);
         }
         self.scratch.path.clear();
-        self.scratch.path.extend(hops.records(0).take(MAX_HOPS).map(|record| hops.node(record)));
+        self.scratch
+            .path
+            .extend(hops.records(0).take(MAX_HOPS).map(|record| hops.node(record)));
         self.resize_states(slot);
     }
 
@@ -127,7 +133,11 @@ impl State {
     fn emit_path(&mut self, head: &Head, previous: u16, looped: Option<u32>, out: &mut dyn Output) {
         let path = &self.scratch.path;
         let mut emitter = self.detection.emitter(&head.about, 0, out);
-        let kind = if previous == 0 { Kind::New } else { Kind::PathChange };
+        let kind = if previous == 0 {
+            Kind::New
+        } else {
+            Kind::PathChange
+        };
         let mut event = emitter.event(kind, Metric::FlowPath);
         event.value = Some(path.len() as u64);
         event.previous = (previous != 0).then_some(u64::from(previous));
@@ -144,7 +154,12 @@ impl State {
     /// Allocates hop states for the path in `scratch`; nodes that stay on it keep their states.
     fn resize_states(&mut self, slot: u32) {
         self.leave_topology(slot);
-        let Scratch { path, states: old, packet_values: old_values, .. } = &mut self.scratch;
+        let Scratch {
+            path,
+            states: old,
+            packet_values: old_values,
+            ..
+        } = &mut self.scratch;
         let (_, _, hops) = self.flows.hot_parts(slot);
         old.clear();
         old.extend_from_slice(hops.states);

@@ -74,8 +74,15 @@ pub(crate) struct PendingFlow {
 }
 
 impl PendingFlow {
-    const NONE: Self =
-        Self { head: NONE, count: 0, queued: false, confirmations: 0, candidate: 0, since: 0, alone: 0 };
+    const NONE: Self = Self {
+        head: NONE,
+        count: 0,
+        queued: false,
+        confirmations: 0,
+        candidate: 0,
+        since: 0,
+        alone: 0,
+    };
 }
 
 /// See the module documentation. All memory is reserved at the start.
@@ -169,13 +176,17 @@ impl PendingPostcards {
 
     /// The pending postcards of a flow with this signature.
     pub(crate) fn of_packet(&self, slot: u32, signature: u64) -> impl Iterator<Item = &Postcard> {
-        self.of_flow(slot).filter(move |postcard| postcard.signature == signature)
+        self.of_flow(slot)
+            .filter(move |postcard| postcard.signature == signature)
     }
 
     /// Adds a postcard to its flow, which must have an entry. The table must not be full.
     pub(crate) fn push(&mut self, slot: u32, postcard: &Postcard) {
         let flow = &mut self.flows[slot as usize];
-        let cell = Cell { next: flow.head, postcard: *postcard };
+        let cell = Cell {
+            next: flow.head,
+            postcard: *postcard,
+        };
         let at = match self.cells.get_mut(self.free as usize) {
             Some(free) => {
                 let at = std::mem::replace(&mut self.free, free.next);
@@ -197,7 +208,9 @@ impl PendingPostcards {
         mut with: impl FnMut(&Postcard),
         mut stays: impl FnMut(&Postcard) -> bool,
     ) {
-        let Some(flow) = self.flows.get_mut(slot as usize) else { return };
+        let Some(flow) = self.flows.get_mut(slot as usize) else {
+            return;
+        };
         let mut at = std::mem::replace(&mut flow.head, NONE);
         while let Some(cell) = self.cells.get_mut(at as usize) {
             let next = cell.next;
@@ -218,7 +231,10 @@ impl PendingPostcards {
         self.pull(slot, |_| gone += 1, |_| false);
         self.discard(gone, Partial::FlowGone);
         if let Some(flow) = self.flows.get_mut(slot as usize) {
-            *flow = PendingFlow { queued: flow.queued, ..PendingFlow::NONE };
+            *flow = PendingFlow {
+                queued: flow.queued,
+                ..PendingFlow::NONE
+            };
         }
     }
 }

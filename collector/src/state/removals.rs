@@ -34,7 +34,11 @@ pub(crate) struct Removals {
 impl Removals {
     /// A list for `capacity` removals.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        Self { list: Vec::with_capacity(capacity), capacity, overflow: false }
+        Self {
+            list: Vec::with_capacity(capacity),
+            capacity,
+            overflow: false,
+        }
     }
 
     pub(crate) fn push(&mut self, removed: Removed) {

@@ -56,8 +56,11 @@ mod tests {
     use super::*;
 
     fn rules(texts: &[&str]) -> RuleSet {
-        let named: Vec<_> =
-            texts.iter().enumerate().map(|(n, text)| (n.to_string(), (*text).into())).collect();
+        let named: Vec<_> = texts
+            .iter()
+            .enumerate()
+            .map(|(n, text)| (n.to_string(), (*text).into()))
+            .collect();
         RuleSet::compile(&named).unwrap()
     }
 
@@ -65,13 +68,21 @@ mod tests {
     fn history_shared_with_other_rules_is_kept() {
         let mut history = RuleHistory::default();
         history.set(&rules(&["hops > 3"]), 4);
-        assert_eq!((history.bytes(), history.of(3).len()), (0, 0), "nothing without such rules");
+        assert_eq!(
+            (history.bytes(), history.of(3).len()),
+            (0, 0),
+            "nothing without such rules"
+        );
         history.set(&rules(&["change(hops) > 3 and loop for 3"]), 4);
         for slot in 0..4 {
             let [one, other] = history.of(slot) else { panic!() };
             (*one, *other) = (u64::from(slot), u64::from(slot) + 10);
         }
-        assert_eq!((history.of(4).len(), history.bytes()), (0, 64), "beyond the last flow");
+        assert_eq!(
+            (history.of(4).len(), history.bytes()),
+            (0, 64),
+            "beyond the last flow"
+        );
         // The same cells under another name: not changed. Then one of the two is removed, and another is before the remaining one.
         history.set(&rules(&["previous(hops) > 9 or loop for 9"]), 4);
         assert_eq!(history.of(2), [2, 12]);

@@ -25,7 +25,9 @@ impl RuleMoves {
                 .find(|other| old.name(one) == new.name(*other) && old.text(one) == new.text(*other))
         };
         let moves = std::array::from_fn(|one| {
-            same(one).filter(|_| one < old.len()).map_or(GONE, |other| other as u8)
+            same(one)
+                .filter(|_| one < old.len())
+                .map_or(GONE, |other| other as u8)
         });
         for (_, earlier) in &mut self.earlier {
             for index in earlier.iter_mut() {
@@ -44,7 +46,10 @@ impl RuleMoves {
         let earlier = self.earlier.iter().find(|(known, _)| *known == generation);
         let Some((_, moves)) = earlier else { return 0 };
         let is_true = |index: &usize| rules >> index & 1 == 1;
-        let now = (0..MAX_RULES).filter(is_true).map(|index| moves[index]).filter(|index| *index < GONE);
+        let now = (0..MAX_RULES)
+            .filter(is_true)
+            .map(|index| moves[index])
+            .filter(|index| *index < GONE);
         now.fold(0, |carried, index| carried | 1 << index)
     }
 }
@@ -54,7 +59,10 @@ mod tests {
     use super::*;
 
     fn rules(names: &[&str]) -> RuleSet {
-        let rules: Vec<_> = names.iter().map(|name| ((*name).to_owned(), "hops > 1".to_owned())).collect();
+        let rules: Vec<_> = names
+            .iter()
+            .map(|name| ((*name).to_owned(), "hops > 1".to_owned()))
+            .collect();
         RuleSet::compile(&rules).unwrap()
     }
 
@@ -65,8 +73,14 @@ mod tests {
         moves.add(1, &sets[0], &sets[1]);
         assert_eq!(moves.carry(1, 0b101), 0b11);
         moves.add(2, &sets[1], &sets[2]);
-        assert_eq!((moves.carry(1, 0b111), moves.carry(2, 0b10), moves.carry(0, 1)), (0b10, 0, 0));
+        assert_eq!(
+            (moves.carry(1, 0b111), moves.carry(2, 0b10), moves.carry(0, 1)),
+            (0b10, 0, 0)
+        );
         (3..40).for_each(|generation| moves.add(generation, &sets[2], &sets[2]));
-        assert_eq!((moves.earlier.len(), moves.carry(2, 1), moves.carry(39, 2)), (SETS, 0, 2));
+        assert_eq!(
+            (moves.earlier.len(), moves.carry(2, 1), moves.carry(39, 2)),
+            (SETS, 0, 2)
+        );
     }
 }

@@ -61,7 +61,14 @@ impl RuleRegions {
     /// Forgets all regions; there are others if there are rules.
     pub(crate) fn reset(&mut self, rules: &RuleSet) {
         let count = if rules.is_empty() { 0 } else { REGIONS };
-        self.known = vec![Known { rules: 0, applicable: 0, region: Region::EMPTY }; count];
+        self.known = vec![
+            Known {
+                rules: 0,
+                applicable: 0,
+                region: Region::EMPTY
+            };
+            count
+        ];
         self.by_latency = rules.uses_only_flow_latency();
     }
 
@@ -89,10 +96,15 @@ impl RuleRegions {
         latency: u64,
         hops: AppliedHops<'_>,
     ) -> bool {
-        let Some(quantities) = rules.quantities() else { return false };
-        self.report.begin(rules, latency, (hops.states.len(), hops.looped));
+        let Some(quantities) = rules.quantities() else {
+            return false;
+        };
+        self.report
+            .begin(rules, latency, (hops.states.len(), hops.looped));
         for (at, quantity) in quantities.iter().enumerate() {
-            let Some(summary) = summarise(quantity, hops) else { return false };
+            let Some(summary) = summarise(quantity, hops) else {
+                return false;
+            };
             self.report.add(at, quantity, summary);
         }
         let index = Self::index(true_rules, self.report.shape_hash());
@@ -107,11 +119,19 @@ impl RuleRegions {
         (rules, true_rules): (&RuleSet, TrueRules),
         observation: &detect::Observation<'_>,
     ) {
-        let Some(report) = rules.summarise(observation) else { return };
-        let Some(region) = Region::around(rules, &report) else { return };
+        let Some(report) = rules.summarise(observation) else {
+            return;
+        };
+        let Some(region) = Region::around(rules, &report) else {
+            return;
+        };
         if let Some(known) = self.known.get_mut(Self::index(true_rules, report.shape_hash())) {
             let TrueRules { rules, applicable } = true_rules;
-            *known = Known { rules, applicable, region };
+            *known = Known {
+                rules,
+                applicable,
+                region,
+            };
         }
     }
 
@@ -124,16 +144,23 @@ impl RuleRegions {
 #[inline]
 fn summarise(quantity: &HopQuantity, hops: AppliedHops<'_>) -> Option<Summary> {
     use detect::rule::term::Subject;
-    let AppliedHops { states, values, complete, .. } = hops;
+    let AppliedHops {
+        states,
+        values,
+        complete,
+        ..
+    } = hops;
     match quantity.subject {
         Subject::HopLatency if !complete => None,
         Subject::HopLatency => {
             let summary = summary_of(quantity, states, states.iter().map(|state| state.latest));
             (summary.greatest < u64::from(SATURATED)).then_some(summary)
         }
-        Subject::QueueOccupancy => {
-            Some(summary_of(quantity, states, states.iter().map(|state| level(state.queue))))
-        }
+        Subject::QueueOccupancy => Some(summary_of(
+            quantity,
+            states,
+            states.iter().map(|state| level(state.queue)),
+        )),
         Subject::QueueCongestion => Some(summary_of(
             quantity,
             states,
@@ -151,13 +178,21 @@ fn summarise(quantity: &HopQuantity, hops: AppliedHops<'_>) -> Option<Summary> {
 /// The level of a queue or buffer, or [`ABSENT`].
 #[inline(always)]
 fn level(queue: u32) -> u32 {
-    if queue == ABSENT { ABSENT } else { queue & 0x00ff_ffff }
+    if queue == ABSENT {
+        ABSENT
+    } else {
+        queue & 0x00ff_ffff
+    }
 }
 
 /// A value as rules see it.
 #[inline(always)]
 fn widened(value: u32) -> u64 {
-    if value == ABSENT { observation::ABSENT } else { u64::from(value) }
+    if value == ABSENT {
+        observation::ABSENT
+    } else {
+        u64::from(value)
+    }
 }
 
 #[inline(always)]
@@ -165,7 +200,13 @@ fn summary_of(quantity: &HopQuantity, states: &[HopState], values: impl Iterator
     if quantity.node == observation::NO_NODE {
         return summary(quantity.counted, values);
     }
-    let here = |(state, value): (&HopState, u32)| if state.node == quantity.node { value } else { ABSENT };
+    let here = |(state, value): (&HopState, u32)| {
+        if state.node == quantity.node {
+            value
+        } else {
+            ABSENT
+        }
+    };
     summary(quantity.counted, states.iter().zip(values).map(here))
 }
 
@@ -186,21 +227,34 @@ fn summary(counted: bool, values: impl Iterator<Item = u32>) -> Summary {
     if greatest == 0 {
         return Summary::EMPTY;
     }
-    let (sum, count) = if counted { (sum - u64::from(count), count) } else { (0, 1) };
-    Summary { least: least.into(), greatest: u64::from(greatest - 1), sum, count }
+    let (sum, count) = if counted {
+        (sum - u64::from(count), count)
+    } else {
+        (0, 1)
+    };
+    Summary {
+        least: least.into(),
+        greatest: u64::from(greatest - 1),
+        sum,
+        count,
+    }
 }
 
 impl AppliedHops<'_> {
     /// The hops as rules see them, into `out`. `false`: what is stored may not be what was reported.
     pub(crate) fn observe(&self, out: &mut Vec<HopValues>) -> bool {
         out.clear();
-        let hops = self.states.iter().zip(self.values).map(|(state, values)| HopValues {
-            hop_latency: u64::from(state.latest),
-            queue_occupancy: widened(level(state.queue)),
-            queue_congestion: widened(level(values.congestion_or_absent())),
-            link_utilization: widened(values.utilization_or_absent()),
-            node: state.node,
-        });
+        let hops = self
+            .states
+            .iter()
+            .zip(self.values)
+            .map(|(state, values)| HopValues {
+                hop_latency: u64::from(state.latest),
+                queue_occupancy: widened(level(state.queue)),
+                queue_congestion: widened(level(values.congestion_or_absent())),
+                link_utilization: widened(values.utilization_or_absent()),
+                node: state.node,
+            });
         out.extend(hops);
         let is_exact = |hop: &HopValues| {
             hop.hop_latency < u64::from(SATURATED)
@@ -220,12 +274,29 @@ mod tests {
 
     #[test]
     fn a_summary_leaves_out_absent_values() {
-        let all = Summary { least: 3, greatest: 9, sum: 17, count: 3 };
+        let all = Summary {
+            least: 3,
+            greatest: 9,
+            sum: 17,
+            count: 3,
+        };
         assert_eq!(summary(true, values(&[5, ABSENT, 9, 3])), all);
-        assert_eq!(summary(false, values(&[5, ABSENT, 9, 3])), Summary { sum: 0, count: 1, ..all });
+        assert_eq!(
+            summary(false, values(&[5, ABSENT, 9, 3])),
+            Summary {
+                sum: 0,
+                count: 1,
+                ..all
+            }
+        );
         assert_eq!(summary(true, values(&[ABSENT, ABSENT])), Summary::EMPTY);
         assert_eq!(summary(false, values(&[])), Summary::EMPTY);
-        let zero = Summary { least: 0, greatest: 0, sum: 0, count: 1 };
+        let zero = Summary {
+            least: 0,
+            greatest: 0,
+            sum: 0,
+            count: 1,
+        };
         assert_eq!(summary(true, values(&[0, ABSENT])), zero);
         let large = Summary {
             least: u64::from(ABSENT - 1),

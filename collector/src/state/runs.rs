@@ -31,7 +31,10 @@ pub(crate) struct Run {
 
 impl Run {
     /// A run without hops, which belongs to no page.
-    pub(crate) const EMPTY: Self = Self { start: 0, class: u8::MAX };
+    pub(crate) const EMPTY: Self = Self {
+        start: 0,
+        class: u8::MAX,
+    };
 
     /// Maximum number of hops.
     pub(crate) fn capacity(self) -> usize {
@@ -40,7 +43,11 @@ impl Run {
 
     /// Whether this run has the size class of a path of `hops` hops.
     pub(crate) fn fits(self, hops: usize) -> bool {
-        if hops == 0 { self == Self::EMPTY } else { usize::from(self.class) == class_of(hops) }
+        if hops == 0 {
+            self == Self::EMPTY
+        } else {
+            usize::from(self.class) == class_of(hops)
+        }
     }
 }
 
@@ -137,7 +144,10 @@ impl Runs {
         }
         let longer = class..CLASSES.len();
         let shorter = (0..class).rev();
-        longer.chain(shorter).find_map(|class| self.take(class, owner)).unwrap_or(Run::EMPTY)
+        longer
+            .chain(shorter)
+            .find_map(|class| self.take(class, owner))
+            .unwrap_or(Run::EMPTY)
     }
 
     /// Frees a run.
@@ -181,7 +191,10 @@ impl Runs {
         self.free_runs[class] -= 1;
         self.used_hops += CLASSES[class];
         self.owners[at * MOST_RUNS + number] = owner;
-        Some(Run { start: self.start(at, number * CLASSES[class]), class: class as u8 })
+        Some(Run {
+            start: self.start(at, number * CLASSES[class]),
+            class: class as u8,
+        })
     }
 
     fn start(&self, page: usize, hop: usize) -> u32 {
@@ -192,7 +205,13 @@ impl Runs {
     fn add_page(&mut self, class: usize) {
         let runs = PAGE / CLASSES[class];
         let free = u128::MAX >> (128 - runs);
-        let page = Page { free, next: NONE, previous: NONE, class: class as u8, used: 0 };
+        let page = Page {
+            free,
+            next: NONE,
+            previous: NONE,
+            class: class as u8,
+            used: 0,
+        };
         let at = self.pool as usize;
         if let Some(pooled) = self.pages.get_mut(at) {
             self.pool = pooled.next;
@@ -218,27 +237,39 @@ impl Runs {
     fn sparsest(&self) -> Option<usize> {
         let spare = |class: usize| self.free_runs[class] * CLASSES[class];
         let enough = |class: &usize| self.free_runs[*class] >= PAGE / CLASSES[*class];
-        (0..CLASSES.len()).filter(enough).max_by_key(|class| spare(*class))
+        (0..CLASSES.len())
+            .filter(enough)
+            .max_by_key(|class| spare(*class))
     }
 
     /// Empties a page by moving its runs to other pages of its class. `false`: no class has room for that.
     fn empty_page(&mut self, relocate: &mut impl FnMut(Relocation)) -> bool {
-        let Some(class) = self.sparsest() else { return false };
+        let Some(class) = self.sparsest() else {
+            return false;
+        };
         let linked = |at: u32| self.pages.get(at as usize).map(|page| page.next);
         let pages = std::iter::successors(Some(self.partial[class]), |at| linked(*at));
         let pages = pages.take(SOUGHT).filter(|at| *at != NONE);
-        let Some(at) = pages.min_by_key(|at| self.pages[*at as usize].used) else { return false };
+        let Some(at) = pages.min_by_key(|at| self.pages[*at as usize].used) else {
+            return false;
+        };
         let at = at as usize;
         self.unlink(at);
         let (length, free) = (CLASSES[class], self.pages[at].free);
         for number in (0..PAGE / length).filter(|number| free >> number & 1 == 0) {
             let owner = self.owners[at * MOST_RUNS + number];
             // Other pages have enough free runs, since all pages together have at least a page of them.
-            let Some(run) = self.take(class, owner) else { continue };
+            let Some(run) = self.take(class, owner) else {
+                continue;
+            };
             self.used_hops -= length;
             // The old run is free until the page returns to the pool.
             self.free_runs[class] += 1;
-            relocate(Relocation { owner, from: self.start(at, number * length), run });
+            relocate(Relocation {
+                owner,
+                from: self.start(at, number * length),
+                run,
+            });
         }
         self.pages[at].used = 0;
         self.return_page(at);
@@ -256,7 +287,12 @@ impl Runs {
     }
 
     fn unlink(&mut self, at: usize) {
-        let Page { next, previous, class, .. } = self.pages[at];
+        let Page {
+            next,
+            previous,
+            class,
+            ..
+        } = self.pages[at];
         match self.pages.get_mut(previous as usize) {
             Some(previous) => previous.next = next,
             None => self.partial[usize::from(class)] = next,
@@ -269,7 +305,10 @@ impl Runs {
 
 /// The class of a path of this many hops, at most [`PAGE`].
 fn class_of(hops: usize) -> usize {
-    CLASSES.iter().position(|length| hops <= *length).unwrap_or(CLASSES.len() - 1)
+    CLASSES
+        .iter()
+        .position(|length| hops <= *length)
+        .unwrap_or(CLASSES.len() - 1)
 }
 
 #[cfg(test)]
@@ -297,19 +336,29 @@ mod tests {
 
         /// Replaces an owner's run by one for `hops` hops, filled with `seed`. Returns its capacity.
         fn set(&mut self, owner: usize, hops: usize, seed: u64) -> usize {
-            let Self { runs, arena, held, moved } = self;
+            let Self {
+                runs,
+                arena,
+                held,
+                moved,
+            } = self;
             runs.release(held[owner].0);
             held[owner] = (Run::EMPTY, Vec::new());
             let before = *moved;
             let run = runs.acquire(hops, owner as u32, |relocation| {
                 let (from, to) = (relocation.from as usize, relocation.run.start as usize);
-                assert_eq!(held[relocation.owner as usize].0.start as usize, from, "the owner's run");
+                assert_eq!(
+                    held[relocation.owner as usize].0.start as usize, from,
+                    "the owner's run"
+                );
                 arena.copy_within(from..from + relocation.run.capacity(), to);
                 held[relocation.owner as usize].0 = relocation.run;
                 *moved += relocation.run.capacity();
             });
             assert!(*moved - before <= PAGE, "{} hops moved at once", *moved - before);
-            let content: Vec<u64> = (0..run.capacity().min(hops) as u64).map(|hop| seed << 9 | hop).collect();
+            let content: Vec<u64> = (0..run.capacity().min(hops) as u64)
+                .map(|hop| seed << 9 | hop)
+                .collect();
             let start = run.start as usize;
             arena[start..start + content.len()].copy_from_slice(&content);
             held[owner] = (run, content);
@@ -368,7 +417,10 @@ mod tests {
             let each = CLASSES[class_of(length)];
             let room = 8 * (PAGE / each);
             let stored = |model: &mut Model, owner| model.set(owner, length, owner as u64);
-            assert!((0..room.min(2000)).all(|owner| stored(&mut model, owner) >= length), "{length} hops");
+            assert!(
+                (0..room.min(2000)).all(|owner| stored(&mut model, owner) >= length),
+                "{length} hops"
+            );
             if room < 2000 {
                 assert_eq!(stored(&mut model, room), 0, "{length} hops");
                 assert!(!model.runs.has_room(length));

@@ -218,7 +218,9 @@ impl Series {
     /// it does nothing and returns `true`.
     #[inline(always)]
     pub(crate) fn add(&mut self, slot: u32, value: u64) -> bool {
-        let Some(hot) = self.hot.get_mut(slot as usize) else { return true };
+        let Some(hot) = self.hot.get_mut(slot as usize) else {
+            return true;
+        };
         // The sum of ten million values of seventeen seconds each fits; timestamps since the epoch would overflow.
         hot.sum = hot.sum.saturating_add(value);
         hot.latest = value;
@@ -307,7 +309,9 @@ impl Series {
     ) -> bool {
         if *slot == NO_SLOT {
             let hot = &self.hot;
-            *slot = self.index.find(self.hash(key), |slot| hot[slot as usize].key == key);
+            *slot = self
+                .index
+                .find(self.hash(key), |slot| hot[slot as usize].key == key);
             if *slot == NO_SLOT {
                 return false;
             }
@@ -339,7 +343,14 @@ impl Series {
             self.refused += 1;
             return NO_SLOT;
         };
-        let hot = Hot { deadband: Deadband::EMPTY, sum: 0, latest: 0, countdown: 1, armed: 1, key };
+        let hot = Hot {
+            deadband: Deadband::EMPTY,
+            sum: 0,
+            latest: 0,
+            countdown: 1,
+            armed: 1,
+            key,
+        };
         let cold = Cold {
             used: true,
             last_reported: None,
@@ -489,7 +500,11 @@ impl Series {
 
     /// Number of keys whose finished intervals have not been visited yet.
     pub(crate) fn waiting(&self) -> usize {
-        if self.closing.is_some() { self.cold.len() - self.pending } else { 0 }
+        if self.closing.is_some() {
+            self.cold.len() - self.pending
+        } else {
+            0
+        }
     }
 
     fn rollup(&self, key: Key, ts: Nanos, interval: u32, summary: &Summary) -> Rollup {
@@ -522,7 +537,9 @@ impl Series {
 
     /// The latest value of a key.
     pub(crate) fn find(&self, key: Key) -> Option<u64> {
-        let slot = self.index.find(self.hash(key), |slot| self.hot[slot as usize].key == key);
+        let slot = self
+            .index
+            .find(self.hash(key), |slot| self.hot[slot as usize].key == key);
         let (hot, cold) = (self.hot.get(slot as usize)?, self.cold.get(slot as usize)?);
         (values(hot, cold) > 0).then_some(hot.latest)
     }
@@ -533,7 +550,13 @@ impl Series {
         // Values of the current second are still in the hot part, and not counted in the cold one.
         let now = hot.armed != hot.countdown || cold.second.count > 0;
         let age = if now { 0 } else { cold.idle + 1 };
-        cold.used.then_some((hot.key, LatestView { value: hot.latest, age }))
+        cold.used.then_some((
+            hot.key,
+            LatestView {
+                value: hot.latest,
+                age,
+            },
+        ))
     }
 
     /// The keys in a range of slots. A key keeps its slot as long as it is in the table.
@@ -541,16 +564,19 @@ impl Series {
         let slots = slots.start as usize..(slots.end as usize).min(self.hot.len());
         let hot = self.hot.get(slots.clone()).unwrap_or_default();
         let cold = self.cold.get(slots).unwrap_or_default();
-        hot.iter().zip(cold).filter(|(_, cold)| cold.used).map(|(hot, cold)| SeriesView {
-            node: hot.key.node,
-            part: hot.key.part,
-            latest: hot.latest,
-            values: values(hot, cold),
-            implausible: cold.implausible,
-            last: cold.last,
-            idle: cold.idle,
-            profile: cold.profile,
-        })
+        hot.iter()
+            .zip(cold)
+            .filter(|(_, cold)| cold.used)
+            .map(|(hot, cold)| SeriesView {
+                node: hot.key.node,
+                part: hot.key.part,
+                latest: hot.latest,
+                values: values(hot, cold),
+                implausible: cold.implausible,
+                last: cold.last,
+                idle: cold.idle,
+                profile: cold.profile,
+            })
     }
 
     /// Number of slots used so far.
@@ -601,7 +627,9 @@ fn close_one(hot: &mut Hot, cold: &mut Cold, closing: Closing) {
         cold.values += closed.count;
         cold.minute.add(&closed);
         cold.closed_second = closed;
-        cold.stride = u32::try_from(closed.count / u64::from(SAMPLES)).unwrap_or(u32::MAX).clamp(1, 1 << 30);
+        cold.stride = u32::try_from(closed.count / u64::from(SAMPLES))
+            .unwrap_or(u32::MAX)
+            .clamp(1, 1 << 30);
         hot.deadband = Deadband::EMPTY;
     }
     hot.sum = 0;

@@ -31,7 +31,12 @@ pub(crate) struct Sketches {
 
 impl Sketches {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        Self { made: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity), capacity, refused: 0 }
+        Self {
+            made: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            capacity,
+            refused: 0,
+        }
     }
 
     /// An empty histogram, if the pool has one.
@@ -59,8 +64,14 @@ impl Sketches {
 
     /// Median and 99th percentile; `None` if nothing was recorded.
     pub(crate) fn quantiles(&self, handle: Handle) -> Option<(u64, u64)> {
-        let histogram = self.made.get(handle.0 as usize).filter(|histogram| !histogram.is_empty())?;
-        Some((histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99)))
+        let histogram = self
+            .made
+            .get(handle.0 as usize)
+            .filter(|histogram| !histogram.is_empty())?;
+        Some((
+            histogram.value_at_quantile(0.5),
+            histogram.value_at_quantile(0.99),
+        ))
     }
 
     /// Returns a histogram to the pool.

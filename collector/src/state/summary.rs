@@ -22,7 +22,12 @@ const _: () = assert!(size_of::<FlowSummary>() == 64);
 impl FlowSummary {
     /// The summary of these values.
     pub fn new(flow: FlowKey, flow_latency: Option<u64>, last_seen: Nanos, reports: u64) -> Self {
-        Self { flow, latency: flow_latency.unwrap_or(NO_VALUE), last_seen, reports }
+        Self {
+            flow,
+            latency: flow_latency.unwrap_or(NO_VALUE),
+            last_seen,
+            reports,
+        }
     }
 
     /// The latest flow latency, ns.

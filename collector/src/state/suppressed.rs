@@ -108,7 +108,11 @@ impl State {
         }
         flow.basis = suppressed.basis.unwrap_or(flow.basis);
         let same = stored.states.len() == suppressed.hops.len()
-            && stored.states.iter().zip(suppressed.hops).all(|(state, hop)| state.node == hop.node);
+            && stored
+                .states
+                .iter()
+                .zip(suppressed.hops)
+                .all(|(state, hop)| state.node == hop.node);
         if same {
             let hops = stored.iter_mut().zip(suppressed.hops);
             hops.for_each(|(stored, hop)| self.metrics.update_silently(stored, hop));
@@ -119,7 +123,10 @@ impl State {
     /// Applies the latest suppressed value of a key of a node. `false`: there is no such key.
     pub(crate) fn apply_suppressed_key(&mut self, suppressed: &SuppressedKey) -> bool {
         let (series, sketches) = self.metrics.series_mut(suppressed.metric);
-        let key = Key { node: suppressed.node, part: suppressed.part };
+        let key = Key {
+            node: suppressed.node,
+            part: suppressed.part,
+        };
         series.add_silently(&mut { NO_SLOT }, key, suppressed.value, sketches)
     }
 }

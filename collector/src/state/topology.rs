@@ -143,7 +143,9 @@ impl Topology {
     }
 
     fn path_hash(&self, states: &[HopState]) -> u64 {
-        states.iter().fold(self.seed ^ 2, |hash, state| fold(hash, state.node.into()))
+        states
+            .iter()
+            .fold(self.seed ^ 2, |hash, state| fold(hash, state.node.into()))
     }
 
     /// Counts a flow with these hops. `first`: this is the first attempt with this path.
@@ -162,7 +164,10 @@ impl Topology {
     }
 
     fn enter_network(&mut self, path: bool, states: &[HopState], first: bool) -> bool {
-        let new = NodeTotals { reports: 0, last_seen: 0 };
+        let new = NodeTotals {
+            reports: 0,
+            last_seen: 0,
+        };
         let entered = |topology: &mut Self, node: u32| {
             node == ABSENT || topology.nodes.add(topology.node_hash(node), node, new)
         };
@@ -174,7 +179,12 @@ impl Topology {
             return false;
         }
         let links = if path { states } else { &[] };
-        let new = LinkTotals { last_seen: 0, egress_if: ABSENT, ingress_if: ABSENT, queue: ABSENT };
+        let new = LinkTotals {
+            last_seen: 0,
+            egress_if: ABSENT,
+            ingress_if: ABSENT,
+            queue: ABSENT,
+        };
         let refused = links
             .windows(2)
             .position(|pair| link(pair).is_some_and(|ends| !self.links.add(self.link_hash(ends), ends, new)));
@@ -191,18 +201,32 @@ impl Topology {
 
     fn enter_path(&mut self, states: &[HopState]) -> bool {
         let (hash, length) = (self.path_hash(states), states.len() as u16);
-        let new = PathTotals { reports: 0, run: Run::EMPTY, length };
-        let Self { paths, path_nodes, runs, .. } = self;
+        let new = PathTotals {
+            reports: 0,
+            run: Run::EMPTY,
+            length,
+        };
+        let Self {
+            paths,
+            path_nodes,
+            runs,
+            ..
+        } = self;
         if states.is_empty() || !paths.add(hash, (hash, length), new) {
             return false;
         }
-        let Some(at) = paths.find(hash, (hash, length)) else { return false };
+        let Some(at) = paths.find(hash, (hash, length)) else {
+            return false;
+        };
         if paths.value_mut(at).run != Run::EMPTY {
             return true;
         }
         let run = runs.acquire(states.len(), at as u32, |relocation| {
             let from = relocation.from as usize;
-            path_nodes.copy_within(from..from + relocation.run.capacity(), relocation.run.start as usize);
+            path_nodes.copy_within(
+                from..from + relocation.run.capacity(),
+                relocation.run.start as usize,
+            );
             paths.value_mut(relocation.owner as usize).run = relocation.run;
         });
         if run.capacity() < states.len() {
@@ -268,9 +292,15 @@ impl Topology {
         if flow.path_length() == 0 {
             return;
         }
-        for (at, ends) in states.windows(2).enumerate().filter_map(|(at, pair)| Some((at, link(pair)?))) {
+        for (at, ends) in states
+            .windows(2)
+            .enumerate()
+            .filter_map(|(at, pair)| Some((at, link(pair)?)))
+        {
             let hash = self.link_hash(ends);
-            let Some(link) = self.links.get_mut(hash, ends) else { continue };
+            let Some(link) = self.links.get_mut(hash, ends) else {
+                continue;
+            };
             if flow.last_seen >= link.last_seen {
                 link.last_seen = flow.last_seen;
                 if leaves {
@@ -278,7 +308,11 @@ impl Topology {
                 }
                 link.egress_if = egress(states[at].link, values[at].level_2());
                 link.ingress_if = ingress(&states[at + 1], values[at + 1]);
-                link.queue = if states[at].queue == ABSENT { ABSENT } else { states[at].queue >> 24 };
+                link.queue = if states[at].queue == ABSENT {
+                    ABSENT
+                } else {
+                    states[at].queue >> 24
+                };
             }
         }
         let (hash, length) = (self.path_hash(states), states.len() as u16);
@@ -293,19 +327,25 @@ impl Topology {
     }
 
     pub(crate) fn nodes(&self, slots: Range<u32>) -> impl Iterator<Item = NodeUse> {
-        self.nodes.iter_in(slots).map(|Use { key, flows, value }| NodeUse {
-            node: *key,
-            flows: *flows,
-            reports: value.reports,
-            last_seen: value.last_seen,
-        })
+        self.nodes
+            .iter_in(slots)
+            .map(|Use { key, flows, value }| NodeUse {
+                node: *key,
+                flows: *flows,
+                reports: value.reports,
+                last_seen: value.last_seen,
+            })
     }
 
     pub(crate) fn paths(&self, slots: Range<u32>) -> impl Iterator<Item = PathUse<'_>> {
         self.paths.iter_in(slots).filter_map(|Use { flows, value, .. }| {
             let start = value.run.start as usize;
             let nodes = self.path_nodes.get(start..start + usize::from(value.length))?;
-            Some(PathUse { nodes, flows: *flows, reports: value.reports })
+            Some(PathUse {
+                nodes,
+                flows: *flows,
+                reports: value.reports,
+            })
         })
     }
 }
@@ -389,16 +429,22 @@ impl State {
     pub(crate) fn link_uses(&self, slots: Range<u32>) -> impl Iterator<Item = LinkUse> {
         let given = |id: u32| (id != ABSENT).then_some(id);
         let latest = |series: &Series, node, part: Option<u32>| series.find(Key { node, part: part? });
-        self.topology.links.iter_in(slots).map(move |Use { key: (from, to), flows, value }| LinkUse {
-            from: *from,
-            to: *to,
-            flows: *flows,
-            last_seen: value.last_seen,
-            egress_if: given(value.egress_if),
-            ingress_if: given(value.ingress_if),
-            utilization: latest(&self.metrics.links, *from, given(value.egress_if)),
-            queue_occupancy: latest(&self.metrics.queues, *from, given(value.queue)),
-            hop_latency: latest(&self.metrics.nodes, *from, Some(0)),
-        })
+        self.topology.links.iter_in(slots).map(
+            move |Use {
+                      key: (from, to),
+                      flows,
+                      value,
+                  }| LinkUse {
+                from: *from,
+                to: *to,
+                flows: *flows,
+                last_seen: value.last_seen,
+                egress_if: given(value.egress_if),
+                ingress_if: given(value.ingress_if),
+                utilization: latest(&self.metrics.links, *from, given(value.egress_if)),
+                queue_occupancy: latest(&self.metrics.queues, *from, given(value.queue)),
+                hop_latency: latest(&self.metrics.nodes, *from, Some(0)),
+            },
+        )
     }
 }

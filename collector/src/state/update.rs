@@ -52,21 +52,33 @@ impl State {
                 }
                 if is_plausible(reading.latency) {
                     latency = latency.saturating_add(reading.latency);
-                    self.metrics.update_latency(state, &reading, deadband, &mut emitter);
+                    self.metrics
+                        .update_latency(state, &reading, deadband, &mut emitter);
                 } else {
                     complete = false;
                     if reading.latency != NO_VALUE {
                         self.metrics.note_implausible(state, &reading, &emitter);
                     }
                 }
-                self.metrics.update_others((state, values), &reading, &mut emitter);
+                self.metrics
+                    .update_others((state, values), &reading, &mut emitter);
             }
         }
         if !same {
             // Without the last one that was examined, if any.
             let applied = (count - records.len()).saturating_sub(1);
             drop(records);
-            self.update_slow(slot, head, hops, Sum { hops: applied, latency, complete }, out);
+            self.update_slow(
+                slot,
+                head,
+                hops,
+                Sum {
+                    hops: applied,
+                    latency,
+                    complete,
+                },
+                out,
+            );
             return;
         }
         let total = if complete { latency } else { NO_VALUE };
@@ -96,9 +108,17 @@ impl State {
     ) -> bool {
         let (flow, _, stored) = self.flows.hot_parts(slot);
         let looped = flow.flags.has(Flags::LOOP);
-        let hops = AppliedHops { states: stored.states, values: stored.values, complete, looped };
+        let hops = AppliedHops {
+            states: stored.states,
+            values: stored.values,
+            complete,
+            looped,
+        };
         let scratch = &mut self.scratch.values;
-        let Some(rules) = self.detection.evaluate_known((slot, flow.rules), latency, hops, scratch) else {
+        let Some(rules) = self
+            .detection
+            .evaluate_known((slot, flow.rules), latency, hops, scratch)
+        else {
             return false;
         };
         if rules != flow.rules {
@@ -112,7 +132,11 @@ impl State {
     fn observe_hops<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, latency: u64, out: &mut dyn Output) {
         let values = &mut self.scratch.values;
         values.clear();
-        values.extend(hops.records(0).take(values.capacity()).map(|record| hops.read(record).values()));
+        values.extend(
+            hops.records(0)
+                .take(values.capacity())
+                .map(|record| hops.read(record).values()),
+        );
         self.evaluate_rules(slot, head, latency, out);
     }
 
@@ -124,7 +148,11 @@ impl State {
         }
         self.scratch.values.clear();
         // Of the hops that were applied already.
-        self.scratch.values.extend(hops.records(0).take(sum.hops).map(|record| hops.read(record).values()));
+        self.scratch.values.extend(
+            hops.records(0)
+                .take(sum.hops)
+                .map(|record| hops.read(record).values()),
+        );
         while !self.update_hops(slot, head, hops, &mut sum, out) {
             // The nodes before this one are on the old path, too, and their values have been applied.
             self.set_path(slot, head, hops, out);
@@ -135,7 +163,11 @@ impl State {
         if sum.hops < hops.count() {
             self.update_beyond(slot, head, hops, &mut sum, out);
         }
-        let total = if sum.complete && sum.hops > 0 { sum.latency } else { NO_VALUE };
+        let total = if sum.complete && sum.hops > 0 {
+            sum.latency
+        } else {
+            NO_VALUE
+        };
         let (flow, cold, _) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let latency = flow.apply(cold, (head, hops), total, &mut emitter);
@@ -185,14 +217,18 @@ impl State {
             if let Some(why) = self.detection.decisive((slot, rule), is_true, &observation) {
                 (event.metric, event.value, event.threshold) =
                     (Some(why.metric()), why.value, Some(why.threshold()));
-                let hop = why.hop.and_then(|at| Some((observation.hops.get(at)?, stored.get(at))));
+                let hop = why
+                    .hop
+                    .and_then(|at| Some((observation.hops.get(at)?, stored.get(at))));
                 if let Some((values, state)) = hop.filter(|(values, _)| values.node != NO_NODE) {
                     event.node = Some(values.node);
                     let state = state.filter(|state| state.node == values.node && state.queue != ABSENT);
                     event.queue = state.map(|state| (state.queue >> 24) as u8);
                 }
             }
-            self.detection.emitter(&head.about, flow.set, out).emit(event, &[]);
+            self.detection
+                .emitter(&head.about, flow.set, out)
+                .emit(event, &[]);
         }
         flow.rules = rules;
     }
@@ -217,7 +253,8 @@ impl State {
             if reading.node != state.node {
                 return false;
             }
-            self.metrics.update((state, values), &reading, flow.hop_deadband, &mut emitter);
+            self.metrics
+                .update((state, values), &reading, flow.hop_deadband, &mut emitter);
             sum.add(&reading, &mut self.scratch.values);
         }
         true
@@ -249,7 +286,10 @@ impl State {
         let (flow, _, stored) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
         let passing = (&mut HopState::passing(reading), &mut { PacketValues::NOTHING });
-        let hop = stored.iter_mut().find(|(state, _)| state.node == reading.node).unwrap_or(passing);
+        let hop = stored
+            .iter_mut()
+            .find(|(state, _)| state.node == reading.node)
+            .unwrap_or(passing);
         self.metrics.update(hop, reading, flow.hop_deadband, &mut emitter);
         flow.reports += 1;
         flow.last_seen = flow.last_seen.max(head.about.ts);

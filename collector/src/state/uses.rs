@@ -43,8 +43,14 @@ impl<K: Copy + Eq, V: Copy> Uses<K, V> {
             return true;
         }
         let full = self.free.is_empty() && self.entries.len() == self.capacity;
-        let InsertSlot::Free(place) = self.index.find_way(hash, 0, full) else { return false };
-        let entry = Use { key, flows: 1, value: new };
+        let InsertSlot::Free(place) = self.index.find_way(hash, 0, full) else {
+            return false;
+        };
+        let entry = Use {
+            key,
+            flows: 1,
+            value: new,
+        };
         let slot = if let Some(slot) = self.free.pop() {
             self.entries[slot as usize] = entry;
             slot

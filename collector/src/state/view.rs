@@ -72,7 +72,10 @@ impl<'a> FlowView<'a> {
     /// Its hops in forwarding order; without a path, in the order of their first reports.
     pub fn hops(&self) -> impl ExactSizeIterator<Item = HopView> + use<'a> {
         let state = self.state;
-        self.states.iter().zip(self.values).map(move |(hop, values)| state.hop_view(hop, *values))
+        self.states
+            .iter()
+            .zip(self.values)
+            .map(move |(hop, values)| state.hop_view(hop, *values))
     }
 
     /// The basis of its latency.
@@ -97,7 +100,9 @@ impl State {
             ingress_if: (!values.level_2() && ingress != u16::MAX).then_some(ingress),
             egress_if: given(egress),
             queue: queue.map(|queue| (queue >> 24) as u8),
-            hop_latency: given(hop.latest).filter(|latest| *latest <= SATURATED).map(u64::from),
+            hop_latency: given(hop.latest)
+                .filter(|latest| *latest <= SATURATED)
+                .map(u64::from),
             implausible_latency: implausible_value(hop.latest),
             queue_occupancy: queue.map(|queue| u64::from(queue & 0x00ff_ffff)),
             queue_congestion: values.congestion(),

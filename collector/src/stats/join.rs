@@ -122,15 +122,23 @@ impl JoinStats {
 
     /// In: all records. Out: records in complete sets, in open sets, and samples of nodes. Drops: the others by reason.
     pub fn balance(&self) -> Balance {
-        let partial =
-            Reason::ALL.iter().zip(&self.partial).map(|(reason, count)| (reason.name(), count.records));
+        let partial = Reason::ALL
+            .iter()
+            .zip(&self.partial)
+            .map(|(reason, count)| (reason.name(), count.records));
         let others = [("repeated", self.repeated), ("stray", self.stray)];
-        let unadmitted =
-            Unadmitted::ALL.iter().zip(&self.unadmitted).map(|(reason, count)| (reason.name(), *count));
+        let unadmitted = Unadmitted::ALL
+            .iter()
+            .zip(&self.unadmitted)
+            .map(|(reason, count)| (reason.name(), *count));
         Balance {
             input: self.records,
             output: self.complete.records + self.pending + self.samples(),
-            drops: partial.chain(others).chain(unadmitted).filter(|(_, count)| *count > 0).collect(),
+            drops: partial
+                .chain(others)
+                .chain(unadmitted)
+                .filter(|(_, count)| *count > 0)
+                .collect(),
         }
     }
 
@@ -153,7 +161,10 @@ impl JoinStats {
         ] {
             with(one, other);
         }
-        self.unadmitted.iter_mut().zip(other.unadmitted).for_each(|(one, other)| with(one, other));
+        self.unadmitted
+            .iter_mut()
+            .zip(other.unadmitted)
+            .for_each(|(one, other)| with(one, other));
         for (one, other) in self.partial.iter_mut().zip(&other.partial) {
             with(&mut one.sets, other.sets);
             with(&mut one.records, other.records);

@@ -80,8 +80,14 @@ impl Unjoinable {
     /// How many there are.
     pub const COUNT: usize = 6;
     /// All, in numeric order.
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::NoOrder, Self::Int, Self::NoFlow, Self::NoNode, Self::Duplicate, Self::NoRoom];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::NoOrder,
+        Self::Int,
+        Self::NoFlow,
+        Self::NoNode,
+        Self::Duplicate,
+        Self::NoRoom,
+    ];
 
     /// The name in the API and in metrics.
     pub const fn name(self) -> &'static str {
@@ -122,13 +128,19 @@ pub struct PostcardStats {
 impl PostcardStats {
     /// Postcards in; joined and pending postcards out; the others by reason.
     pub fn balance(&self) -> Balance {
-        let partial = Partial::ALL.iter().map(|reason| (reason.name(), self.partial[*reason as usize]));
-        let unjoinable =
-            Unjoinable::ALL.iter().map(|reason| (reason.name(), self.unjoinable[*reason as usize]));
+        let partial = Partial::ALL
+            .iter()
+            .map(|reason| (reason.name(), self.partial[*reason as usize]));
+        let unjoinable = Unjoinable::ALL
+            .iter()
+            .map(|reason| (reason.name(), self.unjoinable[*reason as usize]));
         Balance {
             input: self.received,
             output: self.joined + self.accepted - self.released,
-            drops: partial.chain(unjoinable).filter(|(_, count)| *count > 0).collect(),
+            drops: partial
+                .chain(unjoinable)
+                .filter(|(_, count)| *count > 0)
+                .collect(),
         }
     }
 
@@ -144,7 +156,13 @@ impl PostcardStats {
         ] {
             with(one, other);
         }
-        self.partial.iter_mut().zip(other.partial).for_each(|(one, other)| with(one, other));
-        self.unjoinable.iter_mut().zip(other.unjoinable).for_each(|(one, other)| with(one, other));
+        self.partial
+            .iter_mut()
+            .zip(other.partial)
+            .for_each(|(one, other)| with(one, other));
+        self.unjoinable
+            .iter_mut()
+            .zip(other.unjoinable)
+            .for_each(|(one, other)| with(one, other));
     }
 }

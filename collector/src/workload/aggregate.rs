@@ -37,25 +37,53 @@ pub struct Case {
 
 /// The published cases.
 pub const CASES: [Case; 3] = [
-    Case { name: "aggregate-unfold", r: 25, flows: 1000, joins: false },
-    Case { name: "aggregate-unfold-72", r: 72, flows: 1000, joins: false },
-    Case { name: "aggregate-unfold-join", r: 25, flows: 1000, joins: true },
+    Case {
+        name: "aggregate-unfold",
+        r: 25,
+        flows: 1000,
+        joins: false,
+    },
+    Case {
+        name: "aggregate-unfold-72",
+        r: 72,
+        flows: 1000,
+        joins: false,
+    },
+    Case {
+        name: "aggregate-unfold-join",
+        r: 25,
+        flows: 1000,
+        joins: true,
+    },
 ];
 
 impl Case {
     /// A collector for it.
     pub fn collector(&self) -> Collector {
         let thresholds = Thresholds::new(THRESHOLDS, Vec::new()).unwrap_or_default();
-        let clocks = if self.joins { Clocks::Synchronised } else { Clocks::Free };
+        let clocks = if self.joins {
+            Clocks::Synchronised
+        } else {
+            Clocks::Free
+        };
         // The time of one packet for each flow, so that the pending postcards fit.
         let timeout = 1_000_000;
         Collector::new(Config {
             max_flows: self.flows as usize * 2,
             push_interval: 0,
             flow_timeout: 3_600_000_000_000,
-            default_profile: Profile { clocks, ..Profile::default() },
-            detection: Arc::new(Detection { thresholds, ..Detection::default() }),
-            postcards: PostcardConfig { timeout, ..PostcardConfig::default() },
+            default_profile: Profile {
+                clocks,
+                ..Profile::default()
+            },
+            detection: Arc::new(Detection {
+                thresholds,
+                ..Detection::default()
+            }),
+            postcards: PostcardConfig {
+                timeout,
+                ..PostcardConfig::default()
+            },
             ..Config::default()
         })
     }
@@ -63,7 +91,11 @@ impl Case {
     /// Its aggregates, generated once in memory: Agg(R), with the postcards of each packet next to each other.
     pub fn feed(&self) -> Feed {
         let count = POSTCARDS / u32::from(self.r);
-        let record_len = if self.joins { LONG_POSTCARD_LEN } else { POSTCARD_LEN };
+        let record_len = if self.joins {
+            LONG_POSTCARD_LEN
+        } else {
+            POSTCARD_LEN
+        };
         let length = HEADER_LEN + usize::from(self.r) * record_len;
         let mut bytes = vec![0; length * count as usize];
         let mut number = 0;
@@ -88,7 +120,14 @@ impl Case {
                 number += 1;
             }
         }
-        Feed { bytes, length, r: self.r.into(), next: 0, now: 1_700_000_000_000_000_000, ticked: 0 }
+        Feed {
+            bytes,
+            length,
+            r: self.r.into(),
+            next: 0,
+            now: 1_700_000_000_000_000_000,
+            ticked: 0,
+        }
     }
 
     fn postcard(&self, number: u32) -> Postcard {
@@ -146,7 +185,13 @@ impl Feed {
         self.now += GAP * self.r;
         let payload = &self.bytes[self.next..self.next + self.length];
         let source = Ipv4Addr::new(192, 0, 2, 99).to_ipv6_mapped().octets();
-        let datagram = Datagram { payload, source, src_port: 40_000, listener: 0, received: self.now };
+        let datagram = Datagram {
+            payload,
+            source,
+            src_port: 40_000,
+            listener: 0,
+            received: self.now,
+        };
         collector.handle_aggregates(&[datagram], out);
         self.next += self.length;
         if self.next >= self.bytes.len() {

@@ -46,7 +46,14 @@ struct Shuffle {
 impl Feed {
     /// Frames of `length` bytes each.
     pub(super) fn new(bytes: Vec<u8>, length: usize) -> Self {
-        Self { bytes, length, next: 0, now: 1_700_000_000_000_000_000, ticked: 0, shuffle: None }
+        Self {
+            bytes,
+            length,
+            next: 0,
+            now: 1_700_000_000_000_000_000,
+            ticked: 0,
+            shuffle: None,
+        }
     }
 
     /// The same, in random order once every frame has been delivered: `packet` bytes stay together, and `flows` packets are a
@@ -56,7 +63,11 @@ impl Feed {
         (packet, flows): (usize, usize),
         seq_at: usize,
     ) -> Self {
-        self.shuffle = Some(Shuffle { packet, round: packet * flows, seq_at });
+        self.shuffle = Some(Shuffle {
+            packet,
+            round: packet * flows,
+            seq_at,
+        });
         self
     }
 
@@ -87,13 +98,20 @@ impl Feed {
 
     /// Delivers the next burst to a collector, with a tick when one is due. Returns how many reports it holds.
     pub fn burst(&mut self, input: Input, collector: &mut Collector, out: &mut impl Output) -> usize {
-        let none = Datagram { payload: &[], source: [0; 16], src_port: 0, listener: 0, received: 0 };
+        let none = Datagram {
+            payload: &[],
+            source: [0; 16],
+            src_port: 0,
+            listener: 0,
+            received: 0,
+        };
         let mut burst = [none; BURST];
         let left = &self.bytes[self.next..];
         let mut count = 0;
         for (slot, frame) in burst.iter_mut().zip(left.chunks_exact(self.length)) {
             // As a loop over a ring of frames does.
-            left.get(count * self.length + 4 * self.length).map(memory::prefetch);
+            left.get(count * self.length + 4 * self.length)
+                .map(memory::prefetch);
             self.now += GAP;
             *slot = match input {
                 Input::Payloads => Datagram {
@@ -104,7 +122,12 @@ impl Feed {
                     received: self.now,
                 },
                 Input::Frames => match wire::datagram(frame) {
-                    Ok(wire::Datagram { src: IpAddr::V4(src), src_port, payload, .. }) => Datagram {
+                    Ok(wire::Datagram {
+                        src: IpAddr::V4(src),
+                        src_port,
+                        payload,
+                        ..
+                    }) => Datagram {
                         payload,
                         // As one number, so that a later wide load does not wait for narrow stores.
                         source: (0xffff_0000_0000 | u128::from(src.to_bits())).to_be_bytes(),
@@ -112,9 +135,18 @@ impl Feed {
                         listener: 0,
                         received: self.now,
                     },
-                    Ok(wire::Datagram { src: IpAddr::V6(src), src_port, payload, .. }) => {
-                        Datagram { payload, source: src.octets(), src_port, listener: 0, received: self.now }
-                    }
+                    Ok(wire::Datagram {
+                        src: IpAddr::V6(src),
+                        src_port,
+                        payload,
+                        ..
+                    }) => Datagram {
+                        payload,
+                        source: src.octets(),
+                        src_port,
+                        listener: 0,
+                        received: self.now,
+                    },
                     Err(_) => continue,
                 },
             };
@@ -147,7 +179,10 @@ impl Shuffle {
                 continue;
             }
             let (head, tail) = round.split_at_mut(at * self.packet);
-            let (one, two) = (&mut head[other * self.packet..][..self.packet], &mut tail[..self.packet]);
+            let (one, two) = (
+                &mut head[other * self.packet..][..self.packet],
+                &mut tail[..self.packet],
+            );
             one.swap_with_slice(two);
             for (one, two) in one.chunks_exact_mut(frame).zip(two.chunks_exact_mut(frame)) {
                 one[self.seq_at..][..4].swap_with_slice(&mut two[self.seq_at..][..4]);
@@ -170,12 +205,17 @@ mod tests {
     /// Sequence number and address of the flow, of each frame.
     fn frames(feed: &Feed) -> Vec<([u8; 4], [u8; 4])> {
         let four = |frame: &[u8], at: usize| frame[at..].first_chunk().copied().unwrap();
-        feed.whole().map(|frame| (four(frame, 42 + 8), four(frame, 42 + 42))).collect()
+        feed.whole()
+            .map(|frame| (four(frame, 42 + 8), four(frame, 42 + 42)))
+            .collect()
     }
 
     #[test]
     fn flows_are_shuffled_after_the_first_round_and_sequence_numbers_are_not() {
-        let case = Case { flows: 400, ..CASES[0] };
+        let case = Case {
+            flows: 400,
+            ..CASES[0]
+        };
         let (mut feed, mut collector, mut batch) =
             (case.feed(), case.collector(), Batch::with_capacity(1 << 16));
         let before = frames(&feed);
@@ -185,10 +225,23 @@ mod tests {
             delivered += feed.burst(Input::Frames, &mut collector, &mut batch);
         }
         let after = frames(&feed);
-        assert!(after.iter().zip(&before).all(|(after, before)| after.0 == before.0), "sequence numbers");
-        let moved = after.iter().zip(&before).filter(|(after, before)| after.1 != before.1).count();
+        assert!(
+            after
+                .iter()
+                .zip(&before)
+                .all(|(after, before)| after.0 == before.0),
+            "sequence numbers"
+        );
+        let moved = after
+            .iter()
+            .zip(&before)
+            .filter(|(after, before)| after.1 != before.1)
+            .count();
         assert!(moved > 350, "{moved}");
-        assert_eq!(sorted(after.iter().map(|frame| frame.1)), sorted(before.iter().map(|frame| frame.1)));
+        assert_eq!(
+            sorted(after.iter().map(|frame| frame.1)),
+            sorted(before.iter().map(|frame| frame.1))
+        );
     }
 
     #[test]

@@ -52,7 +52,11 @@ impl Format {
 
     /// Which dialect reads it.
     pub(super) fn dialect(self) -> Dialect {
-        if self == Self::Report10 { Dialect::IntCollectorGen } else { Dialect::Strict }
+        if self == Self::Report10 {
+            Dialect::IntCollectorGen
+        } else {
+            Dialect::Strict
+        }
     }
 
     /// Whether each node sends its own reports.
@@ -81,9 +85,11 @@ impl Case {
         let words = self.bitmap.count_ones() as u8;
         match self.format {
             Format::Report10 => Layout::int_10(self.bitmap, words, Dialect::IntCollectorGen),
-            Format::Report20Md10 => {
-                Layout::int_10(self.bitmap, wire::int::layout::words_10(self.bitmap), Dialect::Strict)
-            }
+            Format::Report20Md10 => Layout::int_10(
+                self.bitmap,
+                wire::int::layout::words_10(self.bitmap),
+                Dialect::Strict,
+            ),
             Format::Report20Md21 => {
                 Layout::int_2(self.bitmap, wire::int::layout::words_2(self.bitmap), false)
             }
@@ -121,8 +127,16 @@ impl Case {
             dst: [10, 255, 0, 1],
             src_port: 1024 + (flow % 4) as u16,
             dst_port: 80,
-            dscp: if self.format == Format::Postcard { 0 } else { wire::Profile::DSCP },
-            id: if self.format.is_by_node() { (1 + seq % 0xffff) as u16 } else { 0 },
+            dscp: if self.format == Format::Postcard {
+                0
+            } else {
+                wire::Profile::DSCP
+            },
+            id: if self.format.is_by_node() {
+                (1 + seq % 0xffff) as u16
+            } else {
+                0
+            },
             ttl: 64 - number as u8,
         };
         let sink = hops.last().and_then(|hop| hop.node_id).unwrap_or(0);
@@ -156,8 +170,19 @@ impl Case {
     /// Shim, header and stack of INT 1.0.
     fn write_md_10(&self, rest: &mut [u8], hops: &[Hop]) {
         let words = self.layout().words();
-        Shim1 { kind: 1, length: (3 + hops.len() * usize::from(words)) as u8, last: 0 }.emit(rest);
-        Md10 { hop_ml: words, remaining: 8, bitmap: self.bitmap, ..Md10::default() }.emit(&mut rest[SHIM..]);
+        Shim1 {
+            kind: 1,
+            length: (3 + hops.len() * usize::from(words)) as u8,
+            last: 0,
+        }
+        .emit(rest);
+        Md10 {
+            hop_ml: words,
+            remaining: 8,
+            bitmap: self.bitmap,
+            ..Md10::default()
+        }
+        .emit(&mut rest[SHIM..]);
         self.write_stack(&mut rest[SHIM + HEADER_1..], hops);
     }
 
@@ -175,12 +200,27 @@ impl Case {
         inner.write(head, rest.len());
         let count = hops.len() as u8;
         let length = (rest.len() / 4) as u8;
-        Shim1 { kind: 1, length, last: 0 }.emit(rest);
-        Md05 { max_hops: count, total_hops: count, bitmap: self.bitmap, ..Md05::default() }
-            .emit(&mut rest[SHIM..]);
+        Shim1 {
+            kind: 1,
+            length,
+            last: 0,
+        }
+        .emit(rest);
+        Md05 {
+            max_hops: count,
+            total_hops: count,
+            bitmap: self.bitmap,
+            ..Md05::default()
+        }
+        .emit(&mut rest[SHIM..]);
         let (stack, tail) = rest[SHIM + HEADER_1..].split_at_mut(hops.len() * self.layout().len());
         self.write_stack(stack, hops);
-        Tail { proto: 17, port: inner.dst_port, dscp: 0 }.emit(tail);
+        Tail {
+            proto: 17,
+            port: inner.dst_port,
+            dscp: 0,
+        }
+        .emit(tail);
     }
 
     /// Report 2.0 around a packet with a stack.
@@ -192,9 +232,19 @@ impl Case {
             self.write_md_10(rest, hops);
         } else {
             let (words, length) = (self.layout().words(), ((rest.len() - SHIM) / 4) as u8);
-            Shim2 { kind: Shim2::MD, length, next: Next::Dscp(0) }.emit(rest);
-            Md2 { hop_ml: words, remaining: 8, bitmap: self.bitmap, ..Md2::default() }
-                .emit(&mut rest[SHIM..]);
+            Shim2 {
+                kind: Shim2::MD,
+                length,
+                next: Next::Dscp(0),
+            }
+            .emit(rest);
+            Md2 {
+                hop_ml: words,
+                remaining: 8,
+                bitmap: self.bitmap,
+                ..Md2::default()
+            }
+            .emit(&mut rest[SHIM..]);
             self.write_stack(&mut rest[SHIM + HEADER_2..], hops);
         }
         write_group(out, (sink, seq), MainRepr::default(), &packet[14..]);
@@ -206,8 +256,17 @@ impl Case {
         let (head, rest) = packet.split_at_mut(OUTER);
         inner.write(head, rest.len());
         if self.format == Format::Mx21 {
-            Shim2 { kind: Shim2::MX, length: 3, next: Next::Dscp(0) }.emit(rest);
-            Mx2 { bitmap: self.bitmap, ..Mx2::default() }.emit(&mut rest[SHIM..]);
+            Shim2 {
+                kind: Shim2::MX,
+                length: 3,
+                next: Next::Dscp(0),
+            }
+            .emit(rest);
+            Mx2 {
+                bitmap: self.bitmap,
+                ..Mx2::default()
+            }
+            .emit(&mut rest[SHIM..]);
         }
         let edge = match number {
             0 => v20::POSTCARD_ENTERED,
@@ -235,7 +294,11 @@ impl Case {
 
 /// A report 2.0 in a group of its own.
 fn write_group(out: &mut [u8], (node_id, seq): (u32, u32), main: MainRepr<'_>, packet: &[u8]) {
-    let group = Group { hw_id: 1, seq: seq & 0x003f_ffff, node_id };
+    let group = Group {
+        hw_id: 1,
+        seq: seq & 0x003f_ffff,
+        node_id,
+    };
     if let Some(mut builder) = GroupBuilder::new(out, group) {
         let fits = builder.push(&Repr::new(Flags::FLOW, main, Inner::Ipv4(packet)));
         debug_assert!(fits, "a frame has room for its report");

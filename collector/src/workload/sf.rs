@@ -24,8 +24,16 @@ pub struct SfCase {
 }
 
 /// The published cases.
-pub const SF_CASES: [SfCase; 2] =
-    [SfCase { name: "sf-join", flows: 1000 }, SfCase { name: "sf-join-100k", flows: 100_000 }];
+pub const SF_CASES: [SfCase; 2] = [
+    SfCase {
+        name: "sf-join",
+        flows: 1000,
+    },
+    SfCase {
+        name: "sf-join-100k",
+        flows: 100_000,
+    },
+];
 
 /// Nodes of a path, the sink among them.
 const NODES: u32 = 5;
@@ -88,12 +96,19 @@ impl SfCase {
         let header = Md2::stateful(6, HOP_LIMIT - writers, ITEMS, sf);
         let mut inner = [0; INNER];
         packet(&mut inner, flow, &header, &hop(node, flow, set));
-        let main =
-            MainRepr { bits: ITEMS & 0x7fff, metadata: hop(NODES, flow, number), ..MainRepr::default() };
+        let main = MainRepr {
+            bits: ITEMS & 0x7fff,
+            metadata: hop(NODES, flow, number),
+            ..MainRepr::default()
+        };
         let report = Repr::new(Flags::FLOW, main, Inner::Ipv6(&inner));
         let (head, rest) = frame.split_at_mut(OUTER);
         Packet::REPORT.write(head, rest.len());
-        let group = Group { hw_id: 0, seq: seq & 0x003f_ffff, node_id: NODES };
+        let group = Group {
+            hw_id: 0,
+            seq: seq & 0x003f_ffff,
+            node_id: NODES,
+        };
         if let Some(mut builder) = GroupBuilder::new(rest, group) {
             let fits = builder.push(&report);
             debug_assert!(fits, "a frame has room for its report");
@@ -121,7 +136,12 @@ fn packet(out: &mut [u8; INNER], flow: u32, header: &Md2, hop: &Hop) {
     let options = &mut out[40..88];
     // UDP follows; eight times six bytes; the option's data are shim, header and record.
     options[..4].copy_from_slice(&[17, 5, sf::OPTION, 40]);
-    Shim2 { kind: Shim2::SF, length: 9, next: Next::Nothing }.emit(&mut options[4..]);
+    Shim2 {
+        kind: Shim2::SF,
+        length: 9,
+        next: Next::Nothing,
+    }
+    .emit(&mut options[4..]);
     header.emit(&mut options[8..]);
     if let Ok(layout) = Layout::int_2(ITEMS, 6, false) {
         layout.write(hop, &mut options[20..]);
@@ -134,7 +154,11 @@ fn packet(out: &mut [u8; INNER], flow: u32, header: &Md2, hop: &Hop) {
 /// Metadata that a node of a flow's path adds to a packet.
 fn hop(place: u32, flow: u32, number: u32) -> Hop {
     // Four nodes per place, and one sink.
-    let choice = if place == NODES { 0 } else { flow >> (2 * place) & 3 };
+    let choice = if place == NODES {
+        0
+    } else {
+        flow >> (2 * place) & 3
+    };
     let ingress = 1_700_000_000_000_000_000 + u64::from(number) * 10_000 + u64::from(place) * 50_000;
     let latency = 1000 * place;
     Hop {
@@ -154,7 +178,10 @@ mod tests {
 
     #[test]
     fn every_fourth_report_makes_a_set_whole() {
-        let case = SfCase { flows: 10, ..SF_CASES[0] };
+        let case = SfCase {
+            flows: 10,
+            ..SF_CASES[0]
+        };
         let (mut collector, mut feed) = (case.collector(), case.feed());
         let mut batch = Batch::with_capacity(1 << 12);
         let mut reports = 0;

@@ -13,18 +13,31 @@ const OTHER: [u8; 4] = [10, 9, 0, 1];
 
 #[allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 fn grant(from: &str, nodes: &[(u32, u32)]) -> Grant {
-    Grant { from: from.parse().unwrap(), nodes: nodes.to_vec() }
+    Grant {
+        from: from.parse().unwrap(),
+        nodes: nodes.to_vec(),
+    }
 }
 
 /// A collector whose listener 0 has these grants.
 fn restricted(grants: &[Grant]) -> Config {
-    Config { access: Arc::new(Access::new([Some(grants.to_vec())])), ..config() }
+    Config {
+        access: Arc::new(Access::new([Some(grants.to_vec())])),
+        ..config()
+    }
 }
 
 fn refused(collector: &Collector, refusal: Refusal) -> (u64, u64) {
     let stats = collector.stats();
-    assert!(stats.decode_balance().is_balanced(), "{:?}", stats.decode_balance());
-    (stats.refused_datagrams[refusal.index()], stats.refused[refusal.index()])
+    assert!(
+        stats.decode_balance().is_balanced(),
+        "{:?}",
+        stats.decode_balance()
+    );
+    (
+        stats.refused_datagrams[refusal.index()],
+        stats.refused[refusal.index()],
+    )
 }
 
 #[test]
@@ -32,26 +45,64 @@ fn forged_losses_of_a_sender_that_is_not_allowed_do_not_count() {
     let run = |config: Config| {
         let mut bench = Bench::new(config);
         for number in 0..20_000_u32 {
-            bench.deliver_from(&Sent { seq: number, ..Sent::default() }.v10(), ALLOWED);
+            bench.deliver_from(
+                &Sent {
+                    seq: number,
+                    ..Sent::default()
+                }
+                .v10(),
+                ALLOWED,
+            );
             // Each pair claims an outage of hundreds of millions.
             let seq = (number / 2).wrapping_mul(700_000_001).wrapping_add(number % 2);
-            bench.deliver_from(&Sent { seq, ..Sent::default() }.v10(), OTHER);
+            bench.deliver_from(
+                &Sent {
+                    seq,
+                    ..Sent::default()
+                }
+                .v10(),
+                OTHER,
+            );
         }
         bench.pass(5 * SECOND);
         let lost: u64 = bench.collector.streams().map(|stream| stream.lost).sum();
-        (lost, refused(&bench.collector, Refusal::SenderNotAllowed), bench.collector.stats().accepted)
+        (
+            lost,
+            refused(&bench.collector, Refusal::SenderNotAllowed),
+            bench.collector.stats().accepted,
+        )
     };
-    assert_eq!(run(restricted(&[grant("10.0.0.0/16", &[])])), (0, (20_000, 20_000), 20_000));
+    assert_eq!(
+        run(restricted(&[grant("10.0.0.0/16", &[])])),
+        (0, (20_000, 20_000), 20_000)
+    );
     let (_, counted, accepted) = run(config());
-    assert_eq!((counted, accepted), ((0, 0), 40_000), "by default everyone may report");
+    assert_eq!(
+        (counted, accepted),
+        ((0, 0), 40_000),
+        "by default everyone may report"
+    );
 }
 
 #[test]
 fn a_sender_may_report_as_its_own_nodes_only() {
     let mut bench = Bench::new(restricted(&[grant("10.0.0.0/16", &[(3, 5), (9, 9)])]));
     for node in 0..20 {
-        bench.deliver_from(&Sent { reporter: node, ..Sent::default() }.v10(), ALLOWED);
-        bench.deliver_from(&Sent::v20(&[Sent { reporter: node, ..Sent::default() }]), ALLOWED);
+        bench.deliver_from(
+            &Sent {
+                reporter: node,
+                ..Sent::default()
+            }
+            .v10(),
+            ALLOWED,
+        );
+        bench.deliver_from(
+            &Sent::v20(&[Sent {
+                reporter: node,
+                ..Sent::default()
+            }]),
+            ALLOWED,
+        );
     }
     // The header of a report 0.5 has no node id.
     bench.deliver_from(&Sent::default().v05(), ALLOWED);
@@ -61,8 +112,11 @@ fn a_sender_may_report_as_its_own_nodes_only() {
     assert_eq!(nodes, [3, 4, 5, 9].map(Some));
     assert_eq!(refused(&bench.collector, Refusal::NodeNotAllowed), (33, 33));
     assert_eq!(refused(&bench.collector, Refusal::SenderNotAllowed), (0, 0));
-    let by_source: Vec<u64> =
-        bench.collector.sources().map(|source| source.refused[Refusal::NodeNotAllowed.index()]).collect();
+    let by_source: Vec<u64> = bench
+        .collector
+        .sources()
+        .map(|source| source.refused[Refusal::NodeNotAllowed.index()])
+        .collect();
     assert_eq!(by_source, [33]);
 }
 
@@ -99,7 +153,10 @@ impl Run {
     }
 
     fn drain(&mut self) {
-        let events = self.batch.events().map(|(event, path)| format!("{event:?} {path:?}\n"));
+        let events = self
+            .batch
+            .events()
+            .map(|(event, path)| format!("{event:?} {path:?}\n"));
         self.emitted.extend(events);
         self.emitted.push_str(&format!("{:?}\n", self.batch.rollups()));
         self.batch.clear();
@@ -109,9 +166,17 @@ impl Run {
         self.collector.finish(now, &mut self.batch);
         self.drain();
         let stats = self.collector.stats();
-        let mut flows: Vec<String> = self.collector.flows().map(|flow| format!("{:?}", flow.row)).collect();
+        let mut flows: Vec<String> = self
+            .collector
+            .flows()
+            .map(|flow| format!("{:?}", flow.row))
+            .collect();
         flows.sort();
-        let mut streams: Vec<String> = self.collector.streams().map(|stream| format!("{stream:?}")).collect();
+        let mut streams: Vec<String> = self
+            .collector
+            .streams()
+            .map(|stream| format!("{stream:?}"))
+            .collect();
         streams.sort();
         let counted = [
             stats.accepted,
@@ -121,7 +186,12 @@ impl Run {
             stats.aggregates,
             stats.aggregate_postcards,
         ];
-        Outcome { emitted: self.emitted, flows, streams, counted }
+        Outcome {
+            emitted: self.emitted,
+            flows,
+            streams,
+            counted,
+        }
     }
 }
 
@@ -166,9 +236,16 @@ fn what_others_send_changes_nothing_whatever_it_is() {
     }
     let collector = &among.collector;
     assert_eq!(refused(collector, Refusal::SenderNotAllowed), (forged, forged));
-    assert_eq!(collector.stats().datagrams, alone.collector.stats().datagrams + forged);
+    assert_eq!(
+        collector.stats().datagrams,
+        alone.collector.stats().datagrams + forged
+    );
     let (alone, among) = (alone.outcome(now), among.outcome(now));
-    assert!(alone.counted[1] > 1_000 && alone.flows.len() > 10, "{:?}", alone.counted);
+    assert!(
+        alone.counted[1] > 1_000 && alone.flows.len() > 10,
+        "{:?}",
+        alone.counted
+    );
     assert_eq!(alone.counted, among.counted);
     assert!(alone == among, "the results differ");
 }

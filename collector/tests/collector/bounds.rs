@@ -22,7 +22,11 @@ impl Random {
 }
 
 fn check(stats: &Stats) {
-    assert!(stats.decode_balance().is_balanced(), "{:?}", stats.decode_balance());
+    assert!(
+        stats.decode_balance().is_balanced(),
+        "{:?}",
+        stats.decode_balance()
+    );
     assert!(stats.state_balance().is_balanced(), "{:?}", stats.state_balance());
     assert!(stats.refused.iter().sum::<u64>() >= stats.refused_datagrams.iter().sum::<u64>());
 }
@@ -41,8 +45,19 @@ fn random_bytes_are_refused_and_the_numbers_balance() {
     let mut random = Random(7);
     let bases = [
         Sent::default().v10(),
-        Sent::v20(&[Sent::default(), Sent { v6: true, ..Sent::default() }, Sent::default()]),
-        Sent { bitmap: 0x3000, ..Sent::default() }.postcard(),
+        Sent::v20(&[
+            Sent::default(),
+            Sent {
+                v6: true,
+                ..Sent::default()
+            },
+            Sent::default(),
+        ]),
+        Sent {
+            bitmap: 0x3000,
+            ..Sent::default()
+        }
+        .postcard(),
         Sent::default().v05(),
     ];
     for turn in 0..60_000 {
@@ -51,7 +66,11 @@ fn random_bytes_are_refused_and_the_numbers_balance() {
             let at = random.below(bytes.len());
             bytes[at] = random.next() as u8;
         }
-        bytes.truncate(if random.below(3) == 0 { random.below(bytes.len()) } else { bytes.len() });
+        bytes.truncate(if random.below(3) == 0 {
+            random.below(bytes.len())
+        } else {
+            bytes.len()
+        });
         if random.below(50) == 0 {
             bytes.iter_mut().for_each(|byte| *byte = random.next() as u8);
         }
@@ -64,9 +83,16 @@ fn random_bytes_are_refused_and_the_numbers_balance() {
     check(&stats);
     let by_reason = |reason: Refusal| stats.refused[reason.index()];
     assert!(by_reason(Refusal::Truncated) > 0 && by_reason(Refusal::UnknownVersion) > 0);
-    assert!(stats.accepted > 10_000 && stats.accepted < stats.datagrams, "{stats:?}");
+    assert!(
+        stats.accepted > 10_000 && stats.accepted < stats.datagrams,
+        "{stats:?}"
+    );
     // By source, for those in the table.
-    let by_source: u64 = bench.collector.sources().map(|source| source.refused.iter().sum::<u64>()).sum();
+    let by_source: u64 = bench
+        .collector
+        .sources()
+        .map(|source| source.refused.iter().sum::<u64>())
+        .sum();
     let table = bench.collector.tables().sources;
     assert!(by_source <= stats.refused.iter().sum() && (table.evicted + table.refused > 0 || by_source > 0));
 }
@@ -84,7 +110,12 @@ fn refusals_are_counted_by_reason_and_source() {
         .sources()
         .map(|source| {
             let of = |reason: Refusal| source.refused[reason.index()];
-            (source.datagrams, of(Refusal::IntTruncated), of(Refusal::UnknownVersion), of(Refusal::Truncated))
+            (
+                source.datagrams,
+                of(Refusal::IntTruncated),
+                of(Refusal::UnknownVersion),
+                of(Refusal::Truncated),
+            )
         })
         .collect();
     assert_eq!(refused, [(1, 0, 0, 0), (3, 1, 1, 1)]);
@@ -101,8 +132,20 @@ fn other_protocols_are_refused_and_have_no_sequence() {
         .into_iter()
         .filter(|vector| vector.expect.iter().all(|line| line.starts_with("{\"error\"")))
         .filter(|vector| {
-            let names = ["not_a_report", "sflow", "netflow_v5", "netflow_v9", "ipfix", "unknown_version"];
-            names.iter().any(|name| vector.expect.iter().any(|line| line.contains(&format!("\"{name}\""))))
+            let names = [
+                "not_a_report",
+                "sflow",
+                "netflow_v5",
+                "netflow_v9",
+                "ipfix",
+                "unknown_version",
+            ];
+            names.iter().any(|name| {
+                vector
+                    .expect
+                    .iter()
+                    .any(|line| line.contains(&format!("\"{name}\"")))
+            })
         })
         .filter(|vector| vector.kind == testkit::vectors::Kind::Payload)
         .collect();
@@ -133,7 +176,10 @@ fn a_drop_of_a_packet_with_the_mark_of_int_is_a_drop() {
     let drop = testkit::vectors::bytes("g_drop_05_of_dns");
     bench.deliver(&drop);
     // The flow by its source port, less 1000.
-    assert_eq!(bench.collected(), "drop flow=16751 node=7 if=2 queue=3 reason=71\n");
+    assert_eq!(
+        bench.collected(),
+        "drop flow=16751 node=7 if=2 queue=3 reason=71\n"
+    );
     let stats = bench.collector.stats();
     check(&stats);
     let of = |counts: &[u64; Refusal::COUNT]| (counts[Refusal::BadShim.index()], counts.iter().sum::<u64>());
@@ -153,14 +199,28 @@ fn a_report_about_a_report_is_refused() {
     nested.extend_from_slice(&inner);
     bench.deliver(&nested);
     assert_eq!(bench.collected(), "");
-    assert_eq!(bench.collector.stats().refused_datagrams[Refusal::Nested.index()], 1);
+    assert_eq!(
+        bench.collector.stats().refused_datagrams[Refusal::Nested.index()],
+        1
+    );
 }
 
 #[test]
 fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
-    let mut bench = Bench::new(Config { max_flows: 512, ..config() });
+    let mut bench = Bench::new(Config {
+        max_flows: 512,
+        ..config()
+    });
     let template = Sent::default().v10();
-    let busy: Vec<Vec<u8>> = (0..100).map(|n| Sent { flow: n, ..Sent::default() }.v10()).collect();
+    let busy: Vec<Vec<u8>> = (0..100)
+        .map(|n| {
+            Sent {
+                flow: n,
+                ..Sent::default()
+            }
+            .v10()
+        })
+        .collect();
     let mut random = Random(3);
     for round in 0..300 {
         for report in &busy {
@@ -179,7 +239,10 @@ fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
     let stats = bench.collector.stats();
     check(&stats);
     let flows = bench.collector.tables().flows;
-    assert!(flows.used <= 512 && flows.evicted + flows.refused > 100_000, "{flows:?}");
+    assert!(
+        flows.used <= 512 && flows.evicted + flows.refused > 100_000,
+        "{flows:?}"
+    );
     assert!(bench.collector.bytes() < 4 << 20);
     for n in 0..100 {
         let view = bench.collector.flow(&flow(n, false)).unwrap();
@@ -188,7 +251,9 @@ fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
     }
     let again = bench.log.events.iter().filter(|event| {
         event.kind == collector::Kind::New
-            && event.flow.is_some_and(|key| key.src_octets()[12..] == [10, 0, 0, 1])
+            && event
+                .flow
+                .is_some_and(|key| key.src_octets()[12..] == [10, 0, 0, 1])
     });
     assert_eq!(again.count(), 0, "a busy flow was reported as new again");
     // Node metrics got every report, even if its flow did not fit into the table.
@@ -199,10 +264,17 @@ fn a_flood_of_flows_spares_the_busy_ones_and_the_memory() {
 
 #[test]
 fn two_reports_make_a_flow_busy_at_once() {
-    let mut bench = Bench::new(Config { max_flows: 512, ..config() });
+    let mut bench = Bench::new(Config {
+        max_flows: 512,
+        ..config()
+    });
     let template = Sent::default().v10();
     for n in 0..200 {
-        let report = Sent { flow: n % 100, ..Sent::default() }.v10();
+        let report = Sent {
+            flow: n % 100,
+            ..Sent::default()
+        }
+        .v10();
         bench.deliver(&report);
     }
     let mut random = Random(9);
@@ -210,18 +282,31 @@ fn two_reports_make_a_flow_busy_at_once() {
         bench.deliver(&patched(&template, random.next() as u32, random.next() as u32));
     }
     assert!(bench.now < testkit::reports::START + SECOND);
-    let kept =
-        (0..100).filter(|n| bench.collector.flow(&flow(*n, false)).is_some_and(|view| view.row.reports == 2));
+    let kept = (0..100).filter(|n| {
+        bench
+            .collector
+            .flow(&flow(*n, false))
+            .is_some_and(|view| view.row.reports == 2)
+    });
     assert_eq!(kept.count(), 100);
 }
 
 #[test]
 fn reports_of_flows_without_an_entry_are_counted_by_reason_and_update_their_nodes() {
-    let mut bench = Bench::new(Config { max_flows: 16, ..config() });
+    let mut bench = Bench::new(Config {
+        max_flows: 16,
+        ..config()
+    });
     for n in 0..32 {
-        bench.send(&Sent { flow: n % 16, ..Sent::default() });
+        bench.send(&Sent {
+            flow: n % 16,
+            ..Sent::default()
+        });
     }
-    let new = Sent { flow: 100, ..Sent::default() };
+    let new = Sent {
+        flow: 100,
+        ..Sent::default()
+    };
     let mut seen = Vec::new();
     for wait in [0, 1, 27, 1, 1] {
         bench.pass(wait * SECOND).send(&new);
@@ -229,7 +314,16 @@ fn reports_of_flows_without_an_entry_are_counted_by_reason_and_update_their_node
         check(&stats);
         seen.push((stats.unadmitted, stats.flow_reports));
     }
-    assert_eq!(seen, [([1, 0], 32), ([1, 1], 32), ([1, 2], 32), ([1, 3], 32), ([1, 3], 33)]);
+    assert_eq!(
+        seen,
+        [
+            ([1, 0], 32),
+            ([1, 1], 32),
+            ([1, 2], 32),
+            ([1, 3], 32),
+            ([1, 3], 33)
+        ]
+    );
     bench.pass(SECOND);
     let values: u64 = bench.collector.nodes().map(|view| view.values).sum();
     assert_eq!(values, 3 * bench.collector.stats().reports);
@@ -241,7 +335,11 @@ fn a_flood_of_node_ids_keeps_to_its_tables() {
     let mut random = Random(5);
     for turn in 0..20_000_u32 {
         let hops = vec![node(random.next() as u32), node(random.next() as u32)];
-        bench.send(&Sent { flow: (turn % 64) as u16, hops, ..Sent::default() });
+        bench.send(&Sent {
+            flow: (turn % 64) as u16,
+            hops,
+            ..Sent::default()
+        });
         if turn % 100 == 0 {
             bench.pass(SECOND / 10);
         }
@@ -254,7 +352,10 @@ fn a_flood_of_node_ids_keeps_to_its_tables() {
     // After the flood, new nodes are admitted again.
     bench.send(&Sent::default()).pass(10 * SECOND);
     bench.log = testkit::reports::Log::default();
-    bench.send(&Sent { flow: 2000, ..Sent::default() });
+    bench.send(&Sent {
+        flow: 2000,
+        ..Sent::default()
+    });
     assert_eq!(bench.collector.nodes().filter(|view| view.node <= 3).count(), 3);
     check(&bench.collector.stats());
 }
@@ -262,19 +363,32 @@ fn a_flood_of_node_ids_keeps_to_its_tables() {
 #[test]
 fn a_reassigned_slot_is_not_written_to() {
     // A table of two queues: the flow's own expires while the flow's reports do not name it, then others get the slot.
-    let mut bench = Bench::new(Config { max_queues: 2, flow_timeout: 20 * SECOND, ..config() });
-    let quiet = |queue| Sent { hops: vec![testkit::reports::Node { queue, ..node(1) }], ..Sent::default() };
+    let mut bench = Bench::new(Config {
+        max_queues: 2,
+        flow_timeout: 20 * SECOND,
+        ..config()
+    });
+    let quiet = |queue| Sent {
+        hops: vec![testkit::reports::Node { queue, ..node(1) }],
+        ..Sent::default()
+    };
     bench.send(&quiet(Some((1, 10))));
     for _ in 0..30 {
         bench.send(&quiet(None)).pass(SECOND);
     }
     assert_eq!(bench.collector.tables().queues.used, 0);
-    let other =
-        |queue| Sent { flow: 2, hops: vec![testkit::reports::Node { queue, ..node(9) }], ..Sent::default() };
+    let other = |queue| Sent {
+        flow: 2,
+        hops: vec![testkit::reports::Node { queue, ..node(9) }],
+        ..Sent::default()
+    };
     bench.send(&other(Some((7, 77)))).send(&other(Some((8, 88))));
     bench.send(&quiet(Some((1, 5_000))));
-    let mut queues: Vec<_> =
-        bench.collector.queues().map(|view| (view.node, view.part, view.latest, view.values)).collect();
+    let mut queues: Vec<_> = bench
+        .collector
+        .queues()
+        .map(|view| (view.node, view.part, view.latest, view.values))
+        .collect();
     queues.sort_unstable();
     assert_eq!(queues, [(9, 7, 77, 1), (9, 8, 88, 1)]);
 }
@@ -282,22 +396,39 @@ fn a_reassigned_slot_is_not_written_to() {
 #[test]
 fn losses_are_reported_once_per_second_and_explained() {
     let mut bench = Bench::new(config());
-    let report = |seq| Sent { seq, ..Sent::default() }.v10();
+    let report = |seq| {
+        Sent {
+            seq,
+            ..Sent::default()
+        }
+        .v10()
+    };
     for seq in (1..500).filter(|seq| !(100..110).contains(seq) && *seq != 300) {
         bench.deliver(&report(seq));
     }
     bench.deliver(&report(300));
     bench.pass(SECOND);
-    let losses: Vec<_> =
-        bench.log.losses.iter().map(|loss| (loss.node, loss.lost, loss.reordered, loss.duplicated)).collect();
+    let losses: Vec<_> = bench
+        .log
+        .losses
+        .iter()
+        .map(|loss| (loss.node, loss.lost, loss.reordered, loss.duplicated))
+        .collect();
     assert_eq!(losses, [(Some(3), 11, 0, 0)]);
     assert!(bench.collected().contains("loss node=3 11\n"));
     let of = |kind: SequenceEventKind| {
-        if let SequenceEventKind::Lost { first, count } = kind { Some((first, count)) } else { None }
+        if let SequenceEventKind::Lost { first, count } = kind {
+            Some((first, count))
+        } else {
+            None
+        }
     };
     let lost: Vec<_> = bench.log.notes.iter().filter_map(|note| of(note.kind)).collect();
     // One by one, as they leave the window.
-    assert_eq!(lost, (100..110).chain([300]).map(|seq| (seq, 1)).collect::<Vec<_>>());
+    assert_eq!(
+        lost,
+        (100..110).chain([300]).map(|seq| (seq, 1)).collect::<Vec<_>>()
+    );
     let stream = bench.collector.streams().next().unwrap();
     assert_eq!((stream.datagrams, stream.lost, stream.countable), (489, 11, true));
 }
@@ -306,7 +437,11 @@ fn losses_are_reported_once_per_second_and_explained() {
 fn a_report_refused_behind_its_header_is_not_lost() {
     let mut bench = Bench::new(config());
     for seq in 1..300 {
-        let report = Sent { seq, ..Sent::default() }.v10();
+        let report = Sent {
+            seq,
+            ..Sent::default()
+        }
+        .v10();
         bench.deliver(if seq % 3 == 0 { &report[..60] } else { &report });
     }
     bench.pass(3 * SECOND);
@@ -333,7 +468,10 @@ fn rollups_add_up_to_every_value_that_came() {
     let mut random = Random(11);
     let (mut sums, mut counts) = ([0_u64; 6], [0_u64; 6]);
     for _ in 0..20_000 {
-        let mut sent = Sent { flow: random.below(50) as u16, ..Sent::default() };
+        let mut sent = Sent {
+            flow: random.below(50) as u16,
+            ..Sent::default()
+        };
         for hop in &mut sent.hops {
             hop.latency = Some(random.below(5000) as u32);
             hop.queue = Some((random.below(3) as u8, random.below(900) as u32));
@@ -348,7 +486,10 @@ fn rollups_add_up_to_every_value_that_came() {
             add(3, u64::from(hop.queue.unwrap().1));
             hop.utilization.iter().for_each(|value| add(5, u64::from(*value)));
         }
-        add(1, sent.hops.iter().map(|hop| u64::from(hop.latency.unwrap())).sum());
+        add(
+            1,
+            sent.hops.iter().map(|hop| u64::from(hop.latency.unwrap())).sum(),
+        );
         bench.send(&sent);
         bench.now += random.below(20) as u64 * SECOND / 1000;
         if random.below(30) == 0 {
@@ -359,8 +500,11 @@ fn rollups_add_up_to_every_value_that_came() {
     bench.collector.finish(now, &mut bench.log);
     for (interval, metrics) in [(1, vec![2, 3, 5]), (60, vec![1, 2, 3, 5])] {
         for metric in metrics {
-            let rollups =
-                bench.log.rollups.iter().filter(|r| (r.interval, r.metric as usize) == (interval, metric));
+            let rollups = bench
+                .log
+                .rollups
+                .iter()
+                .filter(|r| (r.interval, r.metric as usize) == (interval, metric));
             let (mut sum, mut count) = (0, 0);
             for rollup in rollups {
                 (sum, count) = (sum + rollup.sum, count + rollup.count);
@@ -369,7 +513,11 @@ fn rollups_add_up_to_every_value_that_came() {
                 assert!(rollup.min as f64 <= mean && mean <= rollup.max as f64);
                 assert_eq!(rollup.p50.is_some(), metric != 1);
             }
-            assert_eq!((sum, count), (sums[metric], counts[metric]), "metric {metric}, {interval} s");
+            assert_eq!(
+                (sum, count),
+                (sums[metric], counts[metric]),
+                "metric {metric}, {interval} s"
+            );
         }
     }
 }
@@ -380,7 +528,13 @@ fn a_constant_jumping_or_reversed_clock_is_tolerated() {
     let report = Sent::default().v10();
     let starts = [0, 5, u64::MAX, u64::MAX - 1, 3, SECOND, 1 << 62, 0, u64::MAX];
     for received in starts {
-        let datagram = Datagram { payload: &report, source: [1; 16], src_port: 1, listener: 0, received };
+        let datagram = Datagram {
+            payload: &report,
+            source: [1; 16],
+            src_port: 1,
+            listener: 0,
+            received,
+        };
         bench.collector.handle(&[datagram; 3], &mut bench.log);
         bench.collector.tick(received, &mut bench.log);
     }
@@ -397,11 +551,18 @@ fn the_smallest_tables_work() {
         max_queues: 1,
         max_links: 1,
         max_sources: 1,
-        rollup: collector::Rollups { sketches: 0, ..Default::default() },
+        rollup: collector::Rollups {
+            sketches: 0,
+            ..Default::default()
+        },
         ..config()
     });
     for n in 0..2000_u16 {
-        bench.send(&Sent { flow: n, v6: n % 2 == 0, ..Sent::default() });
+        bench.send(&Sent {
+            flow: n,
+            v6: n % 2 == 0,
+            ..Sent::default()
+        });
     }
     bench.pass(70 * SECOND);
     check(&bench.collector.stats());
@@ -425,6 +586,16 @@ fn drop_reports_of_unknown_flows_make_no_flows() {
     }
     let stats = bench.collector.stats();
     check(&stats);
-    assert_eq!((bench.collector.flows().count(), stats.drop_reports, stats.node_reports), (0, 100, 100));
-    assert_eq!(bench.collector.flow(&FlowKey::default()).map(|view| view.row), None);
+    assert_eq!(
+        (
+            bench.collector.flows().count(),
+            stats.drop_reports,
+            stats.node_reports
+        ),
+        (0, 100, 100)
+    );
+    assert_eq!(
+        bench.collector.flow(&FlowKey::default()).map(|view| view.row),
+        None
+    );
 }

@@ -9,9 +9,15 @@ use wire::{Dialect, FlowKey, datagram};
 
 /// Frames of a classic little-endian pcap file, with their times.
 fn frames(name: &str) -> Vec<(u64, Vec<u8>)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/captures").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/captures")
+        .join(name);
     let file = std::fs::read(path).expect("the capture is in the repository");
-    let word = |at: usize| u64::from(u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes")));
+    let word = |at: usize| {
+        u64::from(u32::from_le_bytes(
+            file[at..at + 4].try_into().expect("four bytes"),
+        ))
+    };
     let (mut at, mut frames) = (24, Vec::new());
     while at < file.len() {
         let length = word(at + 8) as usize;
@@ -33,7 +39,13 @@ fn bmv2() -> Profile {
 }
 
 fn read(name: &str) -> (Collector, Batch) {
-    read_with(name, Config { default_profile: bmv2(), ..Config::default() })
+    read_with(
+        name,
+        Config {
+            default_profile: bmv2(),
+            ..Config::default()
+        },
+    )
 }
 
 fn read_with(name: &str, config: Config) -> (Collector, Batch) {
@@ -42,8 +54,13 @@ fn read_with(name: &str, config: Config) -> (Collector, Batch) {
     let mut now = 0;
     for (received, frame) in frames(name) {
         let udp = datagram(&frame).expect("every frame is UDP");
-        let datagram =
-            Datagram { payload: udp.payload, source: [9; 16], src_port: udp.src_port, listener: 0, received };
+        let datagram = Datagram {
+            payload: udp.payload,
+            source: [9; 16],
+            src_port: udp.src_port,
+            listener: 0,
+            received,
+        };
         collector.handle(&[datagram], &mut batch);
         collector.tick(received, &mut batch);
         now = received;
@@ -53,7 +70,10 @@ fn read_with(name: &str, config: Config) -> (Collector, Batch) {
 }
 
 fn paths(collector: &Collector) -> BTreeMap<FlowKey, Vec<u32>> {
-    collector.flows().map(|flow| (flow.row.flow, flow.path().collect())).collect()
+    collector
+        .flows()
+        .map(|flow| (flow.row.flow, flow.path().collect()))
+        .collect()
 }
 
 fn eight_flows() -> BTreeMap<FlowKey, Vec<u32>> {
@@ -65,7 +85,10 @@ fn eight_flows() -> BTreeMap<FlowKey, Vec<u32>> {
 fn the_congested_queue_is_found() {
     let (collector, batch) = read("onos-int10-congested.pcap");
     let stats = collector.stats();
-    assert_eq!((stats.datagrams, stats.accepted, stats.flow_reports), (4000, 4000, 4000));
+    assert_eq!(
+        (stats.datagrams, stats.accepted, stats.flow_reports),
+        (4000, 4000, 4000)
+    );
     assert_eq!(paths(&collector), eight_flows());
     let mut deepest = BTreeMap::new();
     let occupancy = |metric| metric == detect::Metric::QueueOccupancy;
@@ -74,22 +97,35 @@ fn the_congested_queue_is_found() {
         *node = rollup.max.max(*node);
     }
     assert_eq!(deepest[&Some(102)], 200);
-    assert!(deepest[&Some(101)] <= 64 && deepest[&Some(103)] <= 64, "{deepest:?}");
+    assert!(
+        deepest[&Some(101)] <= 64 && deepest[&Some(103)] <= 64,
+        "{deepest:?}"
+    );
     // Three clocks that are not synchronised: the latency is the sum of the hops, and marked so.
     for flow in collector.flows() {
-        let hops: u64 = flow.hops().map(|hop| hop.hop_latency.expect("every hop has a latency")).sum();
+        let hops: u64 = flow
+            .hops()
+            .map(|hop| hop.hop_latency.expect("every hop has a latency"))
+            .sum();
         assert_eq!((flow.row.flow_latency, flow.basis()), (Some(hops), Basis::HopSum));
     }
     assert_eq!(batch.refused(), 0);
     let stream = collector.streams().next().expect("one reporter");
-    assert_eq!((stream.datagrams, stream.countable, stream.lost), (4000, false, 0));
+    assert_eq!(
+        (stream.datagrams, stream.countable, stream.lost),
+        (4000, false, 0)
+    );
 }
 
 #[test]
 fn paths_alone_give_paths_and_no_latency() {
     let (collector, batch) = read("onos-int10-path-only.pcap");
     assert_eq!(collector.stats().accepted, 500);
-    assert!(paths(&collector).into_iter().all(|(flow, path)| eight_flows().get(&flow) == Some(&path)));
+    assert!(
+        paths(&collector)
+            .into_iter()
+            .all(|(flow, path)| eight_flows().get(&flow) == Some(&path))
+    );
     assert!(collector.flows().all(|flow| flow.row.flow_latency.is_none()));
     assert!(batch.rollups().is_empty() && batch.events().all(|(event, _)| event.value == Some(3)));
 }
@@ -118,8 +154,17 @@ fn a_foreign_transit_between_our_switches_counts_in_its_own_units() {
     const MS: u64 = 1_000_000;
     let name = "mixed-foreign-transit-reports.pcap";
     let wrong = greatest(name, Config::default());
-    assert!(wrong[&12].0 < 10_000, "microseconds read as nanoseconds: {wrong:?}");
-    let right = greatest(name, Config { node_profiles: vec![(12, bmv2())], ..Config::default() });
+    assert!(
+        wrong[&12].0 < 10_000,
+        "microseconds read as nanoseconds: {wrong:?}"
+    );
+    let right = greatest(
+        name,
+        Config {
+            node_profiles: vec![(12, bmv2())],
+            ..Config::default()
+        },
+    );
     assert_eq!(right[&12], (wrong[&12].0 * 1000, 1));
     assert!((10_000..10 * MS).contains(&right[&12].0), "{right:?}");
     assert_eq!((right[&11], right[&13]), (wrong[&11], wrong[&13]));
@@ -129,10 +174,22 @@ fn a_foreign_transit_between_our_switches_counts_in_its_own_units() {
 fn our_transit_in_a_foreign_domain_counts_in_its_own_units() {
     const MS: u64 = 1_000_000;
     let name = "mixed-own-transit-reports.pcap";
-    let config = || Config { default_profile: bmv2(), ..Config::default() };
+    let config = || Config {
+        default_profile: bmv2(),
+        ..Config::default()
+    };
     let wrong = greatest(name, config());
-    assert!(wrong[&11].0 > 10 * MS, "nanoseconds read as microseconds: {wrong:?}");
-    let right = greatest(name, Config { node_profiles: vec![(11, Profile::default())], ..config() });
+    assert!(
+        wrong[&11].0 > 10 * MS,
+        "nanoseconds read as microseconds: {wrong:?}"
+    );
+    let right = greatest(
+        name,
+        Config {
+            node_profiles: vec![(11, Profile::default())],
+            ..config()
+        },
+    );
     assert_eq!(right[&11], (wrong[&11].0 / 1000, 1));
     assert_eq!((right[&101], right[&103]), (wrong[&101], wrong[&103]));
 }

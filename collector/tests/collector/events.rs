@@ -42,7 +42,10 @@ fn a_new_flow_reports_its_path_its_latency_and_every_key() {
     );
     bench.send(&Sent::default());
     assert_eq!(bench.collected(), "");
-    bench.send(&Sent { flow: 2, ..Sent::default() });
+    bench.send(&Sent {
+        flow: 2,
+        ..Sent::default()
+    });
     assert_eq!(
         bench.collected(),
         "new flow_path flow=2 3 path=1>2>3\n\
@@ -85,16 +88,25 @@ fn queues_and_links_are_reported_for_their_own_keys() {
     bench.send(&middle(|hop| hop.ports = (1, 9)));
     // Another flow passes the same queue.
     bench.collected();
-    bench.send(&Sent { flow: 2, ..middle(|hop| hop.queue = Some((0, 30))) });
+    bench.send(&Sent {
+        flow: 2,
+        ..middle(|hop| hop.queue = Some((0, 30)))
+    });
     let collected = bench.collected();
-    assert!(collected.contains("change queue_occupancy node=2 queue=0 10->30\n"), "{collected}");
+    assert!(
+        collected.contains("change queue_occupancy node=2 queue=0 10->30\n"),
+        "{collected}"
+    );
 }
 
 #[test]
 fn each_key_is_reported_once() {
     let mut bench = warm();
     bench.send(&middle(|hop| hop.queue = Some((0, 16))));
-    assert_eq!(bench.collected(), "change queue_occupancy node=2 queue=0 10->16\n");
+    assert_eq!(
+        bench.collected(),
+        "change queue_occupancy node=2 queue=0 10->16\n"
+    );
     bench.send(&middle(|hop| hop.queue = Some((4, 16))));
     assert_eq!(bench.collected(), "new queue_occupancy node=2 queue=4 16\n");
     bench.send(&middle(|hop| hop.utilization = Some(700)));
@@ -110,7 +122,9 @@ fn each_key_is_reported_once() {
 #[test]
 fn absent_values_are_no_values() {
     let mut bench = warm();
-    bench.send(&middle(|hop| (hop.latency, hop.queue, hop.utilization) = (None, None, None)));
+    bench.send(&middle(|hop| {
+        (hop.latency, hop.queue, hop.utilization) = (None, None, None)
+    }));
     assert_eq!(bench.collected(), "");
     let view = bench.collector.flow(&flow(1, false)).unwrap();
     assert_eq!(view.row.flow_latency, Some(3000));
@@ -129,19 +143,28 @@ fn a_path_change_is_reported_with_what_is_new_on_it() {
          new link_utilization node=9 if=2 500\n\
          new queue_occupancy node=9 queue=0 10\n"
     );
-    bench.send(&Sent { hops: vec![node(1), node(3)], ..Sent::default() });
+    bench.send(&Sent {
+        hops: vec![node(1), node(3)],
+        ..Sent::default()
+    });
     assert_eq!(
         bench.collected(),
         "path_change flow_path flow=1 3->2 path=1>3\nchange flow_latency flow=1 3000->2000 HopSum\n"
     );
-    bench.send(&Sent { hops: vec![node(1), node(3)], ..Sent::default() });
+    bench.send(&Sent {
+        hops: vec![node(1), node(3)],
+        ..Sent::default()
+    });
     assert_eq!(bench.collected(), "");
 }
 
 #[test]
 fn a_loop_is_reported_when_the_path_is_set() {
     let mut bench = warm();
-    let looped = Sent { hops: vec![node(1), node(2), node(1), node(3)], ..Sent::default() };
+    let looped = Sent {
+        hops: vec![node(1), node(2), node(1), node(3)],
+        ..Sent::default()
+    };
     bench.send(&looped);
     let collected = bench.collected();
     assert!(
@@ -158,7 +181,10 @@ fn a_loop_is_reported_when_the_path_is_set() {
 #[test]
 fn e_and_m_are_reported_when_they_begin() {
     let mut bench = warm();
-    let marked = |flags| Sent { int_flags: flags, ..Sent::default() };
+    let marked = |flags| Sent {
+        int_flags: flags,
+        ..Sent::default()
+    };
     let (e, m) = (wire::int::Flags::HOPS_EXCEEDED, wire::int::Flags::MTU_EXCEEDED);
     for flags in [e, e, wire::int::Flags(e.0 | m.0), m, wire::int::Flags(0), m] {
         bench.send(&marked(flags));
@@ -186,35 +212,76 @@ fn a_drop_is_reported_and_is_no_path() {
     assert_eq!(bench.log.drops.len(), 1);
     let drop = bench.log.drops[0];
     assert_eq!(
-        (drop.flow, drop.node, drop.ingress_if, drop.egress_if, drop.queue, drop.reason, drop.ts),
-        (Some(flow(1, false)), Some(2), Some(1), Some(2), Some(0), Some(51), bench.now)
+        (
+            drop.flow,
+            drop.node,
+            drop.ingress_if,
+            drop.egress_if,
+            drop.queue,
+            drop.reason,
+            drop.ts
+        ),
+        (
+            Some(flow(1, false)),
+            Some(2),
+            Some(1),
+            Some(2),
+            Some(0),
+            Some(51),
+            bench.now
+        )
     );
     assert_eq!(drop.id, bench.log.events.last().unwrap().id);
     let view = bench.collector.flow(&flow(1, false)).unwrap();
-    assert_eq!((view.path().collect::<Vec<_>>(), view.row.reports), (vec![1, 2, 3], 2));
+    assert_eq!(
+        (view.path().collect::<Vec<_>>(), view.row.reports),
+        (vec![1, 2, 3], 2)
+    );
 }
 
 #[test]
 fn rules_are_reported_on_transitions_only() {
-    let rules = [("deep", "max(queue_occupancy) > 50 and flow_latency > 3us"), ("long", "hops > 3")];
-    let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &rules), ..config() });
+    let rules = [
+        ("deep", "max(queue_occupancy) > 50 and flow_latency > 3us"),
+        ("long", "hops > 3"),
+    ];
+    let mut bench = Bench::new(Config {
+        detection: detection([u64::MAX; 6], &rules),
+        ..config()
+    });
     let deep = middle(|hop| (hop.queue, hop.latency) = (Some((0, 60)), Some(2000)));
-    for sent in [&Sent::default(), &deep, &deep, &deep, &Sent::default(), &Sent::default()] {
+    for sent in [
+        &Sent::default(),
+        &deep,
+        &deep,
+        &deep,
+        &Sent::default(),
+        &Sent::default(),
+    ] {
         bench.send(sent);
     }
-    let collected: String =
-        bench.collected().lines().filter(|l| l.starts_with("rule")).map(|l| format!("{l}\n")).collect();
+    let collected: String = bench
+        .collected()
+        .lines()
+        .filter(|l| l.starts_with("rule"))
+        .map(|l| format!("{l}\n"))
+        .collect();
     assert_eq!(collected, "rule_on flow=1 rule=0\nrule_off flow=1 rule=0\n");
 }
 
 #[test]
 fn rules_that_were_swapped_are_reported_anew() {
     let rules = |name: &'static str, text| detection([u64::MAX; 6], &[(name, text)]);
-    let mut bench = Bench::new(Config { detection: rules("a", "hops > 1"), ..config() });
+    let mut bench = Bench::new(Config {
+        detection: rules("a", "hops > 1"),
+        ..config()
+    });
     bench.send(&Sent::default()).collected();
-    for (text, reported) in
-        [("hops > 2", "rule_on flow=1 rule=0\n"), ("hops > 3", ""), ("hops > 0", "rule_on flow=1 rule=0\n")]
-    {
+    for (text, reported) in [
+        ("hops > 2", "rule_on flow=1 rule=0\n"),
+        ("hops > 3", ""),
+        ("hops > 0", "rule_on flow=1 rule=0\n"),
+    ] {
         bench.collector.set_detection(rules("b", text));
         bench.send(&Sent::default()).send(&Sent::default());
         assert_eq!(bench.collected(), reported, "{text}");
@@ -224,39 +291,83 @@ fn rules_that_were_swapped_are_reported_anew() {
 #[test]
 fn rules_that_stay_are_not_reported_again_when_others_come_and_go() {
     let rules = |rules: &[(&str, &str)]| detection([u64::MAX; 6], rules);
-    let mut bench = Bench::new(Config { detection: rules(&[("a", "hops > 1")]), ..config() });
+    let mut bench = Bench::new(Config {
+        detection: rules(&[("a", "hops > 1")]),
+        ..config()
+    });
     bench.send(&Sent::default());
     assert!(bench.collected().contains("rule_on flow=1 rule=0\n"));
-    bench.collector.set_detection(rules(&[("b", "hops > 9"), ("a", "hops > 1")]));
+    bench
+        .collector
+        .set_detection(rules(&[("b", "hops > 9"), ("a", "hops > 1")]));
     assert_eq!(bench.collector.flow(&flow(1, false)).unwrap().rules, 0b10);
     bench.send(&Sent::default());
     assert_eq!(bench.collected(), "");
-    bench.collector.set_detection(rules(&[("a", "hops > 1"), ("c", "hops > 2")]));
+    bench
+        .collector
+        .set_detection(rules(&[("a", "hops > 1"), ("c", "hops > 2")]));
     bench.send(&Sent::default());
     assert_eq!(bench.collected(), "rule_on flow=1 rule=1\n");
-    bench.send(&Sent { hops: vec![node(1)], ..Sent::default() });
-    assert!(bench.collected().ends_with("rule_off flow=1 rule=0\nrule_off flow=1 rule=1\n"));
+    bench.send(&Sent {
+        hops: vec![node(1)],
+        ..Sent::default()
+    });
+    assert!(
+        bench
+            .collected()
+            .ends_with("rule_off flow=1 rule=0\nrule_off flow=1 rule=1\n")
+    );
 }
 
 #[test]
 fn a_rule_looks_at_its_flows_only() {
-    let to = |port| Match { src_port: detect::PortRange::new(port, port).unwrap(), ..Match::default() };
-    let limited = |flows: &[(usize, Vec<Match>)]| {
-        let texts = ["max(hop_latency) > 2us", "flow_latency > 6us", "max(hop_latency) > 2us for 2"];
-        let named: Vec<_> = texts.iter().map(|text| ((*text).to_owned(), (*text).to_owned())).collect();
-        let rules = detect::RuleSet::compile(&named).unwrap().limited_to(flows).unwrap();
-        let thresholds = Thresholds::new([u64::MAX; 6], Vec::new()).unwrap();
-        Arc::new(Detection { thresholds, rules, generation: 1 })
+    let to = |port| Match {
+        src_port: detect::PortRange::new(port, port).unwrap(),
+        ..Match::default()
     };
-    let scopes = [(0, vec![to(1001), to(1002)]), (1, vec![to(1002)]), (2, vec![to(1003)])];
-    let mut bench = Bench::new(Config { detection: limited(&scopes), ..config() });
+    let limited = |flows: &[(usize, Vec<Match>)]| {
+        let texts = [
+            "max(hop_latency) > 2us",
+            "flow_latency > 6us",
+            "max(hop_latency) > 2us for 2",
+        ];
+        let named: Vec<_> = texts
+            .iter()
+            .map(|text| ((*text).to_owned(), (*text).to_owned()))
+            .collect();
+        let rules = detect::RuleSet::compile(&named)
+            .unwrap()
+            .limited_to(flows)
+            .unwrap();
+        let thresholds = Thresholds::new([u64::MAX; 6], Vec::new()).unwrap();
+        Arc::new(Detection {
+            thresholds,
+            rules,
+            generation: 1,
+        })
+    };
+    let scopes = [
+        (0, vec![to(1001), to(1002)]),
+        (1, vec![to(1002)]),
+        (2, vec![to(1003)]),
+    ];
+    let mut bench = Bench::new(Config {
+        detection: limited(&scopes),
+        ..config()
+    });
     let mut reported = |latency: u32| {
         // Twice each: the second report is settled by the region of the first.
         for flow in [1, 2, 3, 4, 1, 2, 3, 4] {
-            bench.send(&Sent { flow, ..middle(|hop| hop.latency = Some(latency)) });
+            bench.send(&Sent {
+                flow,
+                ..middle(|hop| hop.latency = Some(latency))
+            });
         }
         let all = bench.collected();
-        all.lines().filter(|line| line.starts_with("rule")).collect::<Vec<_>>().join(" ")
+        all.lines()
+            .filter(|line| line.starts_with("rule"))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     assert_eq!(reported(1000), "");
     let on = "rule_on flow=1 rule=0 rule_on flow=2 rule=0 rule_on flow=2 rule=1 rule_on flow=3 rule=2";
@@ -265,9 +376,14 @@ fn a_rule_looks_at_its_flows_only() {
     assert_eq!(reported(1000), on.replace("rule_on", "rule_off"));
     assert_eq!(reported(5000), on);
     // The rules now are for other flows, and the last one for all.
-    bench.collector.set_detection(limited(&[(0, vec![to(1004)]), (1, vec![to(1002)])]));
+    bench
+        .collector
+        .set_detection(limited(&[(0, vec![to(1004)]), (1, vec![to(1002)])]));
     for flow in [1, 2, 3, 4] {
-        bench.send(&Sent { flow, ..middle(|hop| hop.latency = Some(5000)) });
+        bench.send(&Sent {
+            flow,
+            ..middle(|hop| hop.latency = Some(5000))
+        });
     }
     let rules = [1, 2, 3, 4].map(|number| bench.collector.flow(&flow(number, false)).unwrap().rules);
     assert_eq!(rules, [0b100, 0b110, 0b100, 0b001]);
@@ -287,14 +403,27 @@ fn reported_of_queues(bench: &mut Bench, queues: &[Option<u32>]) -> String {
 
 #[test]
 fn rules_remember_earlier_reports_of_their_flow() {
-    let rules =
-        [("jump", "change(max(queue_occupancy@2)) > 100"), ("stays", "max(queue_occupancy@2) > 50 for 3")];
-    let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &rules), ..config() });
-    let collected =
-        reported_of_queues(&mut bench, &[Some(10), Some(200), Some(201), Some(60), Some(50), None]);
-    assert_eq!(collected, " rule_on0 rule_off0 rule_on0+rule_on1 rule_off0+rule_off1");
+    let rules = [
+        ("jump", "change(max(queue_occupancy@2)) > 100"),
+        ("stays", "max(queue_occupancy@2) > 50 for 3"),
+    ];
+    let mut bench = Bench::new(Config {
+        detection: detection([u64::MAX; 6], &rules),
+        ..config()
+    });
+    let collected = reported_of_queues(
+        &mut bench,
+        &[Some(10), Some(200), Some(201), Some(60), Some(50), None],
+    );
+    assert_eq!(
+        collected,
+        " rule_on0 rule_off0 rule_on0+rule_on1 rule_off0+rule_off1"
+    );
     // Another flow has its own history.
-    bench.send(&Sent { flow: 2, ..middle(|hop| hop.queue = Some((0, 900))) });
+    bench.send(&Sent {
+        flow: 2,
+        ..middle(|hop| hop.queue = Some((0, 900)))
+    });
     assert!(!bench.collected().contains("rule_on"));
 }
 
@@ -302,15 +431,28 @@ fn rules_remember_earlier_reports_of_their_flow() {
 fn rule_history_survives_a_reload_but_not_its_flow() {
     let detection = |rules: &[(&str, &str)]| detection([u64::MAX; 6], rules);
     let stays = ("stays", "max(queue_occupancy@2) > 50 for 3");
-    let mut bench = Bench::new(Config { detection: detection(&[stays]), ..config() });
+    let mut bench = Bench::new(Config {
+        detection: detection(&[stays]),
+        ..config()
+    });
     let bytes = bench.collector.bytes();
     let busy = [Some(60)];
     assert_eq!(reported_of_queues(&mut bench, &[Some(60), Some(60)]), "");
-    bench.collector.set_detection(detection(&[("other", "change(flow_latency) > 1s"), stays]));
-    assert_eq!(reported_of_queues(&mut bench, &busy), "rule_on1", "the two before count");
+    bench
+        .collector
+        .set_detection(detection(&[("other", "change(flow_latency) > 1s"), stays]));
+    assert_eq!(
+        reported_of_queues(&mut bench, &busy),
+        "rule_on1",
+        "the two before count"
+    );
     bench.pass(90 * SECOND);
     bench.collected();
-    assert_eq!(reported_of_queues(&mut bench, &[Some(60), Some(60), Some(60)]), "  rule_on1", "a new flow");
+    assert_eq!(
+        reported_of_queues(&mut bench, &[Some(60), Some(60), Some(60)]),
+        "  rule_on1",
+        "a new flow"
+    );
     // Without such rules there is no history.
     bench.collector.set_detection(detection(&[("plain", "hops > 5")]));
     bench.collector.set_detection(detection(&[stays]));
@@ -320,8 +462,10 @@ fn rule_history_survives_a_reload_but_not_its_flow() {
 
 #[test]
 fn a_rule_that_is_true_ends_with_its_flow() {
-    let mut bench =
-        Bench::new(Config { detection: detection([u64::MAX; 6], &[("any", "hops > 0")]), ..config() });
+    let mut bench = Bench::new(Config {
+        detection: detection([u64::MAX; 6], &[("any", "hops > 0")]),
+        ..config()
+    });
     bench.send(&Sent::default());
     bench.collected();
     bench.pass(90 * SECOND);
@@ -335,7 +479,10 @@ fn a_rule_that_is_true_ends_with_its_flow() {
 #[test]
 fn a_rule_of_an_older_set_does_not_end_under_the_name_of_another() {
     let rules = |name: &'static str| detection([u64::MAX; 6], &[(name, "hops > 0")]);
-    let mut bench = Bench::new(Config { detection: rules("old"), ..config() });
+    let mut bench = Bench::new(Config {
+        detection: rules("old"),
+        ..config()
+    });
     bench.send(&Sent::default());
     assert_eq!(bench.collector.flow(&flow(1, false)).unwrap().rules, 1);
     bench.collector.set_detection(rules("new"));
@@ -343,7 +490,10 @@ fn a_rule_of_an_older_set_does_not_end_under_the_name_of_another() {
     bench.collected();
     bench.pass(90 * SECOND);
     let collected = bench.collected();
-    assert!(collected.contains("expired flow_path flow=1") && !collected.contains("rule_off"), "{collected}");
+    assert!(
+        collected.contains("expired flow_path flow=1") && !collected.contains("rule_off"),
+        "{collected}"
+    );
 }
 
 #[test]
@@ -366,16 +516,29 @@ fn a_silent_flow_and_its_keys_expire_once() {
     expected.sort();
     assert_eq!(collected, expected);
     let tables = bench.collector.tables();
-    assert_eq!([tables.flows, tables.nodes, tables.queues, tables.links].map(|table| table.used), [0; 4]);
+    assert_eq!(
+        [tables.flows, tables.nodes, tables.queues, tables.links].map(|table| table.used),
+        [0; 4]
+    );
     bench.pass(90 * SECOND);
     assert_eq!(bench.collected(), "");
     bench.send(&Sent::default());
-    assert_eq!(bench.collected().lines().filter(|line| line.starts_with("new")).count(), 11);
+    assert_eq!(
+        bench
+            .collected()
+            .lines()
+            .filter(|line| line.starts_with("new"))
+            .count(),
+        11
+    );
 }
 
 #[test]
 fn the_latest_state_is_pushed_while_a_flow_lives() {
-    let mut bench = Bench::new(Config { push_interval: 2 * SECOND, ..config() });
+    let mut bench = Bench::new(Config {
+        push_interval: 2 * SECOND,
+        ..config()
+    });
     bench.send(&Sent::default());
     bench.collected();
     for _ in 0..40 {
@@ -384,10 +547,17 @@ fn the_latest_state_is_pushed_while_a_flow_lives() {
     }
     bench.pass(SECOND / 2);
     let pushed = bench.collected();
-    assert_eq!(pushed, "latest flow_latency flow=1 3000 HopSum path=1>2>3\n".repeat(2), "{pushed}");
+    assert_eq!(
+        pushed,
+        "latest flow_latency flow=1 3000 HopSum path=1>2>3\n".repeat(2),
+        "{pushed}"
+    );
     assert_eq!(bench.log.rows.len(), 2);
     let (row, path) = &bench.log.rows[1];
-    assert_eq!((row.flow, row.flow_latency, path.as_slice()), (flow(1, false), Some(3000), &[1, 2, 3][..]));
+    assert_eq!(
+        (row.flow, row.flow_latency, path.as_slice()),
+        (flow(1, false), Some(3000), &[1, 2, 3][..])
+    );
     // A silent flow is not pushed.
     bench.pass(10 * SECOND);
     assert!(bench.collected().lines().count() <= 1);
@@ -397,13 +567,24 @@ fn the_latest_state_is_pushed_while_a_flow_lives() {
 fn reports_2_0_of_one_datagram_are_taken_in_order() {
     let mut bench = Bench::new(config());
     let group = [
-        Sent { seq: 9, ..Sent::default() },
-        Sent { flow: 2, v6: true, ..middle(|hop| hop.id = 7) },
+        Sent {
+            seq: 9,
+            ..Sent::default()
+        },
+        Sent {
+            flow: 2,
+            v6: true,
+            ..middle(|hop| hop.id = 7)
+        },
         middle(|hop| hop.id = 8),
     ];
     bench.deliver(&Sent::v20(&group));
-    let paths: Vec<String> =
-        bench.collected().lines().filter(|line| line.contains("flow_path")).map(str::to_owned).collect();
+    let paths: Vec<String> = bench
+        .collected()
+        .lines()
+        .filter(|line| line.contains("flow_path"))
+        .map(str::to_owned)
+        .collect();
     assert_eq!(
         paths,
         [
@@ -424,7 +605,11 @@ fn paths_of_any_length_are_kept() {
         let mut bench = Bench::new(config());
         let hops: Vec<_> = (1..=count).map(node).collect();
         let bitmap = if count > 80 { 0x8000 } else { 0xa000 };
-        let sent = Sent { hops, bitmap, ..Sent::default() };
+        let sent = Sent {
+            hops,
+            bitmap,
+            ..Sent::default()
+        };
         bench.send(&sent).send(&sent);
         let view = bench.collector.flow(&flow(1, false)).unwrap();
         assert_eq!(view.path().collect::<Vec<_>>(), (1..=count).collect::<Vec<_>>());
@@ -437,7 +622,10 @@ fn paths_of_any_length_are_kept() {
 
 fn postcard(id: u32, latency: u32) -> Sent {
     Sent {
-        hops: vec![testkit::reports::Node { latency: Some(latency), ..node(id) }],
+        hops: vec![testkit::reports::Node {
+            latency: Some(latency),
+            ..node(id)
+        }],
         bitmap: 0x3000,
         ..Sent::default()
     }
@@ -446,11 +634,23 @@ fn postcard(id: u32, latency: u32) -> Sent {
 #[test]
 fn postcards_without_an_order_give_hops_and_make_no_path() {
     let mut bench = Bench::new(config());
-    for (id, latency) in [(1, 100), (2, 200), (3, 300), (2, 290), (1, 100), (4, 400), (3, 300)] {
+    for (id, latency) in [
+        (1, 100),
+        (2, 200),
+        (3, 300),
+        (2, 290),
+        (1, 100),
+        (4, 400),
+        (3, 300),
+    ] {
         bench.deliver(&postcard(id, latency).postcard());
     }
-    let collected: Vec<String> =
-        bench.collected().lines().filter(|line| !line.contains("queue")).map(str::to_owned).collect();
+    let collected: Vec<String> = bench
+        .collected()
+        .lines()
+        .filter(|line| !line.contains("queue"))
+        .map(str::to_owned)
+        .collect();
     assert_eq!(
         collected,
         [
@@ -464,9 +664,17 @@ fn postcards_without_an_order_give_hops_and_make_no_path() {
     let hops: Vec<_> = view.hops().map(|hop| (hop.node, hop.hop_latency)).collect();
     assert_eq!(
         hops,
-        [(Some(1), Some(100)), (Some(2), Some(290)), (Some(3), Some(300)), (Some(4), Some(400))]
+        [
+            (Some(1), Some(100)),
+            (Some(2), Some(290)),
+            (Some(3), Some(300)),
+            (Some(4), Some(400))
+        ]
     );
-    assert_eq!((view.path().count(), view.path_length, view.row.flow_latency), (0, 0, None));
+    assert_eq!(
+        (view.path().count(), view.path_length, view.row.flow_latency),
+        (0, 0, None)
+    );
     assert_eq!((view.row.reports, bench.collector.stats().flow_reports), (7, 7));
 }
 
@@ -485,30 +693,51 @@ fn a_node_that_is_alone_proves_no_path() {
 #[test]
 fn a_stack_gives_its_path_to_a_flow_of_postcards() {
     let mut bench = Bench::new(config());
-    bench.deliver(&postcard(2, 1000).postcard()).deliver(&postcard(1, 1000).postcard());
+    bench
+        .deliver(&postcard(2, 1000).postcard())
+        .deliver(&postcard(1, 1000).postcard());
     bench.collected();
-    bench.send(&Sent::default()).deliver(&postcard(7, 1000).postcard());
+    bench
+        .send(&Sent::default())
+        .deliver(&postcard(7, 1000).postcard());
     let collected = bench.collected();
-    let paths: Vec<&str> = collected.lines().filter(|line| line.contains("flow_path")).collect();
+    let paths: Vec<&str> = collected
+        .lines()
+        .filter(|line| line.contains("flow_path"))
+        .collect();
     assert_eq!(paths, ["new flow_path flow=1 3 path=1>2>3"]);
 }
 
 #[test]
 fn a_queue_report_counts_for_its_queues_and_sets_no_path() {
     let on_the_way = |flags| Sent {
-        hops: vec![node(1), testkit::reports::Node { queue: Some((0, 900)), ..node(2) }],
+        hops: vec![
+            node(1),
+            testkit::reports::Node {
+                queue: Some((0, 900)),
+                ..node(2)
+            },
+        ],
         reporter: 2,
         flags,
         ..Sent::default()
     };
     let both = Flags(Flags::QUEUE.0 | Flags::FLOW.0);
-    let (queue, reported) =
-        ("change queue_occupancy node=2 queue=0 10->900", "path_change flow_path flow=1 3->2 path=1>2");
+    let (queue, reported) = (
+        "change queue_occupancy node=2 queue=0 10->900",
+        "path_change flow_path flow=1 3->2 path=1>2",
+    );
     for (flags, path) in [(Flags::QUEUE, false), (both, true)] {
         let mut bench = warm();
-        bench.send(&on_the_way(flags)).deliver(&Sent::v20(&[on_the_way(flags)]));
+        bench
+            .send(&on_the_way(flags))
+            .deliver(&Sent::v20(&[on_the_way(flags)]));
         let collected = bench.collected();
-        assert_eq!(collected.lines().filter(|line| *line == queue).count(), 1, "{collected}");
+        assert_eq!(
+            collected.lines().filter(|line| *line == queue).count(),
+            1,
+            "{collected}"
+        );
         assert_eq!(
             collected.lines().filter(|line| *line == reported).count(),
             usize::from(path),
@@ -527,7 +756,10 @@ fn a_queue_report_counts_for_its_queues_and_sets_no_path() {
 fn a_local_report_0_5_has_its_latency_from_checked_stamps() {
     let mut bench = Bench::new(config());
     let local = |stamps| Sent {
-        hops: vec![testkit::reports::Node { stamps: Some(stamps), ..node(4) }],
+        hops: vec![testkit::reports::Node {
+            stamps: Some(stamps),
+            ..node(4)
+        }],
         ..Sent::default()
     };
     bench.deliver(&local((0xffff_fff0, 0x1_0000_0010)).v05());
@@ -546,7 +778,11 @@ fn stamped(at: u64, skew: i64) -> Sent {
         ..node(id)
     };
     let hops = vec![hop(1, (at, at + 100)), hop(2, (second, second + 200))];
-    Sent { hops, bitmap: 0x8c00, ..Sent::default() }
+    Sent {
+        hops,
+        bitmap: 0x8c00,
+        ..Sent::default()
+    }
 }
 
 #[test]
@@ -554,12 +790,27 @@ fn a_first_latency_of_seconds_is_reported_like_any_other() {
     // The longest that is stored, 4.28 s, and others.
     const LONGEST: u32 = 0xfeff_ffff;
     for latency in [LONGEST, LONGEST - 6, LONGEST - 200, 0] {
-        let default_profile = collector::Profile { max_hop_latency: 0, ..collector::Profile::default() };
-        let mut bench = Bench::new(Config { default_profile, ..config() });
-        let hops = vec![testkit::reports::Node { latency: Some(latency), ..node(1) }];
-        bench.send(&Sent { hops, ..Sent::default() });
+        let default_profile = collector::Profile {
+            max_hop_latency: 0,
+            ..collector::Profile::default()
+        };
+        let mut bench = Bench::new(Config {
+            default_profile,
+            ..config()
+        });
+        let hops = vec![testkit::reports::Node {
+            latency: Some(latency),
+            ..node(1)
+        }];
+        bench.send(&Sent {
+            hops,
+            ..Sent::default()
+        });
         let reported = format!("new hop_latency flow=1 node=1 {latency}");
-        assert!(bench.collected().lines().any(|line| line == reported), "{reported}");
+        assert!(
+            bench.collected().lines().any(|line| line == reported),
+            "{reported}"
+        );
     }
 }
 
@@ -573,7 +824,10 @@ fn a_clock_that_is_set_back_stops_nothing() {
 
 /// The clock is set back after five seconds. The receiving thread then stalls before it reads a report that waited.
 fn set_back(back: u64, stall: u64) {
-    let config = Config { flow_timeout: 20 * SECOND, ..config() };
+    let config = Config {
+        flow_timeout: 20 * SECOND,
+        ..config()
+    };
     let mut bench = Bench::new(config);
     let mut sent = 0;
     for second in 0..10 {
@@ -602,67 +856,141 @@ fn set_back(back: u64, stall: u64) {
                 && rollup.node == Some(1)
                 && rollup.flow.is_none()
         };
-        bench.log.rollups.iter().filter(ours).map(|rollup| (rollup.ts, rollup.count)).collect()
+        bench
+            .log
+            .rollups
+            .iter()
+            .filter(ours)
+            .map(|rollup| (rollup.ts, rollup.count))
+            .collect()
     };
     bench.pass(2 * SECOND);
     let seconds = totals(&bench, 1);
-    assert_eq!(seconds.iter().map(|(_, count)| count).sum::<u64>(), sent, "{seconds:?}");
+    assert_eq!(
+        seconds.iter().map(|(_, count)| count).sum::<u64>(),
+        sent,
+        "{seconds:?}"
+    );
     // Each is present with its own time, before and after the clock was set back.
-    assert!(seconds.len() >= 10 && seconds.iter().all(|(_, count)| *count <= 7), "{seconds:?}");
-    assert!(seconds.iter().filter(|(ts, _)| *ts < testkit::reports::START).count() >= 5, "{seconds:?}");
+    assert!(
+        seconds.len() >= 10 && seconds.iter().all(|(_, count)| *count <= 7),
+        "{seconds:?}"
+    );
+    assert!(
+        seconds
+            .iter()
+            .filter(|(ts, _)| *ts < testkit::reports::START)
+            .count()
+            >= 5,
+        "{seconds:?}"
+    );
     // A silent flow expires after its timeout, not an hour later.
     assert!(bench.collector.flow(&testkit::reports::flow(1, false)).is_some());
     bench.pass(30 * SECOND);
     assert!(bench.collector.flow(&testkit::reports::flow(1, false)).is_none());
     bench.collector.finish(bench.now, &mut bench.log);
     let minutes = totals(&bench, 60);
-    assert_eq!(minutes.iter().map(|(_, count)| count).sum::<u64>(), sent, "{minutes:?}");
+    assert_eq!(
+        minutes.iter().map(|(_, count)| count).sum::<u64>(),
+        sent,
+        "{minutes:?}"
+    );
 }
 
 #[test]
 fn latency_is_measured_only_where_clocks_agree() {
     let latency = |clocks, unit, sent: &Sent| {
-        let default_profile = Profile { clocks, ..profile(unit, unit) };
-        let mut bench = Bench::new(Config { default_profile, ..config() });
+        let default_profile = Profile {
+            clocks,
+            ..profile(unit, unit)
+        };
+        let mut bench = Bench::new(Config {
+            default_profile,
+            ..config()
+        });
         bench.send(sent);
-        bench.collected().lines().find(|line| line.contains("flow_latency")).map(str::to_owned)
+        bench
+            .collected()
+            .lines()
+            .find(|line| line.contains("flow_latency"))
+            .map(str::to_owned)
     };
     let reported = |text: &str| Some(format!("new flow_latency flow=1 {text}"));
     let cases = [
         (Clocks::Synchronised, 1, stamped(1000, 0), reported("350")),
         (Clocks::Synchronised, 1000, stamped(1000, 0), reported("350000")),
         // The 32 bits wrap between the hops.
-        (Clocks::Synchronised, 1, stamped((1 << 32) - 120, 0), reported("350")),
+        (
+            Clocks::Synchronised,
+            1,
+            stamped((1 << 32) - 120, 0),
+            reported("350"),
+        ),
         // The second clock is so far behind that the total is shorter than the sum of its parts, or negative.
-        (Clocks::Synchronised, 1, stamped(100_000, -60), reported("300 HopSum")),
-        (Clocks::Synchronised, 1, stamped(100_000, -50_000), reported("300 HopSum")),
+        (
+            Clocks::Synchronised,
+            1,
+            stamped(100_000, -60),
+            reported("300 HopSum"),
+        ),
+        (
+            Clocks::Synchronised,
+            1,
+            stamped(100_000, -50_000),
+            reported("300 HopSum"),
+        ),
         (Clocks::Free, 1, stamped(1000, 0), reported("300 HopSum")),
         (Clocks::Free, 1000, stamped(1000, 99), reported("300000 HopSum")),
     ];
     for (clocks, unit, sent, expected) in cases {
-        assert_eq!(latency(clocks, unit, &sent), expected, "{clocks:?} {unit} {:?}", sent.hops);
+        assert_eq!(
+            latency(clocks, unit, &sent),
+            expected,
+            "{clocks:?} {unit} {:?}",
+            sent.hops
+        );
     }
 }
 
 #[test]
 fn disagreeing_clocks_without_latencies_leave_a_mark_and_no_value() {
-    let default_profile = Profile { clocks: Clocks::Synchronised, ..Profile::default() };
-    let mut bench = Bench::new(Config { default_profile, ..config() });
+    let default_profile = Profile {
+        clocks: Clocks::Synchronised,
+        ..Profile::default()
+    };
+    let mut bench = Bench::new(Config {
+        default_profile,
+        ..config()
+    });
     let mut sent = stamped(100_000, -50_000);
     // The second hop's ingress timestamp is unavailable, so it has no latency.
     sent.hops[1].stamps = Some((0xffff_ffff, 40_000));
     bench.send(&sent);
     let view = bench.collector.flow(&flow(1, false)).unwrap();
-    assert_eq!((view.row.flow_latency, view.basis()), (None, collector::event::Basis::Unsynchronised));
+    assert_eq!(
+        (view.row.flow_latency, view.basis()),
+        (None, collector::event::Basis::Unsynchronised)
+    );
 }
 
 #[test]
 fn units_are_those_of_the_senders_profile() {
-    let micro = Profile { utilization_scale: 0.01, ..profile(1000, 1000) };
+    let micro = Profile {
+        utilization_scale: 0.01,
+        ..profile(1000, 1000)
+    };
     let profiles = vec![("192.0.2.0/24".parse().unwrap(), micro)];
     let mut bench = Bench::new(Config { profiles, ..config() });
     bench.deliver_from(&Sent::default().v10(), [192, 0, 2, 1]);
-    bench.deliver_from(&Sent { flow: 2, hops: vec![node(8)], ..Sent::default() }.v10(), [198, 51, 100, 1]);
+    bench.deliver_from(
+        &Sent {
+            flow: 2,
+            hops: vec![node(8)],
+            ..Sent::default()
+        }
+        .v10(),
+        [198, 51, 100, 1],
+    );
     let collected = bench.collected();
     for line in [
         "new hop_latency flow=1 node=1 1000000\n",
@@ -673,33 +1001,62 @@ fn units_are_those_of_the_senders_profile() {
     ] {
         assert!(collected.contains(line), "{line} in {collected}");
     }
-    let mut read_by: Vec<_> = bench.collector.queues().map(|queue| (queue.node, queue.profile)).collect();
+    let mut read_by: Vec<_> = bench
+        .collector
+        .queues()
+        .map(|queue| (queue.node, queue.profile))
+        .collect();
     read_by.sort_unstable();
     assert_eq!(read_by, [(1, 1), (2, 1), (3, 1), (8, 0)]);
     // Then another source sends reports of the node.
-    bench.deliver_from(&Sent { flow: 3, hops: vec![node(8)], ..Sent::default() }.v10(), [192, 0, 2, 1]);
+    bench.deliver_from(
+        &Sent {
+            flow: 3,
+            hops: vec![node(8)],
+            ..Sent::default()
+        }
+        .v10(),
+        [192, 0, 2, 1],
+    );
     assert!(bench.collector.queues().all(|queue| queue.profile == 1));
 }
 
 #[test]
 fn thresholds_of_a_flow_are_its_own_and_change_while_running() {
-    let sensitive = Match { src_port: detect::PortRange::new(1002, 1002).unwrap(), ..Match::default() };
+    let sensitive = Match {
+        src_port: detect::PortRange::new(1002, 1002).unwrap(),
+        ..Match::default()
+    };
     let mut own = [None; 6];
     own[2] = Some(0);
     let thresholds = Thresholds::new([0, u64::MAX, 100, 5, 5, 100], vec![(sensitive, own)]).unwrap();
-    let swapped = Arc::new(Detection { thresholds, ..Detection::default() });
-    let mut bench = Bench::new(Config { detection: Arc::clone(&swapped), ..config() });
-    let sent = |flow, latency| Sent { flow, ..middle(|hop| hop.latency = Some(latency)) };
+    let swapped = Arc::new(Detection {
+        thresholds,
+        ..Detection::default()
+    });
+    let mut bench = Bench::new(Config {
+        detection: Arc::clone(&swapped),
+        ..config()
+    });
+    let sent = |flow, latency| Sent {
+        flow,
+        ..middle(|hop| hop.latency = Some(latency))
+    };
     for flow in [1, 2] {
         bench.send(&sent(flow, 1000)).collected();
         bench.send(&sent(flow, 1050));
     }
     assert_eq!(bench.collected(), "change hop_latency flow=2 node=2 1000->1050\n");
-    bench.collector.set_detection(detection([u64::MAX; 6], &[("busy", "hops > 1")]));
+    bench
+        .collector
+        .set_detection(detection([u64::MAX; 6], &[("busy", "hops > 1")]));
     for flow in [1, 2] {
         bench.send(&sent(flow, 9000));
     }
-    assert_eq!(bench.collected(), "rule_on flow=1 rule=0\nrule_on flow=2 rule=0\n");
+    assert_eq!(
+        bench.collected(),
+        "rule_on flow=1 rule=0\nrule_on flow=2 rule=0\n"
+    );
     bench.collector.set_detection(swapped);
     for flow in [1, 2] {
         bench.send(&sent(flow, 9010));
@@ -713,28 +1070,51 @@ fn thresholds_of_a_flow_are_its_own_and_change_while_running() {
 
 #[test]
 fn a_disabled_metric_still_reports_new_keys() {
-    let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &[]), ..config() });
+    let mut bench = Bench::new(Config {
+        detection: detection([u64::MAX; 6], &[]),
+        ..config()
+    });
     bench.send(&Sent::default());
-    assert_eq!(bench.collected().lines().filter(|line| line.starts_with("new")).count(), 11);
-    bench.send(&middle(|hop| (hop.latency, hop.queue) = (Some(4_000_000_000), Some((0, 0x00ff_fffe)))));
+    assert_eq!(
+        bench
+            .collected()
+            .lines()
+            .filter(|line| line.starts_with("new"))
+            .count(),
+        11
+    );
+    bench.send(&middle(|hop| {
+        (hop.latency, hop.queue) = (Some(4_000_000_000), Some((0, 0x00ff_fffe)))
+    }));
     assert_eq!(bench.collected(), "");
 }
 
 #[test]
 fn equal_input_gives_equal_output_to_the_last_id() {
     let run = || {
-        let mut bench = Bench::new(Config { push_interval: SECOND, ..config() });
+        let mut bench = Bench::new(Config {
+            push_interval: SECOND,
+            ..config()
+        });
         for n in 0..5000_u32 {
             let sent = middle(|hop| {
                 hop.latency = Some(n * 7919 % 5000);
                 hop.id = 2 + n % 400 / 399;
             });
-            bench.send(&Sent { flow: (n % 37) as u16, ..sent });
+            bench.send(&Sent {
+                flow: (n % 37) as u16,
+                ..sent
+            });
             bench.pass(u64::from(n % 3) * SECOND / 1000);
         }
         let now = bench.now;
         bench.collector.finish(now, &mut bench.log);
-        (bench.log.events, bench.log.rollups, bench.log.rows, bench.collector.stats())
+        (
+            bench.log.events,
+            bench.log.rollups,
+            bench.log.rows,
+            bench.collector.stats(),
+        )
     };
     let (one, other) = (run(), run());
     assert!(one.0.len() > 1000 && !one.1.is_empty() && !one.2.is_empty());
@@ -749,9 +1129,14 @@ fn equal_input_gives_equal_output_to_the_last_id() {
 #[test]
 fn two_collectors_give_one_report_the_same_ids() {
     let ids = |start| {
-        let mut bench = Bench::new(Config { seed: start, ..config() });
+        let mut bench = Bench::new(Config {
+            seed: start,
+            ..config()
+        });
         bench.now += start;
-        bench.send(&Sent::default()).send(&middle(|hop| hop.latency = Some(5000)));
+        bench
+            .send(&Sent::default())
+            .send(&middle(|hop| hop.latency = Some(5000)));
         bench.log.events.iter().map(|event| event.id).collect::<Vec<_>>()
     };
     assert_eq!(ids(0), ids(12_345));
@@ -762,7 +1147,12 @@ fn two_collectors_give_one_report_the_same_ids() {
 fn a_silence_has_the_same_ids_in_two_collectors_and_others_when_it_comes_back() {
     let detection = detection([0, 100, 100, 5, 5, 100], &[("any", "hops > 0")]);
     let ids = |start: u64, rounds: u32| {
-        let config = Config { seed: start, push_interval: SECOND, detection: detection.clone(), ..config() };
+        let config = Config {
+            seed: start,
+            push_interval: SECOND,
+            detection: detection.clone(),
+            ..config()
+        };
         let mut bench = Bench::new(config);
         bench.now += start;
         for _ in 0..rounds {

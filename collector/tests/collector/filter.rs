@@ -23,7 +23,13 @@ type Counters = [u64; 5];
 fn counters(collector: &Collector) -> Counters {
     let stats = collector.stats();
     let refused = stats.refused_datagrams.iter().sum();
-    [stats.datagrams, stats.accepted, refused, stats.flow_reports, stats.node_reports]
+    [
+        stats.datagrams,
+        stats.accepted,
+        refused,
+        stats.flow_reports,
+        stats.node_reports,
+    ]
 }
 
 /// Both collectors, and the filter between them.
@@ -94,7 +100,13 @@ impl Model {
 
     fn deliver(&mut self, payload: &[u8], source: [u8; 4]) {
         let source = Ipv4Addr::from(source).to_ipv6_mapped().octets();
-        let datagram = Datagram { payload, source, src_port: 5000, listener: 0, received: self.now };
+        let datagram = Datagram {
+            payload,
+            source,
+            src_port: 5000,
+            listener: 0,
+            received: self.now,
+        };
         let flows = read(payload);
         let (before, state) = (counters(&self.all), hidden(&self.all, &flows));
         let reported = self.collected.events.len();
@@ -111,7 +123,10 @@ impl Model {
             self.few.handle(&[datagram], &mut self.reported);
             return;
         }
-        self.keys.extend(keys.into_iter().map(|key| ((key.metric, key.node, key.part), key)));
+        self.keys.extend(
+            keys.into_iter()
+                .map(|key| ((key.metric, key.node, key.part), key)),
+        );
         let after = counters(&self.all);
         (0..after.len()).for_each(|at| self.counted[at] += after[at] - before[at]);
         for (key, nodes) in flows.into_iter().filter(|(key, _)| self.all.flow(key).is_some()) {
@@ -137,37 +152,64 @@ impl Model {
     /// Whether one of these flows with hops is known, and its path is not by INT.
     fn lacks_path_by_int(&self, flows: &[(FlowKey, Vec<Option<u32>>)]) -> bool {
         let lacks = |flow: FlowView<'_>| flow.path_length == 0 || flow.path_basis != Basis::Measured;
-        flows.iter().any(|(key, nodes)| !nodes.is_empty() && self.all.flow(key).is_some_and(lacks))
+        flows
+            .iter()
+            .any(|(key, nodes)| !nodes.is_empty() && self.all.flow(key).is_some_and(lacks))
     }
 
     /// The filter's step for the datagram's sequence number. `true`: it is the expected one.
     fn number(&mut self, datagram: &Datagram<'_>, change: bool) -> bool {
-        let Some((id, number, refused)) = stream(datagram) else { return true };
+        let Some((id, number, refused)) = stream(datagram) else {
+            return true;
+        };
         let mask = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
         if refused && !self.streams.contains_key(&id) {
             return true;
         }
         let Some(run) = self.streams.get_mut(&id) else {
-            self.streams.insert(id, Run { last: number, count: 0, same: false });
+            self.streams.insert(
+                id,
+                Run {
+                    last: number,
+                    count: 0,
+                    same: false,
+                },
+            );
             return false;
         };
-        let expected = if run.same { run.last } else { run.last.wrapping_add(1) & mask } == number;
+        let expected = if run.same {
+            run.last
+        } else {
+            run.last.wrapping_add(1) & mask
+        } == number;
         if expected && !change && !refused {
             (run.last, run.count) = (number, run.count + 1);
             return true;
         }
         // The run ends here: the collector accounts for it before this datagram.
-        self.few.receive_run(&id, *run, datagram.received, &mut self.reported);
+        self.few
+            .receive_run(&id, *run, datagram.received, &mut self.reported);
         let same = if expected { run.same } else { run.last == number };
-        *run = Run { last: number, count: 0, same };
+        *run = Run {
+            last: number,
+            count: 0,
+            same,
+        };
         expected && !refused
     }
 
     /// Applies suppressed runs and values.
     fn sync(&mut self) {
         for (id, stream) in &mut self.streams {
-            let run = Run { count: std::mem::take(&mut stream.count), ..*stream };
-            let seen = self.all.streams().find(|view| is(&view.id, id)).map_or(0, |view| view.last_seen);
+            let run = Run {
+                count: std::mem::take(&mut stream.count),
+                ..*stream
+            };
+            let seen = self
+                .all
+                .streams()
+                .find(|view| is(&view.id, id))
+                .map_or(0, |view| view.last_seen);
             self.few.receive_run(id, run, seen, &mut self.reported);
         }
         for (key, (reports, collected)) in std::mem::take(&mut self.suppressed) {
@@ -175,8 +217,14 @@ impl Model {
             let hop = |hop: HopView| suppressed_hop(hop, collected.contains(&hop.node));
             let hops: Vec<SuppressedHop> = flow.hops().map(hop).collect();
             let (latency, last_seen) = (flow.row.flow_latency, flow.row.last_seen);
-            let suppressed =
-                SuppressedFlow { key, reports, latency, basis: Some(flow.row.basis), hops: &hops, last_seen };
+            let suppressed = SuppressedFlow {
+                key,
+                reports,
+                latency,
+                basis: Some(flow.row.basis),
+                hops: &hops,
+                last_seen,
+            };
             self.few.apply_suppressed(&suppressed, &mut self.reported);
         }
         for key in std::mem::take(&mut self.keys).values() {
@@ -194,8 +242,10 @@ impl Model {
         let streams = |collector: &Collector| collector.streams().collect::<Vec<_>>();
         assert_eq!(streams(&self.few), streams(&self.all));
         let rows = |collector: &Collector| {
-            let mut rows: Vec<(FlowRow, u64, Vec<u32>)> =
-                collector.flows().map(|flow| (flow.row, flow.rules, flow.path().collect())).collect();
+            let mut rows: Vec<(FlowRow, u64, Vec<u32>)> = collector
+                .flows()
+                .map(|flow| (flow.row, flow.rules, flow.path().collect()))
+                .collect();
             rows.sort_by_key(|(row, ..)| row.flow.to_string());
             rows
         };
@@ -209,7 +259,9 @@ fn stream(datagram: &Datagram<'_>) -> Option<(StreamId, u32, bool)> {
     let profile = wire::Profile::default();
     let peeked = wire::peek(datagram.payload, &profile);
     let refused = peeked.is_err();
-    let peek = peeked.or_else(|_| wire::peek_header(datagram.payload, &profile)).ok()?;
+    let peek = peeked
+        .or_else(|_| wire::peek_header(datagram.payload, &profile))
+        .ok()?;
     let version = match peek.version {
         wire::Version::V05 => 5,
         wire::Version::V10 => 10,
@@ -218,7 +270,13 @@ fn stream(datagram: &Datagram<'_>) -> Option<(StreamId, u32, bool)> {
     let node = peek.node_id.filter(|_| version != 5);
     let source = if node.is_some() { [0; 16] } else { datagram.source };
     Some((
-        StreamId { version, hw_id: peek.hw_id, listener: datagram.listener, node, source },
+        StreamId {
+            version,
+            hw_id: peek.hw_id,
+            listener: datagram.listener,
+            node,
+            source,
+        },
         peek.seq,
         refused,
     ))
@@ -282,7 +340,11 @@ fn hidden(collector: &Collector, flows: &[(FlowKey, Vec<Option<u32>>)]) -> Vec<O
     let of = |flow: FlowView<'_>| {
         let nodes = flow.hops().map(|hop| hop.node).collect();
         (
-            [flow.hop_limit, flow.mtu, flow.path_basis != collector::event::Basis::Measured],
+            [
+                flow.hop_limit,
+                flow.mtu,
+                flow.path_basis != collector::event::Basis::Measured,
+            ],
             flow.path_length,
             nodes,
         )
@@ -311,14 +373,22 @@ fn kept_keys(collector: &Collector, known: &mut BTreeMap<(Metric, u32, u32), u64
         .filter(|(metric, view)| {
             known.insert((*metric, view.node, view.part), view.values) != Some(view.values)
         })
-        .map(|(metric, view)| SuppressedKey { metric, node: view.node, part: view.part, value: view.latest })
+        .map(|(metric, view)| SuppressedKey {
+            metric,
+            node: view.node,
+            part: view.part,
+            value: view.latest,
+        })
         .collect()
 }
 
 /// Passes `count` datagrams over some minutes to a model, and changes thresholds and rules in between.
 fn run(model: &mut Model, seed: u64, count: usize, gap: impl Fn(&mut Random) -> Nanos) {
     let mut network = Network::new(seed);
-    let rules = ["max(hop_latency) > 1300 and hops > 2", "queue_occupancy > 25 or loop"];
+    let rules = [
+        "max(hop_latency) > 1300 and hops > 2",
+        "queue_occupancy > 25 or loop",
+    ];
     let changes = [
         (count / 3, detection(200, &rules, 2)),
         (count / 2, detection(400, &rules[1..], 3)),
@@ -340,7 +410,11 @@ fn run(model: &mut Model, seed: u64, count: usize, gap: impl Fn(&mut Random) -> 
 }
 
 fn start() -> Config {
-    Config { push_interval: 10 * SECOND, detection: detection(300, &[], 1), ..config() }
+    Config {
+        push_interval: 10 * SECOND,
+        detection: detection(300, &[], 1),
+        ..config()
+    }
 }
 
 fn assert_same<T: PartialEq + std::fmt::Debug>(ours: &[T], theirs: &[T], what: &str) {
@@ -354,10 +428,18 @@ fn assert_same<T: PartialEq + std::fmt::Debug>(ours: &[T], theirs: &[T], what: &
 fn change(events: &[Event]) -> Vec<Event> {
     let without_value = |event: &Event| match (event.kind, event.metric) {
         (Kind::Expired, Some(Metric::FlowPath)) => *event,
-        (Kind::Expired, _) => Event { value: None, id: 0, ..*event },
+        (Kind::Expired, _) => Event {
+            value: None,
+            id: 0,
+            ..*event
+        },
         _ => *event,
     };
-    events.iter().filter(|event| event.kind != Kind::Latest).map(without_value).collect()
+    events
+        .iter()
+        .filter(|event| event.kind != Kind::Latest)
+        .map(without_value)
+        .collect()
 }
 
 #[test]
@@ -365,10 +447,12 @@ fn events_totals_and_flows_are_those_of_a_collector_that_sees_every_datagram() {
     for seed in 1..=12 {
         // All values are applied before a second ends, so even the times are the same.
         let mut model = Model::new(&start(), 0);
-        run(&mut model, seed * 7919, 12_000, |random| match random.below(2000) {
-            0 => random.below(90) * SECOND,
-            1..20 => random.below(SECOND),
-            _ => random.below(4_000_000),
+        run(&mut model, seed * 7919, 12_000, |random| {
+            match random.below(2000) {
+                0 => random.below(90) * SECOND,
+                1..20 => random.below(SECOND),
+                _ => random.below(4_000_000),
+            }
         });
         model.finish();
         assert_same(
@@ -378,8 +462,14 @@ fn events_totals_and_flows_are_those_of_a_collector_that_sees_every_datagram() {
         );
         assert_eq!(model.reported.losses, model.collected.losses, "seed {seed}");
         let datagrams = model.all.stats().datagrams;
-        assert!(model.given_up < datagrams * 9 / 10, "{} of {datagrams} were given up", model.given_up);
-        let silent = Kind::ALL.iter().filter(|&&kind| !model.reported.events.iter().any(|e| e.kind == kind));
+        assert!(
+            model.given_up < datagrams * 9 / 10,
+            "{} of {datagrams} were given up",
+            model.given_up
+        );
+        let silent = Kind::ALL
+            .iter()
+            .filter(|&&kind| !model.reported.events.iter().any(|e| e.kind == kind));
         assert_eq!(silent.collect::<Vec<_>>(), [&Kind::Mtu], "each kind was reported");
     }
 }
@@ -435,7 +525,10 @@ fn rollups_are_within_twice_the_threshold_of_the_true_ones() {
         let mut model = Model::new(&start(), 0);
         // One set of thresholds for all flows, and nothing expires.
         let thresholds = Thresholds::new([0, 300, 300, 30, 30, 300], Vec::new()).unwrap();
-        model.set_detection(&Arc::new(Detection { thresholds, ..Detection::default() }));
+        model.set_detection(&Arc::new(Detection {
+            thresholds,
+            ..Detection::default()
+        }));
         let mut network = Network::new(seed * 31);
         for _ in 0..12_000 {
             model.pass(model.now + network.random.below(700_000));
@@ -451,13 +544,28 @@ fn rollups_are_within_twice_the_threshold_of_the_true_ones() {
             all
         };
         let (few, all) = (of(&model.reported), of(&model.collected));
-        assert_eq!(few.iter().map(key).collect::<Vec<_>>(), all.iter().map(key).collect::<Vec<_>>());
-        let threshold = |metric| if metric == Metric::LinkUtilization { 300 } else { 30 };
+        assert_eq!(
+            few.iter().map(key).collect::<Vec<_>>(),
+            all.iter().map(key).collect::<Vec<_>>()
+        );
+        let threshold = |metric| {
+            if metric == Metric::LinkUtilization {
+                300
+            } else {
+                30
+            }
+        };
         let mut fewer = 0;
         for (few, all) in few.iter().zip(&all) {
             let within = 2 * threshold(few.metric);
-            assert!(all.min <= few.min && few.min <= all.min + within, "{few:?} of {all:?}");
-            assert!(few.max <= all.max && all.max <= few.max + within, "{few:?} of {all:?}");
+            assert!(
+                all.min <= few.min && few.min <= all.min + within,
+                "{few:?} of {all:?}"
+            );
+            assert!(
+                few.max <= all.max && all.max <= few.max + within,
+                "{few:?} of {all:?}"
+            );
             assert!(few.count <= all.count, "{few:?} of {all:?}");
             fewer += usize::from(few.count < all.count);
         }
@@ -467,9 +575,16 @@ fn rollups_are_within_twice_the_threshold_of_the_true_ones() {
 
 #[test]
 fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed() {
-    let mut bench = Bench::new(Config { flow_timeout: 10 * SECOND, ..config() });
+    let mut bench = Bench::new(Config {
+        flow_timeout: 10 * SECOND,
+        ..config()
+    });
     bench.collector.track_removals(4);
-    let hops = [SuppressedHop { node: 1, latency: 1010, ..SuppressedHop::NOTHING }];
+    let hops = [SuppressedHop {
+        node: 1,
+        latency: 1010,
+        ..SuppressedHop::NOTHING
+    }];
     let suppressed = |number: u16, last_seen| SuppressedFlow {
         key: testkit::reports::flow(number, false),
         reports: 3,
@@ -478,26 +593,65 @@ fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed
         hops: &hops,
         last_seen,
     };
-    let sent = |flow| Sent { flow, hops: vec![node(1)], ..Sent::default() };
+    let sent = |flow| Sent {
+        flow,
+        hops: vec![node(1)],
+        ..Sent::default()
+    };
     bench.send(&sent(1)).send(&sent(2));
-    assert!(!bench.collector.apply_suppressed(&suppressed(3, START), &mut bench.log));
-    let key = SuppressedKey { metric: Metric::QueueOccupancy, node: 1, part: 0, value: 12 };
+    assert!(
+        !bench
+            .collector
+            .apply_suppressed(&suppressed(3, START), &mut bench.log)
+    );
+    let key = SuppressedKey {
+        metric: Metric::QueueOccupancy,
+        node: 1,
+        part: 0,
+        value: 12,
+    };
     assert!(bench.collector.apply_suppressed_key(&key));
-    assert!(!bench.collector.apply_suppressed_key(&SuppressedKey { part: 9, ..key }));
+    assert!(
+        !bench
+            .collector
+            .apply_suppressed_key(&SuppressedKey { part: 9, ..key })
+    );
     bench.collected();
     // The first flow continues, suppressed by the filter.
     for _ in 0..20 {
         bench.pass(SECOND);
-        assert!(bench.collector.apply_suppressed(&suppressed(1, bench.now), &mut bench.log));
+        assert!(
+            bench
+                .collector
+                .apply_suppressed(&suppressed(1, bench.now), &mut bench.log)
+        );
     }
     let view = bench.collector.flow(&testkit::reports::flow(1, false)).unwrap();
-    assert_eq!((view.row.reports, view.row.last_seen, view.row.flow_latency), (61, bench.now, Some(1010)));
+    assert_eq!(
+        (view.row.reports, view.row.last_seen, view.row.flow_latency),
+        (61, bench.now, Some(1010))
+    );
     assert_eq!(view.hops().next().unwrap().hop_latency, Some(1010));
-    let minutes: Vec<_> = bench.log.rollups.iter().filter(|rollup| rollup.flow.is_some()).collect();
-    assert_eq!(minutes.iter().map(|minute| (minute.count, minute.sum)).collect::<Vec<_>>(), [(1, 1000)]);
+    let minutes: Vec<_> = bench
+        .log
+        .rollups
+        .iter()
+        .filter(|rollup| rollup.flow.is_some())
+        .collect();
+    assert_eq!(
+        minutes
+            .iter()
+            .map(|minute| (minute.count, minute.sum))
+            .collect::<Vec<_>>(),
+        [(1, 1000)]
+    );
     let mut removed = Vec::new();
     bench.collector.drain_removed(|one| removed.push(one));
-    let gone = |metric, part| Removed::Key { metric, node: 1, part };
+    let gone = |metric, part| Removed::Key {
+        metric,
+        node: 1,
+        part,
+    };
     assert_eq!(
         removed,
         [
@@ -524,5 +678,7 @@ fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed
     let mut removed = Vec::new();
     bench.collector.drain_removed(|one| removed.push(one));
     assert_eq!((removed.len(), removed.last()), (5, Some(&Removed::Overflow)));
-    bench.collector.drain_removed(|one| panic!("{one:?} was named before"));
+    bench
+        .collector
+        .drain_removed(|one| panic!("{one:?} was named before"));
 }

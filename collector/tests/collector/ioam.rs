@@ -13,7 +13,13 @@ fn receive(names: &[&str]) -> (Collector, Batch) {
     let mut batch = Batch::with_capacity(1 << 10);
     for (name, received) in names.iter().zip((START..).step_by(1_000_000)) {
         let payload = testkit::vectors::bytes(name);
-        let datagram = Datagram { payload: &payload, source: [9; 16], src_port: 9, listener: 0, received };
+        let datagram = Datagram {
+            payload: &payload,
+            source: [9; 16],
+            src_port: 9,
+            listener: 0,
+            received,
+        };
         collector.handle(&[datagram], &mut batch);
     }
     (collector, batch)
@@ -25,17 +31,27 @@ fn flow() -> FlowKey {
 
 fn kinds(batch: &Batch) -> Vec<Kind> {
     let whole = [Kind::PathChange, Kind::HopLimit];
-    batch.events().map(|(event, _)| event.kind).filter(|kind| whole.contains(kind)).collect()
+    batch
+        .events()
+        .map(|(event, _)| event.kind)
+        .filter(|kind| whole.contains(kind))
+        .collect()
 }
 
 #[test]
 fn an_overflow_marks_the_flow_and_changes_no_path() {
     let (collector, batch) = receive(&["tr10_ioam", "tr10_ioam_overflow", "tr10_ioam_overflow"]);
     let view = collector.flow(&flow()).unwrap();
-    assert_eq!((view.path().collect::<Vec<_>>(), view.hop_limit), (vec![1, 2], true));
+    assert_eq!(
+        (view.path().collect::<Vec<_>>(), view.hop_limit),
+        (vec![1, 2], true)
+    );
     assert_eq!(kinds(&batch), [Kind::HopLimit]);
     let (collector, batch) = receive(&["tr10_ioam", "tr10_ioam_overflow", "tr10_ioam"]);
-    assert!(!collector.flow(&flow()).unwrap().hop_limit, "a complete trace ends it");
+    assert!(
+        !collector.flow(&flow()).unwrap().hop_limit,
+        "a complete trace ends it"
+    );
     assert_eq!(kinds(&batch), [Kind::HopLimit]);
 }
 
@@ -44,14 +60,20 @@ fn an_overflow_alone_gives_nodes_and_no_path() {
     let (collector, _) = receive(&["tr10_ioam_overflow"]);
     let view = collector.flow(&flow()).unwrap();
     let nodes: Vec<_> = view.hops().map(|hop| hop.node).collect();
-    assert_eq!((view.path().len(), nodes, view.hop_limit), (0, vec![Some(2), Some(3)], true));
+    assert_eq!(
+        (view.path().len(), nodes, view.hop_limit),
+        (0, vec![Some(2), Some(3)], true)
+    );
 }
 
 #[test]
 fn a_trace_without_node_ids_gives_a_latency_and_no_node() {
     let (collector, batch) = receive(&["tr10_ioam_no_node_ids"]);
     let view = collector.flow(&flow()).unwrap();
-    assert_eq!((view.path().len(), view.hops().len(), view.row.flow_latency), (0, 0, Some(2400)));
+    assert_eq!(
+        (view.path().len(), view.hops().len(), view.row.flow_latency),
+        (0, 0, Some(2400))
+    );
     assert_eq!(collector.nodes().count(), 0);
     let metrics: Vec<_> = batch.events().filter_map(|(event, _)| event.metric).collect();
     assert_eq!(metrics, [detect::Metric::FlowLatency]);

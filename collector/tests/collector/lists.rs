@@ -19,7 +19,11 @@ fn scanned(collector: &Collector, query: &FlowQuery) -> FlowPage {
             FlowOrder::Latency => row.flow_latency.unwrap_or(0),
             FlowOrder::Reports => row.reports,
         };
-        if query.filter.as_ref().is_none_or(|text| row.flow.to_string().contains(&**text)) {
+        if query
+            .filter
+            .as_ref()
+            .is_none_or(|text| row.flow.to_string().contains(&**text))
+        {
             all.push((FlowRank(value, row.flow.id()), row.flow));
         }
     }
@@ -28,23 +32,44 @@ fn scanned(collector: &Collector, query: &FlowQuery) -> FlowPage {
     all.retain(|(rank, _)| query.after.is_none_or(|after| *rank < after));
     let more = all.len() > query.limit;
     all.truncate(query.limit);
-    FlowPage { flows: all, more, total }
+    FlowPage {
+        flows: all,
+        more,
+        total,
+    }
 }
 
 /// The flows, copied in steps of a few slots.
 fn copied(collector: &Collector) -> Vec<FlowSummary> {
     let slots = collector.flow_slots();
-    (0..slots).step_by(7).flat_map(|first| collector.flow_summaries_in(first..first + 7)).collect()
+    (0..slots)
+        .step_by(7)
+        .flat_map(|first| collector.flow_summaries_in(first..first + 7))
+        .collect()
 }
 
 /// Compares pages of every order, filter and size, each with the one after it. Returns how many were not empty.
 fn compare(collector: &Collector) -> usize {
     let (copies, mut filled) = (copied(collector), 0);
-    let filters =
-        [None, Some(""), Some(":10"), Some("db8::2]:80/17"), Some("10.0.0.1:1234>"), Some("no flow")];
-    for (order, filter) in ORDERS.into_iter().flat_map(|order| filters.map(|filter| (order, filter))) {
+    let filters = [
+        None,
+        Some(""),
+        Some(":10"),
+        Some("db8::2]:80/17"),
+        Some("10.0.0.1:1234>"),
+        Some("no flow"),
+    ];
+    for (order, filter) in ORDERS
+        .into_iter()
+        .flat_map(|order| filters.map(|filter| (order, filter)))
+    {
         for limit in [1, 3, 50, 10_000] {
-            let mut query = FlowQuery { limit, order, filter: filter.map(str::to_owned), after: None };
+            let mut query = FlowQuery {
+                limit,
+                order,
+                filter: filter.map(str::to_owned),
+                after: None,
+            };
             for _ in 0..2 {
                 let page = FlowPage::select(copies.iter(), &query);
                 assert_eq!(page, scanned(collector, &query), "{query:?}");
@@ -61,7 +86,11 @@ fn pages_from_copies_are_those_of_a_full_scan() {
     for seed in 1..=4 {
         let mut random = Random(seed);
         // More flows than there is room for, so that some are evicted.
-        let mut bench = Bench::new(Config { max_flows: 256, flow_timeout: 5 * SECOND, ..config() });
+        let mut bench = Bench::new(Config {
+            max_flows: 256,
+            flow_timeout: 5 * SECOND,
+            ..config()
+        });
         let (mut filled, mut evicted) = (0, false);
         for round in 0..12 {
             for _ in 0..random.below(400) {
@@ -70,7 +99,12 @@ fn pages_from_copies_are_those_of_a_full_scan() {
                 let hops =
                     (0..random.below(4) as u32).map(|id| testkit::reports::Node { latency, ..node(id) });
                 let v6 = flow.is_multiple_of(7);
-                bench.send(&Sent { flow, v6, hops: hops.collect(), ..Sent::default() });
+                bench.send(&Sent {
+                    flow,
+                    v6,
+                    hops: hops.collect(),
+                    ..Sent::default()
+                });
             }
             filled += compare(&bench.collector);
             bench.pass(random.below(8) * SECOND);

@@ -61,8 +61,17 @@ const CASES: [Case; 7] = {
     };
     [
         case,
-        Case { name: "postcards, hop limits and links", linked: true, clocks: Clocks::Synchronised, ..case },
-        Case { name: "INT-MX, hop limits", mode: Mode::Mx21, ..case },
+        Case {
+            name: "postcards, hop limits and links",
+            linked: true,
+            clocks: Clocks::Synchronised,
+            ..case
+        },
+        Case {
+            name: "INT-MX, hop limits",
+            mode: Mode::Mx21,
+            ..case
+        },
         Case {
             name: "alike packets, links",
             routed: false,
@@ -71,7 +80,11 @@ const CASES: [Case; 7] = {
             least: 1,
             ..case
         },
-        Case { name: "Agg(25), hop limits", route: aggregator, ..case },
+        Case {
+            name: "Agg(25), hop limits",
+            route: aggregator,
+            ..case
+        },
         Case {
             name: "Agg(25), alike packets, links",
             routed: false,
@@ -137,18 +150,31 @@ struct TruthChecker {
 impl TruthChecker {
     fn new(case: &Case, topology: &Topology) -> Self {
         let links = if case.linked { links(topology) } else { Vec::new() };
-        let default_profile = Profile { clocks: case.clocks, ..Profile::default() };
-        let postcards = PostcardConfig { links, ..PostcardConfig::default() };
+        let default_profile = Profile {
+            clocks: case.clocks,
+            ..Profile::default()
+        };
+        let postcards = PostcardConfig {
+            links,
+            ..PostcardConfig::default()
+        };
         let aggregator = match case.route {
             Route::Direct => None,
             Route::Aggregator { packet_fields } => {
-                let config =
-                    aggregator::Config { packet_fields, timer: 10 * MS, ..aggregator::Config::default() };
+                let config = aggregator::Config {
+                    packet_fields,
+                    timer: 10 * MS,
+                    ..aggregator::Config::default()
+                };
                 Some(Aggregator::new(config).unwrap())
             }
         };
         Self {
-            collector: Collector::new(Config { default_profile, postcards, ..Config::default() }),
+            collector: Collector::new(Config {
+                default_profile,
+                postcards,
+                ..Config::default()
+            }),
             by_id: aggregator.is_some(),
             aggregator,
             reported: Reported::default(),
@@ -170,7 +196,9 @@ impl TruthChecker {
     /// Delivers the datagrams that have arrived by `now`.
     fn advance(&mut self, now: u64) {
         while self.in_flight.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
-            let Some(Reverse((at, _, node, payload))) = self.in_flight.pop() else { break };
+            let Some(Reverse((at, _, node, payload))) = self.in_flight.pop() else {
+                break;
+            };
             let mut aggregates = Aggregates::default();
             match &mut self.aggregator {
                 Some(aggregator) => aggregator.ingest(at, [payload.as_slice()], &mut aggregates),
@@ -201,7 +229,13 @@ impl TruthChecker {
     fn deliver(&mut self, received: u64, node: u32, payload: &[u8], is_aggregate: bool) {
         let mut source = [0; 16];
         source[12..].copy_from_slice(&node.to_be_bytes());
-        let datagram = Datagram { payload, source, src_port: 1, listener: 0, received };
+        let datagram = Datagram {
+            payload,
+            source,
+            src_port: 1,
+            listener: 0,
+            received,
+        };
         if is_aggregate {
             self.collector.handle_aggregates(&[datagram], &mut self.reported);
         } else {
@@ -231,15 +265,25 @@ impl TruthChecker {
 impl FabricSink for TruthChecker {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let (at, order) = (t + self.below(3 * MS), self.below(u64::MAX));
-        self.in_flight.push(Reverse((at, order, from.node, payload.to_vec())));
+        self.in_flight
+            .push(Reverse((at, order, from.node, payload.to_vec())));
         self.advance(t);
     }
 
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
-        let GroundTruth::Delivered(trace) = truth else { return };
-        let flow = if self.by_id { FlowKey::of_id(trace.flow.flow_id()) } else { trace.flow };
+        let GroundTruth::Delivered(trace) = truth else {
+            return;
+        };
+        let flow = if self.by_id {
+            FlowKey::of_id(trace.flow.flow_id())
+        } else {
+            trace.flow
+        };
         self.packets += 1;
-        self.real.entry((flow, trace.path())).or_default().push(trace.ended);
+        self.real
+            .entry((flow, trace.path()))
+            .or_default()
+            .push(trace.ended);
     }
 }
 
@@ -263,9 +307,16 @@ fn links(topology: &Topology) -> Vec<Link> {
 
 /// A fat tree of 20 switches at its limits, in which links fail and are restored.
 fn run(case: &Case, packets: u64) -> TruthChecker {
-    let wire = Wire { rate: 100_000_000, delay: 50_000, depth: 60_000 };
+    let wire = Wire {
+        rate: 100_000_000,
+        delay: 50_000,
+        depth: 60_000,
+    };
     let topology = Topology::fat_tree(4, wire).unwrap();
-    let between: Vec<_> = topology.links().filter(|(a, b)| *a < 10_000 && *b < 10_000).collect();
+    let between: Vec<_> = topology
+        .links()
+        .filter(|(a, b)| *a < 10_000 && *b < 10_000)
+        .collect();
     let hosts: Vec<u32> = topology.hosts().collect();
     let mut checker = TruthChecker::new(case, &topology);
     let channel = Channel {
@@ -278,7 +329,11 @@ fn run(case: &Case, packets: u64) -> TruthChecker {
     let config = dataplane::Config {
         start: START,
         convergence: 5 * MS,
-        watchlist: Watch { mode: case.mode, ..Watch::new(Match::default()) }.into(),
+        watchlist: Watch {
+            mode: case.mode,
+            ..Watch::new(Match::default())
+        }
+        .into(),
         channel,
         routed: case.routed,
         ..dataplane::Config::default()
@@ -288,11 +343,20 @@ fn run(case: &Case, packets: u64) -> TruthChecker {
     for at in 0..FLOWS {
         let [from, to] =
             [usize::from(at), usize::from(at * 7 + at / 16 + 5)].map(|host| hosts[host % hosts.len()]);
-        let to = if from == to { hosts[usize::from(at + 1) % hosts.len()] } else { to };
+        let to = if from == to {
+            hosts[usize::from(at + 1) % hosts.len()]
+        } else {
+            to
+        };
         let pattern = match at % 3 {
             0 => Pattern::poisson(RATE / u64::from(FLOWS)),
             1 => Pattern::constant(RATE / u64::from(FLOWS)),
-            _ => Pattern::OnOff { gap: 100_000, on: 5 * MS, off: 27 * MS, random: true },
+            _ => Pattern::OnOff {
+                gap: 100_000,
+                on: 5 * MS,
+                off: 27 * MS,
+                random: true,
+            },
         };
         let spec = FlowSpec {
             payload: 60 + at * 9,
@@ -330,7 +394,11 @@ fn no_path_is_reported_that_no_packet_took() {
             .collect();
         let real: u64 = checker.real.values().map(|times| times.len() as u64).sum();
         assert_eq!(real, checker.packets);
-        let known = checker.reported.paths.iter().map(|(_, flow, path)| (*flow, path.clone()));
+        let known = checker
+            .reported
+            .paths
+            .iter()
+            .map(|(_, flow, path)| (*flow, path.clone()));
         let known = known.collect::<std::collections::BTreeSet<_>>().len();
         println!(
             "{}: {} packets arrived, {} sets joined ({:.1} %), {} path events, {known} of {} paths, {} wrong; partial: {:?}",
@@ -343,9 +411,18 @@ fn no_path_is_reported_that_no_packet_took() {
             wrong.len(),
             Partial::ALL.map(|why| (why.name(), counts.partial[why as usize])),
         );
-        assert!(wrong.is_empty(), "{}: {:?}", case.name, &wrong[..wrong.len().min(9)]);
+        assert!(
+            wrong.is_empty(),
+            "{}: {:?}",
+            case.name,
+            &wrong[..wrong.len().min(9)]
+        );
         assert!(checker.packets > packets / 2, "{}", checker.packets);
-        assert!(counts.sets * 100 >= checker.packets * case.least, "{}: {counts:?}", case.name);
+        assert!(
+            counts.sets * 100 >= checker.packets * case.least,
+            "{}: {counts:?}",
+            case.name
+        );
         assert_eq!(counts.accepted, counts.released);
     }
 }

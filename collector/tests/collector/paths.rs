@@ -21,17 +21,30 @@ fn view(bench: &Bench, number: u16) -> FlowView<'_> {
 
 #[test]
 fn twelve_hops_in_a_quarter_of_the_table_are_stored_and_every_change_is_reported() {
-    let mut bench = Bench::new(Config { max_flows: 32_768, ..config() });
+    let mut bench = Bench::new(Config {
+        max_flows: 32_768,
+        ..config()
+    });
     let latency = |flow: u16, hop: usize, value| {
         let mut hops = path(12, 1);
         hops[hop].latency = Some(value);
         // Node id and hop latency.
-        Sent { flow, hops, bitmap: 0xa000, ..Sent::default() }
+        Sent {
+            flow,
+            hops,
+            bitmap: 0xa000,
+            ..Sent::default()
+        }
     };
     for flow in 0..8000 {
         bench.send(&latency(flow, 0, 1000));
     }
-    assert!(bench.collector.flows().all(|flow| flow.path().eq(1..=12) && !flow.truncated));
+    assert!(
+        bench
+            .collector
+            .flows()
+            .all(|flow| flow.path().eq(1..=12) && !flow.truncated)
+    );
     bench.log = Default::default();
     // Each flow in turn, then each hop: to a new value and back.
     for change in 0..29_952_usize {
@@ -52,7 +65,10 @@ fn twelve_hops_in_a_quarter_of_the_table_are_stored_and_every_change_is_reported
 
 #[test]
 fn paths_of_1_to_16_and_of_64_and_250_hops_lie_side_by_side() {
-    let mut bench = Bench::new(Config { max_flows: 1024, ..config() });
+    let mut bench = Bench::new(Config {
+        max_flows: 1024,
+        ..config()
+    });
     let length = |flow: u16| match flow % 64 {
         0 => 250,
         1..4 => 64,
@@ -62,10 +78,18 @@ fn paths_of_1_to_16_and_of_64_and_250_hops_lie_side_by_side() {
         for flow in 0..800 {
             // Lengths change in each round.
             let hops = path(length(flow + round * 7), 1);
-            bench.send(&Sent { flow, hops, bitmap: NODE_ID, ..Sent::default() });
+            bench.send(&Sent {
+                flow,
+                hops,
+                bitmap: NODE_ID,
+                ..Sent::default()
+            });
         }
         for flow in 0..800 {
-            assert!(view(&bench, flow).path().eq(1..=length(flow + round * 7)), "round {round}, flow {flow}");
+            assert!(
+                view(&bench, flow).path().eq(1..=length(flow + round * 7)),
+                "round {round}, flow {flow}"
+            );
         }
     }
     assert_eq!(bench.collector.stats().truncated_paths, 0);
@@ -73,10 +97,19 @@ fn paths_of_1_to_16_and_of_64_and_250_hops_lie_side_by_side() {
 
 #[test]
 fn a_truncated_path_is_marked_and_becomes_whole_when_there_is_room() {
-    let mut bench = Bench::new(Config { max_flows: 64, flow_timeout: 90 * SECOND, ..config() });
+    let mut bench = Bench::new(Config {
+        max_flows: 64,
+        flow_timeout: 90 * SECOND,
+        ..config()
+    });
     let send = |bench: &mut Bench, flows: Range<u16>| {
         for flow in flows {
-            let sent = Sent { flow, hops: path(250, 1), bitmap: NODE_ID, ..Sent::default() };
+            let sent = Sent {
+                flow,
+                hops: path(250, 1),
+                bitmap: NODE_ID,
+                ..Sent::default()
+            };
             // Twice, so that it is busy.
             bench.send(&sent);
             bench.send(&sent);
@@ -88,7 +121,10 @@ fn a_truncated_path_is_marked_and_becomes_whole_when_there_is_room() {
     assert_eq!(stats.truncated_paths, u64::from(60 - room));
     assert_eq!(stats.truncated_flows, u64::from(60 - room));
     let last = view(&bench, 59);
-    assert_eq!((last.truncated, last.path_length, last.hops().len()), (true, 250, 0));
+    assert_eq!(
+        (last.truncated, last.path_length, last.hops().len()),
+        (true, 250, 0)
+    );
     assert!(!view(&bench, 0).truncated);
     // All but the last five fall silent and expire.
     bench.log = Default::default();
@@ -100,17 +136,33 @@ fn a_truncated_path_is_marked_and_becomes_whole_when_there_is_room() {
     assert!(!last.truncated && last.path().eq(1..=250));
     assert_eq!(bench.collector.stats().truncated_flows, 0);
     let paths = |kind| bench.log.events.iter().filter(|event| event.kind == kind).count();
-    assert_eq!((paths(Kind::New), paths(Kind::PathChange)), (0, 0), "its path is the same as before");
+    assert_eq!(
+        (paths(Kind::New), paths(Kind::PathChange)),
+        (0, 0),
+        "its path is the same as before"
+    );
 }
 
 #[test]
 fn long_paths_of_single_packets_do_not_keep_out_a_flow_that_comes_later() {
-    let mut bench = Bench::new(Config { max_flows: 1024, ..config() });
+    let mut bench = Bench::new(Config {
+        max_flows: 1024,
+        ..config()
+    });
     for flow in 0..900 {
-        bench.send(&Sent { flow, hops: path(230, 1), bitmap: NODE_ID, ..Sent::default() });
+        bench.send(&Sent {
+            flow,
+            hops: path(230, 1),
+            bitmap: NODE_ID,
+            ..Sent::default()
+        });
     }
     for flow in 2000..2050 {
-        bench.send(&Sent { flow, hops: path(6, 1), ..Sent::default() });
+        bench.send(&Sent {
+            flow,
+            hops: path(6, 1),
+            ..Sent::default()
+        });
     }
     assert!((2000..2050).all(|flow| view(&bench, flow).path().eq(1..=6)));
     assert!(bench.collector.tables().hops.evicted > 0);

@@ -48,22 +48,35 @@ impl Postcard {
 
     /// The last postcard of its packet.
     fn last(self) -> Self {
-        Self { edges: (self.edges.0, true), ..self }
+        Self {
+            edges: (self.edges.0, true),
+            ..self
+        }
     }
 
     /// The postcard in a network without routers, at one of `nodes`.
     fn bridged(self, nodes: &[u32]) -> Self {
         let edges = [nodes.first(), nodes.last()].map(|end| end == Some(&self.node));
-        Self { ttl: 64, edges: edges.into(), ..self }
+        Self {
+            ttl: 64,
+            edges: edges.into(),
+            ..self
+        }
     }
 
     /// The same with timestamps of synchronised clocks: ingress and egress, ns.
     fn at(self, ingress: u64, egress: u64) -> Self {
-        Self { stamps: Some((ingress, egress)), latency: None, ..self }
+        Self {
+            stamps: Some((ingress, egress)),
+            latency: None,
+            ..self
+        }
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut packet = vec![0x45, 0, 0, 60, 0, 0, 0x40, 0, self.ttl, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let mut packet = vec![
+            0x45, 0, 0, 60, 0, 0, 0x40, 0, self.ttl, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ];
         packet[4..6].copy_from_slice(&self.ident.to_be_bytes());
         packet.extend([0x03, 0xe8, 0, 80, 0, 40, 0, 0]);
         let own = Hop {
@@ -87,7 +100,11 @@ impl Postcard {
             domain: &[],
         };
         let mut bytes = vec![0; 256];
-        let group = v20::Group { hw_id: 0, seq: self.seq, node_id: self.node };
+        let group = v20::Group {
+            hw_id: 0,
+            seq: self.seq,
+            node_id: self.node,
+        };
         let mut builder = v20::GroupBuilder::new(&mut bytes, group).unwrap();
         assert!(builder.push(&v20::Repr::new(Flags::FLOW, main, v20::Inner::Ipv4(&packet))));
         builder.finish().to_vec()
@@ -102,9 +119,19 @@ struct Postcards {
 
 impl Postcards {
     fn new(settings: PostcardConfig, clocks: Clocks) -> Self {
-        let default_profile = Profile { clocks, ..Profile::default() };
-        let config = Config { postcards: settings, default_profile, ..config() };
-        Self { bench: Bench::new(config), numbers: [0; 32] }
+        let default_profile = Profile {
+            clocks,
+            ..Profile::default()
+        };
+        let config = Config {
+            postcards: settings,
+            default_profile,
+            ..config()
+        };
+        Self {
+            bench: Bench::new(config),
+            numbers: [0; 32],
+        }
     }
 
     fn free() -> Self {
@@ -114,7 +141,11 @@ impl Postcards {
     fn deliver(&mut self, postcard: Postcard) -> &mut Self {
         let seq = &mut self.numbers[postcard.node as usize];
         *seq += 1;
-        let bytes = Postcard { seq: *seq, ..postcard }.bytes();
+        let bytes = Postcard {
+            seq: *seq,
+            ..postcard
+        }
+        .bytes();
         self.bench.deliver(&bytes);
         self
     }
@@ -129,7 +160,11 @@ impl Postcards {
     fn packet(&mut self, ident: u16, nodes: &[u32], arrivals: &[usize]) -> &mut Self {
         for &at in arrivals {
             let postcard = Postcard::of(ident, nodes[at], at as u8);
-            self.deliver(if at + 1 == nodes.len() { postcard.last() } else { postcard });
+            self.deliver(if at + 1 == nodes.len() {
+                postcard.last()
+            } else {
+                postcard
+            });
         }
         self.bench.pass(5 * MS);
         self
@@ -141,11 +176,19 @@ impl Postcards {
     }
 
     fn path(&self) -> Vec<u32> {
-        self.bench.collector.flow(&flow()).map_or(Vec::new(), |view| view.path().collect())
+        self.bench
+            .collector
+            .flow(&flow())
+            .map_or(Vec::new(), |view| view.path().collect())
     }
 
     fn path_events(&mut self) -> Vec<String> {
-        self.bench.collected().lines().filter(|line| line.contains("flow_path")).map(str::to_owned).collect()
+        self.bench
+            .collected()
+            .lines()
+            .filter(|line| line.contains("flow_path"))
+            .map(str::to_owned)
+            .collect()
     }
 
     fn counts(&self) -> PostcardStats {
@@ -168,13 +211,27 @@ fn partial(counts: &PostcardStats, why: Partial) -> u64 {
 fn postcards_of_one_packet_make_a_path_by_their_hop_limits() {
     let mut postcards = Postcards::free();
     postcards.packet(1, &[7, 5, 9], &[2, 0, 1]);
-    assert_eq!((postcards.path(), postcards.path_events()), (vec![], vec![]), "met once, it is not believed");
+    assert_eq!(
+        (postcards.path(), postcards.path_events()),
+        (vec![], vec![]),
+        "met once, it is not believed"
+    );
     postcards.packet(2, &[7, 5, 9], &[1, 2, 0]).wait();
     assert_eq!(postcards.path(), [7, 5, 9]);
-    assert_eq!(postcards.path_events(), ["new flow_path flow=0 3 HopLimit path=7>5>9"]);
+    assert_eq!(
+        postcards.path_events(),
+        ["new flow_path flow=0 3 HopLimit path=7>5>9"]
+    );
     assert_eq!(postcards.latency(), (Some(2100), Basis::HopSum, Basis::HopLimit));
     let counts = postcards.counts();
-    assert_eq!((counts.received, counts.joined, partial(&counts, Partial::Unconfirmed)), (6, 3, 3));
+    assert_eq!(
+        (
+            counts.received,
+            counts.joined,
+            partial(&counts, Partial::Unconfirmed)
+        ),
+        (6, 3, 3)
+    );
 }
 
 #[test]
@@ -187,11 +244,18 @@ fn a_packet_of_the_known_path_is_joined_with_its_last_postcard() {
     let before = postcards.counts();
     for (at, node) in [7, 5, 9].into_iter().enumerate() {
         assert_eq!(postcards.counts().joined, before.joined);
-        let postcard = Postcard { latency: Some(1000 * (at as u32 + 1)), ..Postcard::of(9, node, at as u8) };
+        let postcard = Postcard {
+            latency: Some(1000 * (at as u32 + 1)),
+            ..Postcard::of(9, node, at as u8)
+        };
         postcards.deliver(if at == 2 { postcard.last() } else { postcard });
     }
     let counts = postcards.counts();
-    assert_eq!((counts.joined - before.joined, counts.accepted - counts.released), (3, 0), "at once");
+    assert_eq!(
+        (counts.joined - before.joined, counts.accepted - counts.released),
+        (3, 0),
+        "at once"
+    );
     assert_eq!(postcards.latency().0, Some(6000));
 }
 
@@ -203,12 +267,21 @@ fn another_path_is_reported_when_it_is_seen_again() {
     }
     postcards.path_events();
     postcards.packet(10, &[7, 6, 9], &[0, 1, 2]).wait();
-    assert_eq!((postcards.path(), postcards.path_events()), (vec![7, 5, 9], vec![]));
+    assert_eq!(
+        (postcards.path(), postcards.path_events()),
+        (vec![7, 5, 9], vec![])
+    );
     postcards.packet(11, &[7, 6, 9], &[0, 2, 1]).wait();
-    assert_eq!(postcards.path_events(), ["path_change flow_path flow=0 3->3 HopLimit path=7>6>9"]);
+    assert_eq!(
+        postcards.path_events(),
+        ["path_change flow_path flow=0 3->3 HopLimit path=7>6>9"]
+    );
     postcards.packet(12, &[7, 6, 4, 9], &[0, 1, 2, 3]).wait();
     postcards.packet(13, &[7, 6, 4, 9], &[0, 1, 2, 3]).wait();
-    assert_eq!(postcards.path_events(), ["path_change flow_path flow=0 3->4 HopLimit path=7>6>4>9"]);
+    assert_eq!(
+        postcards.path_events(),
+        ["path_change flow_path flow=0 3->4 HopLimit path=7>6>4>9"]
+    );
 }
 
 #[test]
@@ -220,16 +293,31 @@ fn a_lost_postcard_is_no_shorter_path() {
     postcards.path_events();
     // In the middle of the path: the hop limit shows it.
     for ident in 10..30 {
-        postcards.lose(Postcard::of(ident, 5, 1)).packet(ident, &[7, 5, 9], &[0, 2]).wait();
+        postcards
+            .lose(Postcard::of(ident, 5, 1))
+            .packet(ident, &[7, 5, 9], &[0, 2])
+            .wait();
     }
     let counts = postcards.counts();
-    assert_eq!((postcards.path(), partial(&counts, Partial::MissingHop)), (vec![7, 5, 9], 40));
+    assert_eq!(
+        (postcards.path(), partial(&counts, Partial::MissingHop)),
+        (vec![7, 5, 9], 40)
+    );
     // At an end of the path: no node reports that the packet entered or left the domain.
     for ident in 30..50 {
-        postcards.lose(Postcard::of(ident, 9, 2)).packet(ident, &[7, 5, 9], &[0, 1]).wait();
-        postcards.lose(Postcard::of(ident + 100, 7, 0)).packet(ident + 100, &[7, 5, 9], &[1, 2]).wait();
+        postcards
+            .lose(Postcard::of(ident, 9, 2))
+            .packet(ident, &[7, 5, 9], &[0, 1])
+            .wait();
+        postcards
+            .lose(Postcard::of(ident + 100, 7, 0))
+            .packet(ident + 100, &[7, 5, 9], &[1, 2])
+            .wait();
     }
-    assert_eq!((postcards.path(), postcards.path_events()), (vec![7, 5, 9], vec![]));
+    assert_eq!(
+        (postcards.path(), postcards.path_events()),
+        (vec![7, 5, 9], vec![])
+    );
     assert_eq!(partial(&postcards.counts(), Partial::Unproven), 80);
 }
 
@@ -238,7 +326,9 @@ fn a_node_that_falls_silent_makes_no_shorter_path() {
     for known in [true, false] {
         let mut postcards = Postcards::free();
         for ident in 1..4 {
-            postcards.packet(ident, &[7, 5, 9], if known { &[0, 1, 2] } else { &[0, 1] }).wait();
+            postcards
+                .packet(ident, &[7, 5, 9], if known { &[0, 1, 2] } else { &[0, 1] })
+                .wait();
         }
         postcards.path_events();
         // Its sequence numbers show no gap, because no later one arrives.
@@ -260,7 +350,10 @@ fn a_path_that_really_became_shorter_is_reported() {
     postcards.packet(10, &[7, 5], &[0, 1]).wait();
     assert_eq!(postcards.path_events(), [""; 0]);
     postcards.packet(11, &[7, 5], &[0, 1]).wait();
-    assert_eq!(postcards.path_events(), ["path_change flow_path flow=0 3->2 HopLimit path=7>5"]);
+    assert_eq!(
+        postcards.path_events(),
+        ["path_change flow_path flow=0 3->2 HopLimit path=7>5"]
+    );
 }
 
 #[test]
@@ -293,11 +386,23 @@ fn packets_that_look_alike_without_end_do_not_pile_up() {
 
 /// From port 2 of each node into port 1 of the next.
 fn in_a_row(nodes: &[u32]) -> Vec<Link> {
-    nodes.windows(2).map(|pair| Link { from: (pair[0], 2), to: (pair[1], 1) }).collect()
+    nodes
+        .windows(2)
+        .map(|pair| Link {
+            from: (pair[0], 2),
+            to: (pair[1], 1),
+        })
+        .collect()
 }
 
 fn synchronised(links: Vec<Link>) -> Postcards {
-    Postcards::new(PostcardConfig { links, ..PostcardConfig::default() }, Clocks::Synchronised)
+    Postcards::new(
+        PostcardConfig {
+            links,
+            ..PostcardConfig::default()
+        },
+        Clocks::Synchronised,
+    )
 }
 
 #[test]
@@ -308,7 +413,9 @@ fn stamps_give_the_latency_and_prove_no_path() {
             let t = 1_000_000_000 + packet * 20 * MS;
             // Without digests, and with the hop limits of a bridged network.
             let postcard = |node| Postcard::of(0, node, 0).bridged(&[7, 5, 9]);
-            postcards.deliver(postcard(9).at(t + 5000, t + 6000)).deliver(postcard(7).at(t, t + 1000));
+            postcards
+                .deliver(postcard(9).at(t + 5000, t + 6000))
+                .deliver(postcard(7).at(t, t + 1000));
             postcards.deliver(postcard(5).at(t + 2000, t + 4000));
             postcards.bench.pass(20 * MS);
         }
@@ -318,7 +425,10 @@ fn stamps_give_the_latency_and_prove_no_path() {
         if path.is_empty() {
             assert_eq!(partial(&counts, Partial::Unproven), 9);
         } else {
-            assert_eq!(postcards.latency(), (Some(6000), Basis::Measured, Basis::Topology));
+            assert_eq!(
+                postcards.latency(),
+                (Some(6000), Basis::Measured, Basis::Topology)
+            );
             assert_eq!(counts.joined, 6);
         }
     }
@@ -341,10 +451,19 @@ fn an_ingress_timestamp_of_0_orders_nothing() {
         }
         postcards.wait();
         assert_eq!(postcards.path(), [7, 5, 9], "ingress 0 at node {node}");
-        assert_eq!((postcards.latency().0, postcards.latency().2), (latency, Basis::HopLimit));
+        assert_eq!(
+            (postcards.latency().0, postcards.latency().2),
+            (latency, Basis::HopLimit)
+        );
         let view = postcards.bench.collector.flow(&flow()).unwrap();
-        let marked: Vec<_> = view.hops().filter(|hop| hop.implausible_latency.is_some()).collect();
-        assert_eq!(marked.iter().map(|hop| hop.node).collect::<Vec<_>>(), [Some(node)]);
+        let marked: Vec<_> = view
+            .hops()
+            .filter(|hop| hop.implausible_latency.is_some())
+            .collect();
+        assert_eq!(
+            marked.iter().map(|hop| hop.node).collect::<Vec<_>>(),
+            [Some(node)]
+        );
         assert_eq!(postcards.bench.collector.stats().implausible_latencies, 3);
     }
 }
@@ -353,26 +472,44 @@ fn an_ingress_timestamp_of_0_orders_nothing() {
 fn an_implausible_latency_of_a_postcard_is_marked() {
     let mut postcards = Postcards::free();
     let packet = |postcards: &mut Postcards, ident, latency| {
-        let of_5 = Postcard { latency: Some(latency), ..Postcard::of(ident, 5, 1) };
-        postcards.deliver(Postcard::of(ident, 7, 0)).deliver(of_5.last()).wait();
+        let of_5 = Postcard {
+            latency: Some(latency),
+            ..Postcard::of(ident, 5, 1)
+        };
+        postcards
+            .deliver(Postcard::of(ident, 7, 0))
+            .deliver(of_5.last())
+            .wait();
     };
     packet(&mut postcards, 1, 1000);
     packet(&mut postcards, 2, 1000);
     postcards.bench.collected();
     packet(&mut postcards, 3, 3_000_000_000);
-    assert!(!postcards.bench.collected().contains("latency"), "no threshold is exceeded");
+    assert!(
+        !postcards.bench.collected().contains("latency"),
+        "no threshold is exceeded"
+    );
     let view = postcards.bench.collector.flow(&flow()).unwrap();
-    let hops: Vec<_> = view.hops().map(|hop| (hop.hop_latency, hop.implausible_latency.is_some())).collect();
-    assert_eq!((hops, view.row.flow_latency), (vec![(Some(700), false), (None, true)], Some(1700)));
+    let hops: Vec<_> = view
+        .hops()
+        .map(|hop| (hop.hop_latency, hop.implausible_latency.is_some()))
+        .collect();
+    assert_eq!(
+        (hops, view.row.flow_latency),
+        (vec![(Some(700), false), (None, true)], Some(1700))
+    );
     assert_eq!(postcards.bench.collector.stats().implausible_latencies, 1);
 }
 
 #[test]
 fn packets_close_together_are_distinguished_by_their_stamps_or_share_a_path() {
     // Gap between packets, whether a postcard is lost, and whether links are configured.
-    for (gap, lost, linked) in
-        [(4000, false, true), (1500, false, true), (4000, true, true), (1500, false, false)]
-    {
+    for (gap, lost, linked) in [
+        (4000, false, true),
+        (1500, false, true),
+        (4000, true, true),
+        (1500, false, false),
+    ] {
         let mut postcards = synchronised(if linked { in_a_row(&[7, 5]) } else { vec![] });
         for packet in 0..10_u64 {
             let t = 1_000_000_000 + packet * gap;
@@ -387,12 +524,21 @@ fn packets_close_together_are_distinguished_by_their_stamps_or_share_a_path() {
         }
         let counts = postcards.counts();
         if !linked {
-            assert_eq!((postcards.path(), partial(&counts, Partial::Indistinct)), (vec![], 20));
+            assert_eq!(
+                (postcards.path(), partial(&counts, Partial::Indistinct)),
+                (vec![], 20)
+            );
         } else if gap == 4000 && !lost {
-            assert_eq!((postcards.path(), postcards.latency().0), (vec![7, 5], Some(3009)));
+            assert_eq!(
+                (postcards.path(), postcards.latency().0),
+                (vec![7, 5], Some(3009))
+            );
             assert_eq!((counts.sets, counts.joined), (9, 18));
         } else {
-            assert_eq!((postcards.path(), postcards.latency().1), (vec![7, 5], Basis::HopSum));
+            assert_eq!(
+                (postcards.path(), postcards.latency().1),
+                (vec![7, 5], Basis::HopSum)
+            );
             assert_eq!(counts.sets, 1, "gap {gap}, lost: {lost}");
         }
     }
@@ -400,29 +546,59 @@ fn packets_close_together_are_distinguished_by_their_stamps_or_share_a_path() {
 
 #[test]
 fn packets_that_look_alike_on_two_paths_give_none() {
-    let links =
-        [in_a_row(&[7, 5, 9]), vec![Link { from: (7, 3), to: (6, 1) }, Link { from: (6, 2), to: (9, 3) }]];
-    let mut postcards =
-        Postcards::new(PostcardConfig { links: links.concat(), ..PostcardConfig::default() }, Clocks::Free);
+    let links = [
+        in_a_row(&[7, 5, 9]),
+        vec![
+            Link {
+                from: (7, 3),
+                to: (6, 1),
+            },
+            Link {
+                from: (6, 2),
+                to: (9, 3),
+            },
+        ],
+    ];
+    let mut postcards = Postcards::new(
+        PostcardConfig {
+            links: links.concat(),
+            ..PostcardConfig::default()
+        },
+        Clocks::Free,
+    );
     for packet in 0..20 {
         let (middle, out, back) = if packet % 2 == 0 { (5, 2, 1) } else { (6, 3, 3) };
-        let postcard = |node, ports| Postcard { ports, ..Postcard::of(0, node, 0).bridged(&[]) };
-        postcards.deliver(postcard(7, (1, out))).deliver(postcard(middle, (1, 2)));
+        let postcard = |node, ports| Postcard {
+            ports,
+            ..Postcard::of(0, node, 0).bridged(&[])
+        };
+        postcards
+            .deliver(postcard(7, (1, out)))
+            .deliver(postcard(middle, (1, 2)));
         postcards.deliver(postcard(9, (back, 4)));
         if packet % 4 == 3 {
             postcards.wait();
         }
     }
-    assert_eq!((postcards.path(), partial(&postcards.counts(), Partial::Indistinct)), (vec![], 60));
+    assert_eq!(
+        (
+            postcards.path(),
+            partial(&postcards.counts(), Partial::Indistinct)
+        ),
+        (vec![], 60)
+    );
 }
 
 /// Identical packets: constant payload, constant identification.
 #[test]
 fn packets_that_look_alike_are_several_and_no_loop() {
     // Nodes, whether they route, and the gap between packets.
-    for (nodes, routed, gap) in
-        [(&[7][..], false, 4000), (&[7], false, 3 * MS), (&[7, 5], false, 4000), (&[7, 5, 9], true, 3 * MS)]
-    {
+    for (nodes, routed, gap) in [
+        (&[7][..], false, 4000),
+        (&[7], false, 3 * MS),
+        (&[7, 5], false, 4000),
+        (&[7, 5, 9], true, 3 * MS),
+    ] {
         let mut postcards = synchronised(if routed { vec![] } else { in_a_row(nodes) });
         for (at, &node) in nodes.iter().enumerate() {
             for packet in 0..20_u64 {
@@ -435,8 +611,16 @@ fn packets_that_look_alike_are_several_and_no_loop() {
         postcards.wait();
         assert_eq!(postcards.path(), nodes, "{gap}");
         let whole = 1000 * (nodes.len() as u64 - 1) + 500 + 19;
-        let basis = if nodes.len() == 2 { Basis::Topology } else { Basis::HopLimit };
-        assert_eq!(postcards.latency(), (Some(whole), Basis::Measured, basis), "{nodes:?}");
+        let basis = if nodes.len() == 2 {
+            Basis::Topology
+        } else {
+            Basis::HopLimit
+        };
+        assert_eq!(
+            postcards.latency(),
+            (Some(whole), Basis::Measured, basis),
+            "{nodes:?}"
+        );
         let counts = postcards.counts();
         // The first one is not confirmed yet.
         assert_eq!((counts.sets, counts.joined), (19, 19 * nodes.len() as u64));
@@ -458,7 +642,13 @@ fn bridged(signed: bool, nodes: &[(u32, u16, u16)]) -> Postcards {
             let t = 1_000_000_000 + packet * 20 * MS + 1000 * at;
             let ident = if signed { 3 + packet as u16 } else { 0 };
             let ports = (ingress, egress);
-            postcards.deliver(Postcard { ports, ..Postcard::of(ident, node, 0) }.at(t, t + 500));
+            postcards.deliver(
+                Postcard {
+                    ports,
+                    ..Postcard::of(ident, node, 0)
+                }
+                .at(t, t + 500),
+            );
         }
         postcards.wait();
     }
@@ -467,12 +657,26 @@ fn bridged(signed: bool, nodes: &[(u32, u16, u16)]) -> Postcards {
 
 #[test]
 fn a_bridging_loop_is_detected_by_its_interfaces() {
-    let loop_once = [(7, 1, 3), (5, 1, 2), (9, 1, 2), (7, 2, 3), (5, 1, 2), (9, 1, 2), (7, 2, 4), (8, 1, 9)];
+    let loop_once = [
+        (7, 1, 3),
+        (5, 1, 2),
+        (9, 1, 2),
+        (7, 2, 3),
+        (5, 1, 2),
+        (9, 1, 2),
+        (7, 2, 4),
+        (8, 1, 9),
+    ];
     for signed in [false, true] {
         let mut postcards = bridged(signed, &loop_once);
         assert_eq!(postcards.path(), loop_once.map(|(node, ..)| node), "{signed}");
         assert!(postcards.bench.collector.flow(&flow()).unwrap().looped);
-        assert!(postcards.path_events().iter().any(|event| event.starts_with("path_loop")));
+        assert!(
+            postcards
+                .path_events()
+                .iter()
+                .any(|event| event.starts_with("path_loop"))
+        );
     }
     // If a node follows another one than before by the same interface, a postcard is missing.
     // If packets enter the first node by two interfaces, they leave the last by one.
@@ -483,15 +687,41 @@ fn a_bridging_loop_is_detected_by_its_interfaces() {
         &[(7, 1, 3), (5, 1, 9), (7, 2, 3), (5, 1, 9)],
     ] {
         let postcards = bridged(true, nodes);
-        assert!(postcards.bench.collector.flow(&flow()).is_none_or(|view| !view.looped), "{nodes:?}");
+        assert!(
+            postcards
+                .bench
+                .collector
+                .flow(&flow())
+                .is_none_or(|view| !view.looped),
+            "{nodes:?}"
+        );
     }
 }
 
 #[test]
 fn links_give_the_order_where_nothing_else_does_and_show_what_is_missing() {
-    let links = vec![Link { from: (7, 3), to: (5, 1) }, Link { from: (5, 2), to: (9, 4) }];
-    let mut postcards = Postcards::new(PostcardConfig { links, ..PostcardConfig::default() }, Clocks::Free);
-    let postcard = |node, ports| Postcard { ttl: 64, ports, ..Postcard::of(0, node, 0) };
+    let links = vec![
+        Link {
+            from: (7, 3),
+            to: (5, 1),
+        },
+        Link {
+            from: (5, 2),
+            to: (9, 4),
+        },
+    ];
+    let mut postcards = Postcards::new(
+        PostcardConfig {
+            links,
+            ..PostcardConfig::default()
+        },
+        Clocks::Free,
+    );
+    let postcard = |node, ports| Postcard {
+        ttl: 64,
+        ports,
+        ..Postcard::of(0, node, 0)
+    };
     let all = [postcard(9, (4, 8)), postcard(7, (6, 3)), postcard(5, (1, 2))];
     for _ in 0..2 {
         all.iter().for_each(|postcard| {
@@ -499,27 +729,47 @@ fn links_give_the_order_where_nothing_else_does_and_show_what_is_missing() {
         });
         postcards.wait();
     }
-    assert_eq!((postcards.path(), postcards.latency().2), (vec![7, 5, 9], Basis::Topology));
+    assert_eq!(
+        (postcards.path(), postcards.latency().2),
+        (vec![7, 5, 9], Basis::Topology)
+    );
     for lost in 0..3 {
         for (_, postcard) in all.iter().enumerate().filter(|(at, _)| *at != lost) {
             postcards.deliver(*postcard);
         }
         postcards.wait();
     }
-    assert_eq!((postcards.path(), partial(&postcards.counts(), Partial::MissingHop)), (vec![7, 5, 9], 6));
+    assert_eq!(
+        (
+            postcards.path(),
+            partial(&postcards.counts(), Partial::MissingHop)
+        ),
+        (vec![7, 5, 9], 6)
+    );
 }
 
 #[test]
 fn postcards_without_any_order_are_not_joined() {
     let mut postcards = Postcards::free();
     for ident in 0..10 {
-        let postcard = |node| Postcard { ttl: 64, ..Postcard::of(ident, node, 0) };
-        postcards.deliver(postcard(7)).deliver(postcard(5)).deliver(postcard(9)).wait();
+        let postcard = |node| Postcard {
+            ttl: 64,
+            ..Postcard::of(ident, node, 0)
+        };
+        postcards
+            .deliver(postcard(7))
+            .deliver(postcard(5))
+            .deliver(postcard(9))
+            .wait();
     }
     assert_eq!((postcards.path(), postcards.path_events()), (vec![], vec![]));
     let counts = postcards.counts();
     assert_eq!((counts.joined, partial(&counts, Partial::NoOrder)), (0, 30));
-    assert_eq!(postcards.bench.collector.flow(&flow()).unwrap().hops().len(), 3, "each node's hop is known");
+    assert_eq!(
+        postcards.bench.collector.flow(&flow()).unwrap().hops().len(),
+        3,
+        "each node's hop is known"
+    );
 }
 
 #[test]
@@ -544,18 +794,31 @@ fn duplicated_postcards_are_counted_and_change_nothing() {
     postcards.packet(1, &[7, 5], &[0, 1]).wait();
     for ident in 2..4 {
         postcards.numbers[7] += 1;
-        let postcard = Postcard { seq: postcards.numbers[7], ..Postcard::of(ident, 7, 0) };
+        let postcard = Postcard {
+            seq: postcards.numbers[7],
+            ..Postcard::of(ident, 7, 0)
+        };
         let bytes = postcard.bytes();
         postcards.bench.deliver(&bytes).deliver(&bytes);
         postcards.deliver(Postcard::of(ident, 5, 1).last()).wait();
     }
     let counts = postcards.counts();
-    assert_eq!((postcards.path(), counts.unjoinable[Unjoinable::Duplicate as usize]), (vec![7, 5], 2));
+    assert_eq!(
+        (
+            postcards.path(),
+            counts.unjoinable[Unjoinable::Duplicate as usize]
+        ),
+        (vec![7, 5], 2)
+    );
 }
 
 /// A report of a packet with INT of the same flow.
 fn with_int(nodes: &[u32]) -> Sent {
-    Sent { flow: 0, hops: nodes.iter().map(|&id| node(id)).collect(), ..Sent::default() }
+    Sent {
+        flow: 0,
+        hops: nodes.iter().map(|&id| node(id)).collect(),
+        ..Sent::default()
+    }
 }
 
 #[test]
@@ -576,7 +839,10 @@ fn a_flow_whose_path_comes_from_int_keeps_it() {
 #[test]
 fn a_path_of_int_ends_when_only_postcards_come() {
     for (nodes, event) in [
-        (&[7, 6, 9][..], vec!["path_change flow_path flow=0 3->3 HopLimit path=7>6>9"]),
+        (
+            &[7, 6, 9][..],
+            vec!["path_change flow_path flow=0 3->3 HopLimit path=7>6>9"],
+        ),
         (&[7, 5, 9], vec![]),
     ] {
         let mut postcards = Postcards::free();
@@ -585,7 +851,10 @@ fn a_path_of_int_ends_when_only_postcards_come() {
         // Reports of INT may still be under way.
         postcards.packet(1, nodes, &[0, 1, 2]);
         postcards.bench.send(&with_int(&[7, 5, 9]));
-        assert_eq!((postcards.path(), postcards.latency().2), (vec![7, 5, 9], Basis::Measured));
+        assert_eq!(
+            (postcards.path(), postcards.latency().2),
+            (vec![7, 5, 9], Basis::Measured)
+        );
         for ident in 2..6 {
             postcards.packet(ident, nodes, &[0, 1, 2]).wait();
         }
@@ -600,7 +869,11 @@ fn a_path_of_int_ends_when_only_postcards_come() {
             (postcards.path(), postcards.latency()),
             (vec![7, 5, 9], (Some(3000), Basis::HopSum, Basis::Measured))
         );
-        assert_eq!(postcards.path_events().len(), event.len(), "back on the old path, if it had changed");
+        assert_eq!(
+            postcards.path_events().len(),
+            event.len(),
+            "back on the old path, if it had changed"
+        );
         postcards.counts();
     }
 }
@@ -610,8 +883,14 @@ fn a_latency_of_int_ends_with_it() {
     let mut postcards = Postcards::free();
     postcards.bench.send(&with_int(&[7, 5]));
     for ident in 1..4 {
-        let without = |node, hop| Postcard { latency: None, ..Postcard::of(ident, node, hop) };
-        postcards.deliver(without(7, 0)).deliver(without(5, 1).last()).wait();
+        let without = |node, hop| Postcard {
+            latency: None,
+            ..Postcard::of(ident, node, hop)
+        };
+        postcards
+            .deliver(without(7, 0))
+            .deliver(without(5, 1).last())
+            .wait();
     }
     assert_eq!(postcards.path(), [7, 5]);
     assert_eq!(postcards.latency(), (None, Basis::Measured, Basis::HopLimit));
@@ -633,7 +912,11 @@ fn a_filter_forgets_the_path_with_int_and_values_are_reported_anew() {
     }
     assert_eq!(removed(&mut postcards), [Removed::Path(flow())]);
     // Values that the filter had when INT ended.
-    let hops = [7, 5].map(|node| SuppressedHop { node, latency: 9, ..SuppressedHop::NOTHING });
+    let hops = [7, 5].map(|node| SuppressedHop {
+        node,
+        latency: 9,
+        ..SuppressedHop::NOTHING
+    });
     let (key, last_seen) = (flow(), postcards.bench.now);
     let late = SuppressedFlow {
         key,
@@ -644,7 +927,10 @@ fn a_filter_forgets_the_path_with_int_and_values_are_reported_anew() {
         last_seen,
     };
     let Bench { collector, log, .. } = &mut postcards.bench;
-    assert!(!collector.apply_suppressed(&late, log), "its path is not that of INT");
+    assert!(
+        !collector.apply_suppressed(&late, log),
+        "its path is not that of INT"
+    );
     assert_eq!(postcards.latency(), (Some(1200), Basis::HopSum, Basis::HopLimit));
     assert_eq!(postcards.bench.collector.flow(&flow()).unwrap().row.reports, 14);
     postcards.bench.collected();
@@ -655,7 +941,13 @@ fn a_filter_forgets_the_path_with_int_and_values_are_reported_anew() {
         "new flow_latency flow=0 2000 HopSum",
     ];
     let collected = postcards.bench.collected();
-    assert_eq!(collected.lines().filter(|line| line.contains("latency")).collect::<Vec<_>>(), values);
+    assert_eq!(
+        collected
+            .lines()
+            .filter(|line| line.contains("latency"))
+            .collect::<Vec<_>>(),
+        values
+    );
     postcards.bench.send(&with_int(&[7, 5]));
     assert_eq!(postcards.bench.collected(), "");
     assert_eq!(removed(&mut postcards), []);
@@ -667,11 +959,19 @@ fn drop_reports_do_not_keep_a_path_of_int() {
     postcards.bench.send(&with_int(&[7, 5, 9]));
     for ident in 1..5 {
         postcards.packet(ident, &[7, 6, 9], &[0, 1, 2]);
-        let drop = Sent { flags: Flags::DROP, metadata: 0x22, reason: Some(1), ..with_int(&[8]) };
+        let drop = Sent {
+            flags: Flags::DROP,
+            metadata: 0x22,
+            reason: Some(1),
+            ..with_int(&[8])
+        };
         postcards.bench.send(&drop);
         postcards.wait();
     }
-    assert_eq!((postcards.path(), postcards.latency().2), (vec![7, 6, 9], Basis::HopLimit));
+    assert_eq!(
+        (postcards.path(), postcards.latency().2),
+        (vec![7, 6, 9], Basis::HopLimit)
+    );
 }
 
 #[test]
@@ -689,24 +989,31 @@ fn a_path_of_int_is_forgotten_when_nothing_shows_the_path() {
     for ident in 50..53 {
         postcards.packet(ident, &[7, 6, 9], &[0, 1, 2]).wait();
     }
-    assert_eq!(postcards.path_events(), ["new flow_path flow=0 3 HopLimit path=7>6>9"]);
+    assert_eq!(
+        postcards.path_events(),
+        ["new flow_path flow=0 3 HopLimit path=7>6>9"]
+    );
 }
 
 #[test]
 fn few_slots_are_shared_by_many_postcards_in_turn() {
-    let settings = PostcardConfig { max_pending: 16, ..PostcardConfig::default() };
+    let settings = PostcardConfig {
+        max_pending: 16,
+        ..PostcardConfig::default()
+    };
     let mut postcards = Postcards::new(settings, Clocks::Free);
     for ident in 0..200 {
         let last = Postcard::of(ident + 1, 5, 1);
-        postcards.deliver(Postcard::of(ident + 1, 7, 0)).deliver(if ident % 8 == 0 {
-            last.last()
-        } else {
-            last
-        });
+        postcards
+            .deliver(Postcard::of(ident + 1, 7, 0))
+            .deliver(if ident % 8 == 0 { last.last() } else { last });
         let counts = postcards.counts();
         assert!(counts.accepted - counts.released <= 16);
     }
-    postcards.bench.collector.finish(postcards.bench.now, &mut postcards.bench.log);
+    postcards
+        .bench
+        .collector
+        .finish(postcards.bench.now, &mut postcards.bench.log);
     let counts = postcards.counts();
     assert_eq!((counts.received, counts.accepted - counts.released), (400, 0));
     assert_eq!(postcards.path(), [7, 5]);
@@ -716,12 +1023,24 @@ fn few_slots_are_shared_by_many_postcards_in_turn() {
 fn rules_remember_earlier_packets() {
     let rules = [("slow", "flow_latency > 1000 for 3")];
     let detection = testkit::reports::detection([0; 6], &rules);
-    let config = Config { detection, ..config() };
-    let mut postcards = Postcards { bench: Bench::new(config), numbers: [0; 32] };
+    let config = Config {
+        detection,
+        ..config()
+    };
+    let mut postcards = Postcards {
+        bench: Bench::new(config),
+        numbers: [0; 32],
+    };
     let mut collected = Vec::new();
     for ident in 1..8 {
         postcards.packet(ident, &[7, 5], &[0, 1]).wait();
-        collected.push(postcards.bench.collected().lines().any(|line| line.starts_with("rule_on")));
+        collected.push(
+            postcards
+                .bench
+                .collected()
+                .lines()
+                .any(|line| line.starts_with("rule_on")),
+        );
     }
     // The path is confirmed by the second packet; the third that is too slow, of 1200 ns, is the fourth.
     assert_eq!(collected, [false, false, false, true, false, false, false]);
@@ -731,7 +1050,10 @@ fn rules_remember_earlier_packets() {
 #[test]
 fn postcard_counters_balance_under_random_traffic() {
     for clocks in [Clocks::Free, Clocks::Synchronised] {
-        let settings = PostcardConfig { max_pending: 512, ..PostcardConfig::default() };
+        let settings = PostcardConfig {
+            max_pending: 512,
+            ..PostcardConfig::default()
+        };
         let mut postcards = Postcards::new(settings, clocks);
         let mut state = 88_172_645_463_325_252_u64;
         let mut random = |below: u64| {

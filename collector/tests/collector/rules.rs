@@ -20,12 +20,21 @@ struct Followed {
 fn term(rng: &mut Rng) -> String {
     const SIGNS: [&str; 6] = ["<", "<=", ">", ">=", "==", "!="];
     let sign = SIGNS[rng.below(6)];
-    let metric = ["hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"][rng.below(4)];
+    let metric = [
+        "hop_latency",
+        "queue_occupancy",
+        "queue_congestion",
+        "link_utilization",
+    ][rng.below(4)];
     let number = match metric {
         "link_utilization" => format!("0.00000{}", rng.below(5)),
         _ => rng.below(5).to_string(),
     };
-    let node = if rng.below(4) == 0 { format!("@{}", 1 + rng.below(4)) } else { String::new() };
+    let node = if rng.below(4) == 0 {
+        format!("@{}", 1 + rng.below(4))
+    } else {
+        String::new()
+    };
     // Beyond what is stored of a hop: only a sum can be.
     if metric == "link_utilization" && rng.below(3) == 0 {
         return format!("sum({metric}{node}) {sign} 2500");
@@ -57,7 +66,11 @@ fn rule(rng: &mut Rng) -> String {
 /// Values that are mostly below every number in the rules, so that reports stay within regions.
 fn vary(rng: &mut Rng, at: &Node) -> Node {
     let small = |rng: &mut Rng| if rng.below(8) == 0 { rng.below(7) as u32 } else { 1 };
-    let mut node = Node { latency: Some(small(rng)), queue: Some((0, small(rng))), ..*at };
+    let mut node = Node {
+        latency: Some(small(rng)),
+        queue: Some((0, small(rng))),
+        ..*at
+    };
     node.buffer = Some((0, small(rng)));
     node.utilization = Some(small(rng));
     match rng.below(60) {
@@ -92,12 +105,20 @@ fn expected(rules: &RuleSet, number: usize, flow: &mut Followed, hops: &[HopValu
     let latencies = || hops.iter().map(|hop| hop.hop_latency);
     let known = latencies().all(|latency| latency != observation::ABSENT);
     let looped = (1..flow.path.len()).any(|at| flow.path[..at].contains(&flow.path[at]));
-    let report = Observation { flow_latency: known.then(|| latencies().sum()), looped, hops };
+    let report = Observation {
+        flow_latency: known.then(|| latencies().sum()),
+        looped,
+        hops,
+    };
     let now = rules.evaluate_with(&report, &mut flow.history);
     let changed = std::mem::replace(&mut flow.rules, now) ^ now;
     let mut lines = String::new();
     for rule in (0..64).filter(|rule| changed >> rule & 1 == 1) {
-        let kind = if now >> rule & 1 == 1 { "rule_on" } else { "rule_off" };
+        let kind = if now >> rule & 1 == 1 {
+            "rule_on"
+        } else {
+            "rule_off"
+        };
         writeln!(lines, "{kind} flow={number} rule={rule}").unwrap();
     }
     lines
@@ -114,13 +135,27 @@ fn framed(sent: &Sent) -> Vec<u8> {
 /// Sends `reports` random reports of four flows; returns how many changes of rules were seen.
 fn follow(rng: &mut Rng, texts: &[String], reports: usize) -> usize {
     let names: Vec<String> = (0..texts.len()).map(|number| format!("rule {number}")).collect();
-    let named: Vec<(&str, &str)> =
-        names.iter().zip(texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let named: Vec<(&str, &str)> = names
+        .iter()
+        .zip(texts)
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
     let detection = detection([u64::MAX; 6], &named);
     let rules = detection.rules.clone();
-    let profile = Profile { utilization_scale: 1e-6, ..Profile::default() };
-    let mut bench = Bench::new(Config { detection, default_profile: profile, ..config() });
-    let fresh = Followed { path: vec![1, 2, 3], history: vec![u64::MAX; rules.cells().len()], rules: 0 };
+    let profile = Profile {
+        utilization_scale: 1e-6,
+        ..Profile::default()
+    };
+    let mut bench = Bench::new(Config {
+        detection,
+        default_profile: profile,
+        ..config()
+    });
+    let fresh = Followed {
+        path: vec![1, 2, 3],
+        history: vec![u64::MAX; rules.cells().len()],
+        rules: 0,
+    };
     let mut flows = vec![fresh; 4];
     let mut changes = 0;
     for _ in 0..reports {
@@ -137,8 +172,17 @@ fn follow(rng: &mut Rng, texts: &[String], reports: usize) -> usize {
         }
         let lines = expected(&rules, number, flow, &observe(&hops));
         let bitmap = if old { 0xb100 } else { 0xb180 };
-        let sent = Sent { flow: number as u16, hops, bitmap, ..Sent::default() };
-        bench.deliver(&if old { framed(&sent) } else { Sent::v20(std::slice::from_ref(&sent)) });
+        let sent = Sent {
+            flow: number as u16,
+            hops,
+            bitmap,
+            ..Sent::default()
+        };
+        bench.deliver(&if old {
+            framed(&sent)
+        } else {
+            Sent::v20(std::slice::from_ref(&sent))
+        });
         let collected = bench.collected();
         let reported: String = collected
             .lines()
@@ -167,8 +211,14 @@ fn rules_that_are_skipped_within_regions_are_reported_as_if_every_report_were_ev
 
 #[test]
 fn a_rule_that_becomes_true_names_the_value_and_the_queue() {
-    let rules = [("deep", "hops > 2 and max(queue_occupancy) > 50"), ("slow", "flow_latency > 1ms")];
-    let mut bench = Bench::new(Config { detection: detection([u64::MAX; 6], &rules), ..config() });
+    let rules = [
+        ("deep", "hops > 2 and max(queue_occupancy) > 50"),
+        ("slow", "flow_latency > 1ms"),
+    ];
+    let mut bench = Bench::new(Config {
+        detection: detection([u64::MAX; 6], &rules),
+        ..config()
+    });
     let rules = |bench: &mut Bench| {
         let is_rule = |event: &&Event| matches!(event.kind, Kind::RuleOn | Kind::RuleOff);
         let rules: Vec<Event> = bench.log.events.iter().filter(is_rule).copied().collect();

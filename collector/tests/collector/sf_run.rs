@@ -25,8 +25,16 @@ impl Rng {
 /// Reports of a simulated network with injected faults: lost, duplicated, reordered and corrupted reports, reports without
 /// SF-INT, and reports from a second source.
 fn datagrams(rng: &mut Rng) -> Vec<(Vec<u8>, u8, u64)> {
-    let sf = SfCase { flows: 20, ..SF_CASES[0] }.feed();
-    let plain = Case { flows: 10, ..CASES[0] }.feed();
+    let sf = SfCase {
+        flows: 20,
+        ..SF_CASES[0]
+    }
+    .feed();
+    let plain = Case {
+        flows: 10,
+        ..CASES[0]
+    }
+    .feed();
     let plain: Vec<_> = plain.payloads().collect();
     let mut out: Vec<(Vec<u8>, u8, u64)> = Vec::new();
     let mut now = 1_700_000_000_000_000_000;
@@ -38,7 +46,11 @@ fn datagrams(rng: &mut Rng) -> Vec<(Vec<u8>, u8, u64)> {
             payload[94..96].copy_from_slice(&id.to_be_bytes());
             let seq = u32::from(round) * 160 + at as u32;
             payload[1..4].copy_from_slice(&seq.to_be_bytes()[1..]);
-            now += if rng.below(300) == 0 { 1_200_000_000 } else { 10_000 };
+            now += if rng.below(300) == 0 {
+                1_200_000_000
+            } else {
+                10_000
+            };
             let source = [1, 1, 1, 2][rng.below(4)];
             match rng.below(40) {
                 0 => continue,
@@ -64,13 +76,21 @@ fn datagrams(rng: &mut Rng) -> Vec<(Vec<u8>, u8, u64)> {
 fn collector(hop_limit: Option<u8>) -> Collector {
     let mut other = Profile::new("other", wire::Profile::new(Dialect::Strict));
     (other.latency_unit_ns, other.timestamp_unit_ns) = (3, 5);
-    let sf = JoinConfig { max_flows: 16, max_sets: 40, hop_limit, ..JoinConfig::default() };
+    let sf = JoinConfig {
+        max_flows: 16,
+        max_sets: 40,
+        hop_limit,
+        ..JoinConfig::default()
+    };
     let thresholds = Thresholds::new([0, 10, 10, 10, 10, 10], Vec::new()).unwrap_or_default();
     Collector::new(Config {
         sf,
         max_flows: 16,
         profiles: vec![("192.0.2.2/32".parse().expect("a prefix"), other)],
-        detection: Arc::new(Detection { thresholds, ..Detection::default() }),
+        detection: Arc::new(Detection {
+            thresholds,
+            ..Detection::default()
+        }),
         ..Config::default()
     })
 }
@@ -95,7 +115,9 @@ fn reported(given: &[(Vec<u8>, u8, u64)], hop_limit: Option<u8>, burst: usize) -
     let now = given.last().map_or(0, |last| last.2);
     let mut lines: Vec<String> = batch.events().map(|event| format!("{event:?}")).collect();
     lines.extend(
-        collector.flows().map(|flow| format!("{:?} {:?}", flow.row, flow.path().collect::<Vec<_>>())),
+        collector
+            .flows()
+            .map(|flow| format!("{:?} {:?}", flow.row, flow.path().collect::<Vec<_>>())),
     );
     lines.extend(collector.sources().map(|source| format!("{source:?}")));
     lines.extend(collector.streams().map(|stream| format!("{stream:?}")));
@@ -123,7 +145,11 @@ fn bursts_and_single_reports_give_the_same_result() {
             complete += stats.sf.complete.sets;
             for burst in [2, 17, 64, 1024] {
                 let (in_bursts, _) = reported(&given, hop_limit, burst);
-                assert_eq!(in_bursts.len(), one_by_one.len(), "seed {seed}, bursts of {burst}");
+                assert_eq!(
+                    in_bursts.len(),
+                    one_by_one.len(),
+                    "seed {seed}, bursts of {burst}"
+                );
                 for (got, expected) in in_bursts.iter().zip(&one_by_one) {
                     assert_eq!(got, expected, "seed {seed}, bursts of {burst}");
                 }
@@ -135,20 +161,44 @@ fn bursts_and_single_reports_give_the_same_result() {
 
 /// Latency of each node on the path of the only flow, ns, and of the flow, with these units by node.
 fn latencies(node_profiles: Vec<(u32, Profile)>, clocks: Clocks, burst: usize) -> (Vec<(u32, u64)>, u64) {
-    let case = SfCase { flows: 1, ..SF_CASES[0] };
-    let sf = JoinConfig { hop_limit: Some(16), ..JoinConfig::default() };
-    let default_profile = Profile { clocks, ..Profile::default() };
-    let config = Config { sf, node_profiles, default_profile, ..Config::default() };
+    let case = SfCase {
+        flows: 1,
+        ..SF_CASES[0]
+    };
+    let sf = JoinConfig {
+        hop_limit: Some(16),
+        ..JoinConfig::default()
+    };
+    let default_profile = Profile {
+        clocks,
+        ..Profile::default()
+    };
+    let config = Config {
+        sf,
+        node_profiles,
+        default_profile,
+        ..Config::default()
+    };
     let mut collector = Collector::new(config);
     let mut batch = Batch::with_capacity(1 << 12);
     let feed = case.feed();
     let datagrams: Vec<Datagram<'_>> = feed
         .payloads()
-        .map(|payload| Datagram { payload, source: [7; 16], src_port: 7, listener: 0, received: 1 << 60 })
+        .map(|payload| Datagram {
+            payload,
+            source: [7; 16],
+            src_port: 7,
+            listener: 0,
+            received: 1 << 60,
+        })
         .collect();
-    datagrams.chunks(burst).for_each(|burst| collector.handle(burst, &mut batch));
+    datagrams
+        .chunks(burst)
+        .for_each(|burst| collector.handle(burst, &mut batch));
     let flow = collector.flows().next().expect("a flow");
-    let hops = flow.hops().map(|hop| (hop.node.expect("named"), hop.hop_latency.expect("measured")));
+    let hops = flow
+        .hops()
+        .map(|hop| (hop.node.expect("named"), hop.hop_latency.expect("measured")));
     (hops.collect(), flow.row.flow_latency.expect("measured"))
 }
 
@@ -157,14 +207,23 @@ fn records_of_one_packet_count_in_the_units_of_their_nodes() {
     for burst in [1, 64] {
         for (clocks, total) in [(Clocks::Free, 15_000), (Clocks::Synchronised, 205_000)] {
             let (alike, latency) = latencies(Vec::new(), clocks, burst);
-            assert_eq!(alike, [(100, 1000), (200, 2000), (300, 3000), (400, 4000), (5, 5000)]);
+            assert_eq!(
+                alike,
+                [(100, 1000), (200, 2000), (300, 3000), (400, 4000), (5, 5000)]
+            );
             assert_eq!(latency, total, "{clocks:?}");
         }
         // The second node's record is carried; the fifth node is the sink.
-        let units = |latency_unit_ns| Profile { latency_unit_ns, ..Profile::default() };
+        let units = |latency_unit_ns| Profile {
+            latency_unit_ns,
+            ..Profile::default()
+        };
         let own = || vec![(5, units(7)), (200, units(3))];
         let (mixed, latency) = latencies(own(), Clocks::Free, burst);
-        assert_eq!(mixed, [(100, 1000), (200, 6000), (300, 3000), (400, 4000), (5, 35_000)]);
+        assert_eq!(
+            mixed,
+            [(100, 1000), (200, 6000), (300, 3000), (400, 4000), (5, 35_000)]
+        );
         assert_eq!(latency, 49_000);
         // The sink's timestamps have other units: they are not compared with those of the source.
         assert_eq!(latencies(own(), Clocks::Synchronised, burst).1, 49_000);
@@ -174,17 +233,38 @@ fn records_of_one_packet_count_in_the_units_of_their_nodes() {
 #[test]
 fn implausible_latencies_of_records_are_marked() {
     for burst in [1, 64] {
-        let case = SfCase { flows: 1, ..SF_CASES[0] };
-        let sf = JoinConfig { hop_limit: Some(16), ..JoinConfig::default() };
-        let default_profile = Profile { max_hop_latency: 2500, ..Profile::default() };
-        let mut collector = Collector::new(Config { sf, default_profile, ..Config::default() });
+        let case = SfCase {
+            flows: 1,
+            ..SF_CASES[0]
+        };
+        let sf = JoinConfig {
+            hop_limit: Some(16),
+            ..JoinConfig::default()
+        };
+        let default_profile = Profile {
+            max_hop_latency: 2500,
+            ..Profile::default()
+        };
+        let mut collector = Collector::new(Config {
+            sf,
+            default_profile,
+            ..Config::default()
+        });
         let mut batch = Batch::with_capacity(1 << 12);
         let feed = case.feed();
         let datagrams: Vec<Datagram<'_>> = feed
             .payloads()
-            .map(|payload| Datagram { payload, source: [7; 16], src_port: 7, listener: 0, received: 1 << 60 })
+            .map(|payload| Datagram {
+                payload,
+                source: [7; 16],
+                src_port: 7,
+                listener: 0,
+                received: 1 << 60,
+            })
             .collect();
-        datagrams.chunks(burst).for_each(|burst| collector.handle(burst, &mut batch));
+        datagrams
+            .chunks(burst)
+            .for_each(|burst| collector.handle(burst, &mut batch));
         let flow = collector.flows().next().expect("a flow");
         let hops: Vec<_> = flow
             .hops()
@@ -197,8 +277,14 @@ fn implausible_latencies_of_records_are_marked() {
             (400, None, Some(4000)),
             (5, None, Some(5000)),
         ];
-        assert_eq!((hops, flow.row.flow_latency), (expected.to_vec(), None), "bursts of {burst}");
-        let events = batch.events().filter(|(event, _)| matches!(event.node, Some(300 | 400 | 5)));
+        assert_eq!(
+            (hops, flow.row.flow_latency),
+            (expected.to_vec(), None),
+            "bursts of {burst}"
+        );
+        let events = batch
+            .events()
+            .filter(|(event, _)| matches!(event.node, Some(300 | 400 | 5)));
         let latencies = events
             .filter(|(event, _)| event.metric.is_some_and(|metric| metric.name() == "hop_latency"))
             .count();

@@ -8,7 +8,15 @@ use testkit::rng::Rng;
 use wire::FlowKey;
 
 /// Metric, flow, node, interface, queue, interval and its start.
-type Key = (u8, Option<FlowKey>, Option<u32>, Option<u32>, Option<u8>, u32, u64);
+type Key = (
+    u8,
+    Option<FlowKey>,
+    Option<u32>,
+    Option<u32>,
+    Option<u8>,
+    u32,
+    u64,
+);
 
 /// Values, their minimum, maximum and sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +32,12 @@ struct Totals(BTreeMap<Key, Sum>);
 
 impl Totals {
     fn add(&mut self, key: Key, more: Sum) {
-        let sum = self.0.entry(key).or_insert(Sum { count: 0, min: u64::MAX, max: 0, sum: 0 });
+        let sum = self.0.entry(key).or_insert(Sum {
+            count: 0,
+            min: u64::MAX,
+            max: 0,
+            sum: 0,
+        });
         sum.count += more.count;
         sum.min = sum.min.min(more.min);
         sum.max = sum.max.max(more.max);
@@ -36,7 +49,15 @@ impl Totals {
         for interval in intervals {
             let mut key = *key;
             (key.5, key.6) = (*interval, now - now % (u64::from(*interval) * SECOND));
-            self.add(key, Sum { count: 1, min: value, max: value, sum: value });
+            self.add(
+                key,
+                Sum {
+                    count: 1,
+                    min: value,
+                    max: value,
+                    sum: value,
+                },
+            );
         }
     }
 
@@ -50,7 +71,12 @@ impl Totals {
             let node = Some(hop.id);
             total += latency;
             self.add_value(&(2, None, node, None, None, 0, 0), &[1, 60], now, latency);
-            self.add_value(&(3, None, node, None, Some(queue), 0, 0), &[1, 60], now, occupancy.into());
+            self.add_value(
+                &(3, None, node, None, Some(queue), 0, 0),
+                &[1, 60],
+                now,
+                occupancy.into(),
+            );
             self.add_value(
                 &(5, None, node, Some(hop.ports.1.into()), None, 0, 0),
                 &[1, 60],
@@ -65,15 +91,35 @@ impl Totals {
     fn from_rollups(rollups: &[Rollup]) -> Self {
         let mut totals = Self::default();
         for r in rollups {
-            let key = (r.metric as u8, r.flow, r.node, r.interface, r.queue, r.interval, r.ts);
-            totals.add(key, Sum { count: r.count, min: r.min, max: r.max, sum: r.sum });
+            let key = (
+                r.metric as u8,
+                r.flow,
+                r.node,
+                r.interface,
+                r.queue,
+                r.interval,
+                r.ts,
+            );
+            totals.add(
+                key,
+                Sum {
+                    count: r.count,
+                    min: r.min,
+                    max: r.max,
+                    sum: r.sum,
+                },
+            );
         }
         totals
     }
 }
 
 fn random_report(rng: &mut Rng, seq: u32) -> Sent {
-    let mut sent = Sent { flow: (rng.roll() % 4) as u16, seq, ..Sent::default() };
+    let mut sent = Sent {
+        flow: (rng.roll() % 4) as u16,
+        seq,
+        ..Sent::default()
+    };
     for hop in &mut sent.hops {
         hop.latency = Some((rng.roll() % 5000) as u32);
         hop.queue = Some(((rng.roll() % 3) as u8, (rng.roll() % 900) as u32));
@@ -97,7 +143,10 @@ fn pause(rng: &mut Rng) -> u64 {
 fn rollups_are_the_sums_of_the_plain_model_whatever_time_does() {
     for run in 1..=400 {
         let mut rng = Rng(run);
-        let settings = Config { flow_timeout: 30 * SECOND, ..config() };
+        let settings = Config {
+            flow_timeout: 30 * SECOND,
+            ..config()
+        };
         let mut bench = Bench::new(settings);
         let mut model = Totals::default();
         // A live collector ticks all the time, a replay with the datagrams.
@@ -117,26 +166,50 @@ fn rollups_are_the_sums_of_the_plain_model_whatever_time_does() {
             }
             let sent = random_report(&mut rng, seq);
             // A report may also have waited behind a later one.
-            let received = now - if seq > 0 && rng.below(8) == 0 { rng.roll() % (2 * SECOND) } else { 0 };
+            let received = now
+                - if seq > 0 && rng.below(8) == 0 {
+                    rng.roll() % (2 * SECOND)
+                } else {
+                    0
+                };
             bench.collector.tick(now, &mut bench.log);
             let payload = sent.v10();
-            let datagram =
-                Datagram { payload: &payload, source: [1; 16], src_port: 1, listener: 0, received };
+            let datagram = Datagram {
+                payload: &payload,
+                source: [1; 16],
+                src_port: 1,
+                listener: 0,
+                received,
+            };
             bench.collector.handle(&[datagram], &mut bench.log);
             model.add_report(&sent, now);
         }
         bench.collector.finish(now, &mut bench.log);
         let rollups = Totals::from_rollups(&bench.log.rollups);
-        let differing: Vec<_> = rollups.0.iter().filter(|(key, sum)| model.0.get(key) != Some(sum)).collect();
-        let missing: Vec<_> = model.0.keys().filter(|key| !rollups.0.contains_key(key)).collect();
-        assert!(differing.is_empty() && missing.is_empty(), "run {run}: {differing:?} {missing:?}");
+        let differing: Vec<_> = rollups
+            .0
+            .iter()
+            .filter(|(key, sum)| model.0.get(key) != Some(sum))
+            .collect();
+        let missing: Vec<_> = model
+            .0
+            .keys()
+            .filter(|key| !rollups.0.contains_key(key))
+            .collect();
+        assert!(
+            differing.is_empty() && missing.is_empty(),
+            "run {run}: {differing:?} {missing:?}"
+        );
     }
 }
 
 #[test]
 fn bursts_that_are_further_apart_than_the_timeout_are_counted_in_full() {
     for apart in [3, 20, 120] {
-        let mut bench = Bench::new(Config { flow_timeout: 15 * SECOND, ..config() });
+        let mut bench = Bench::new(Config {
+            flow_timeout: 15 * SECOND,
+            ..config()
+        });
         for burst in 0..10 {
             bench.now = START + burst * apart * SECOND;
             for _ in 0..100 {
@@ -145,8 +218,11 @@ fn bursts_that_are_further_apart_than_the_timeout_are_counted_in_full() {
         }
         let now = bench.now;
         bench.collector.finish(now, &mut bench.log);
-        let of_node =
-            bench.log.rollups.iter().filter(|r| (r.interval, r.metric as u8, r.node) == (1, 2, Some(2)));
+        let of_node = bench
+            .log
+            .rollups
+            .iter()
+            .filter(|r| (r.interval, r.metric as u8, r.node) == (1, 2, Some(2)));
         let counts: Vec<_> = of_node.map(|r| r.count).collect();
         assert_eq!(counts, [100; 10], "{apart} s apart");
     }
@@ -154,11 +230,24 @@ fn bursts_that_are_further_apart_than_the_timeout_are_counted_in_full() {
 
 #[test]
 fn a_queue_that_reports_in_one_second_of_twenty_is_new_once() {
-    let mut bench = Bench::new(Config { flow_timeout: 60 * SECOND, ..config() });
+    let mut bench = Bench::new(Config {
+        flow_timeout: 60 * SECOND,
+        ..config()
+    });
     for _ in 0..10 {
-        bench.send(&Sent { hops: vec![node(1)], reporter: 1, ..Sent::default() });
+        bench.send(&Sent {
+            hops: vec![node(1)],
+            reporter: 1,
+            ..Sent::default()
+        });
         bench.pass(20 * SECOND);
     }
-    let of_queue: Vec<_> = bench.log.events.iter().filter(|e| e.queue.is_some()).map(|e| e.kind).collect();
+    let of_queue: Vec<_> = bench
+        .log
+        .events
+        .iter()
+        .filter(|e| e.queue.is_some())
+        .map(|e| e.kind)
+        .collect();
     assert_eq!(of_queue, [Kind::New]);
 }

@@ -8,14 +8,27 @@ use testkit::reports::{Bench, Node, SECOND, Sent, config, node};
 /// Node ids alone.
 const NODE_ID: u16 = 0x8000;
 
-type Counts = (BTreeMap<u32, u32>, BTreeMap<(u32, u32), u32>, BTreeMap<Vec<u32>, u32>);
+type Counts = (
+    BTreeMap<u32, u32>,
+    BTreeMap<(u32, u32), u32>,
+    BTreeMap<Vec<u32>, u32>,
+);
 
 /// The counts of the collector.
 fn counted(collector: &Collector) -> Counts {
     (
-        collector.topology_nodes().map(|node| (node.node, node.flows)).collect(),
-        collector.topology_links().map(|link| ((link.from, link.to), link.flows)).collect(),
-        collector.topology_paths().map(|path| (path.nodes.to_vec(), path.flows)).collect(),
+        collector
+            .topology_nodes()
+            .map(|node| (node.node, node.flows))
+            .collect(),
+        collector
+            .topology_links()
+            .map(|link| ((link.from, link.to), link.flows))
+            .collect(),
+        collector
+            .topology_paths()
+            .map(|path| (path.nodes.to_vec(), path.flows))
+            .collect(),
     )
 }
 
@@ -25,7 +38,8 @@ fn gathered(collector: &Collector) -> Counts {
     for flow in collector.flows() {
         let path: Vec<u32> = flow.path().collect();
         path.iter().for_each(|node| *nodes.entry(*node).or_default() += 1);
-        path.windows(2).for_each(|pair| *links.entry((pair[0], pair[1])).or_default() += 1);
+        path.windows(2)
+            .for_each(|pair| *links.entry((pair[0], pair[1])).or_default() += 1);
         *paths.entry(path).or_default() += 1;
     }
     (nodes, links, paths)
@@ -37,8 +51,16 @@ fn path(length: u32, first: u32, step: u32) -> Vec<Node> {
 
 #[test]
 fn counts_agree_with_the_flows_whatever_paths_they_take() {
-    let tables = Config { max_flows: 256, max_nodes: 1024, max_links: 4096, ..config() };
-    let mut bench = Bench::new(Config { flow_timeout: 20 * SECOND, ..tables });
+    let tables = Config {
+        max_flows: 256,
+        max_nodes: 1024,
+        max_links: 4096,
+        ..config()
+    };
+    let mut bench = Bench::new(Config {
+        flow_timeout: 20 * SECOND,
+        ..tables
+    });
     let mut state = 7_u32;
     let mut below = |bound: u32| {
         state = state.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
@@ -48,9 +70,18 @@ fn counts_agree_with_the_flows_whatever_paths_they_take() {
         for _ in 0..100 {
             let length = 1 + below(if round % 8 == 7 { 60 } else { 9 });
             let hops = path(length, 1 + below(5), 1 + below(3));
-            bench.send(&Sent { flow: below(400) as u16, hops, bitmap: NODE_ID, ..Sent::default() });
+            bench.send(&Sent {
+                flow: below(400) as u16,
+                hops,
+                bitmap: NODE_ID,
+                ..Sent::default()
+            });
         }
-        assert_eq!(counted(&bench.collector), gathered(&bench.collector), "round {round}");
+        assert_eq!(
+            counted(&bench.collector),
+            gathered(&bench.collector),
+            "round {round}"
+        );
         bench.pass(SECOND);
     }
     assert!(bench.collector.tables().flows.evicted > 0);
@@ -60,21 +91,38 @@ fn counts_agree_with_the_flows_whatever_paths_they_take() {
 
 #[test]
 fn forged_paths_fill_bounded_tables_and_a_flow_is_counted_when_there_is_room() {
-    let mut bench = Bench::new(Config { max_flows: 4096, flow_timeout: 10 * SECOND, ..config() });
+    let mut bench = Bench::new(Config {
+        max_flows: 4096,
+        flow_timeout: 10 * SECOND,
+        ..config()
+    });
     for n in 0..3000_u32 {
         let hops = path(3, 1000 + 3 * n, 1);
-        bench.send(&Sent { flow: n as u16, hops, bitmap: NODE_ID, ..Sent::default() });
+        bench.send(&Sent {
+            flow: n as u16,
+            hops,
+            bitmap: NODE_ID,
+            ..Sent::default()
+        });
     }
     let tables = bench.collector.tables();
     // The table of nodes fills first: a flow is counted on all nodes and links of its path or on none.
-    let refusals =
-        [(tables.path_nodes, 64, true), (tables.path_links, 256, false), (tables.paths, 256, true)];
+    let refusals = [
+        (tables.path_nodes, 64, true),
+        (tables.path_links, 256, false),
+        (tables.paths, 256, true),
+    ];
     for (table, most, refuses) in refusals {
         assert!(table.used <= most && table.capacity == most, "{table:?}");
         assert_eq!(table.refused > 0, refuses, "{table:?}");
     }
     assert!(bench.collector.topology_nodes().count() <= 64);
-    let honest = Sent { flow: 9000, hops: path(3, 1, 1), bitmap: NODE_ID, ..Sent::default() };
+    let honest = Sent {
+        flow: 9000,
+        hops: path(3, 1, 1),
+        bitmap: NODE_ID,
+        ..Sent::default()
+    };
     bench.send(&honest);
     assert!(!bench.collector.topology_nodes().any(|node| node.node == 1));
     for _ in 0..20 {
@@ -100,7 +148,12 @@ fn a_link_shows_its_interfaces_and_the_latest_values_and_reports_add_up() {
     };
     for (flow, queue) in [(1, 10), (2, 20), (1, 30)] {
         let hops = vec![hop(1, queue, 10 * queue), hop(2, 5, 5)];
-        bench.send(&Sent { flow, hops, bitmap: 0xf100, ..Sent::default() });
+        bench.send(&Sent {
+            flow,
+            hops,
+            bitmap: 0xf100,
+            ..Sent::default()
+        });
     }
     bench.pass(SECOND / 10);
     let links: Vec<_> = bench.collector.topology_links().collect();
@@ -110,9 +163,17 @@ fn a_link_shows_its_interfaces_and_the_latest_values_and_reports_add_up() {
     assert_eq!((link.egress_if, link.ingress_if), (Some(8), Some(7)));
     let values = (link.queue_occupancy, link.utilization, link.hop_latency);
     assert_eq!(values, (Some(30), Some(300), Some(1000)));
-    let nodes: Vec<_> = bench.collector.topology_nodes().map(|node| (node.node, node.reports)).collect();
+    let nodes: Vec<_> = bench
+        .collector
+        .topology_nodes()
+        .map(|node| (node.node, node.reports))
+        .collect();
     assert_eq!(nodes, [(1, 3), (2, 3)]);
-    let paths: Vec<_> = bench.collector.topology_paths().map(|path| (path.flows, path.reports)).collect();
+    let paths: Vec<_> = bench
+        .collector
+        .topology_paths()
+        .map(|path| (path.flows, path.reports))
+        .collect();
     assert_eq!(paths, [(2, 3)]);
 }
 
@@ -120,8 +181,15 @@ fn a_link_shows_its_interfaces_and_the_latest_values_and_reports_add_up() {
 fn a_flow_that_takes_another_link_leaves_its_interface_there() {
     let mut bench = Bench::new(config());
     let by = |flow, port, next| {
-        let first = Node { ports: (1, port), ..node(1) };
-        Sent { flow, hops: vec![first, node(next), node(3)], ..Sent::default() }
+        let first = Node {
+            ports: (1, port),
+            ..node(1)
+        };
+        Sent {
+            flow,
+            hops: vec![first, node(next), node(3)],
+            ..Sent::default()
+        }
     };
     bench.send(&by(1, 2, 2)).send(&by(2, 2, 2)).send(&by(2, 2, 2));
     // The report of the change says at which interface node 1 sends now.

@@ -6,7 +6,13 @@ use collector::{HopView, LatestView};
 use testkit::reports::{Bench, Node, SECOND, Sent, config, flow, node};
 
 fn hop(bench: &Bench, number: u16) -> HopView {
-    bench.collector.flow(&flow(number, false)).unwrap().hops().next().unwrap()
+    bench
+        .collector
+        .flow(&flow(number, false))
+        .unwrap()
+        .hops()
+        .next()
+        .unwrap()
 }
 
 #[test]
@@ -14,11 +20,31 @@ fn a_hop_shows_the_values_of_one_packet_and_the_latest_of_its_queue_and_link_apa
     let mut bench = Bench::new(config());
     // Node id, interfaces, latency, queue, utilization.
     let all = 0xf100;
-    let slow = Node { latency: Some(10_800), queue: Some((0, 900)), utilization: Some(700), ..node(1) };
-    let quick = Node { latency: Some(100), queue: Some((0, 0)), utilization: Some(30), ..node(1) };
-    bench.send(&Sent { flow: 1, hops: vec![slow], bitmap: all, ..Sent::default() });
+    let slow = Node {
+        latency: Some(10_800),
+        queue: Some((0, 900)),
+        utilization: Some(700),
+        ..node(1)
+    };
+    let quick = Node {
+        latency: Some(100),
+        queue: Some((0, 0)),
+        utilization: Some(30),
+        ..node(1)
+    };
+    bench.send(&Sent {
+        flow: 1,
+        hops: vec![slow],
+        bitmap: all,
+        ..Sent::default()
+    });
     bench.pass(2 * SECOND);
-    bench.send(&Sent { flow: 2, hops: vec![quick], bitmap: all, ..Sent::default() });
+    bench.send(&Sent {
+        flow: 2,
+        hops: vec![quick],
+        bitmap: all,
+        ..Sent::default()
+    });
     let values = |hop: &HopView| (hop.hop_latency, hop.queue_occupancy, hop.link_utilization);
     let (first, second) = (hop(&bench, 1), hop(&bench, 2));
     assert_eq!(values(&first), (Some(10_800), Some(900), Some(700)));
@@ -33,32 +59,76 @@ fn a_hop_shows_the_values_of_one_packet_and_the_latest_of_its_queue_and_link_apa
 #[test]
 fn values_missing_from_the_latest_packet_are_not_taken_from_earlier_ones() {
     let mut bench = Bench::new(config());
-    let with = |number, bitmap, hop: Node| Sent { flow: number, hops: vec![hop], bitmap, ..Sent::default() };
-    bench.send(&with(1, 0xf100, Node { queue: Some((3, 900)), ..node(1) }));
-    assert_eq!((hop(&bench, 1).queue, hop(&bench, 1).queue_occupancy), (Some(3), Some(900)));
+    let with = |number, bitmap, hop: Node| Sent {
+        flow: number,
+        hops: vec![hop],
+        bitmap,
+        ..Sent::default()
+    };
+    bench.send(&with(
+        1,
+        0xf100,
+        Node {
+            queue: Some((3, 900)),
+            ..node(1)
+        },
+    ));
+    assert_eq!(
+        (hop(&bench, 1).queue, hop(&bench, 1).queue_occupancy),
+        (Some(3), Some(900))
+    );
     // Node id and latency.
     bench.send(&with(1, 0xa000, node(1)));
     let bare = hop(&bench, 1);
-    assert_eq!((bare.queue, bare.queue_occupancy, bare.link_utilization), (None, None, None));
+    assert_eq!(
+        (bare.queue, bare.queue_occupancy, bare.link_utilization),
+        (None, None, None)
+    );
     // A queue with another number gets its own series, regardless of the previous one.
-    bench.send(&with(1, 0xf100, Node { queue: Some((255, 7)), ..node(1) }));
-    let mut queues: Vec<_> = bench.collector.queues().map(|queue| (queue.part, queue.latest)).collect();
+    bench.send(&with(
+        1,
+        0xf100,
+        Node {
+            queue: Some((255, 7)),
+            ..node(1)
+        },
+    ));
+    let mut queues: Vec<_> = bench
+        .collector
+        .queues()
+        .map(|queue| (queue.part, queue.latest))
+        .collect();
     queues.sort_unstable();
     assert_eq!(queues, [(3, 900), (255, 7)]);
-    assert_eq!((hop(&bench, 1).queue, hop(&bench, 1).queue_occupancy), (Some(255), Some(7)));
+    assert_eq!(
+        (hop(&bench, 1).queue, hop(&bench, 1).queue_occupancy),
+        (Some(255), Some(7))
+    );
 }
 
 #[test]
 fn values_stay_with_their_hop_when_the_path_changes() {
     let mut bench = Bench::new(config());
     let nodes = |ids: &[u32]| -> Vec<Node> {
-        ids.iter().map(|&id| Node { queue: Some((0, 10 * id)), utilization: Some(id), ..node(id) }).collect()
+        ids.iter()
+            .map(|&id| Node {
+                queue: Some((0, 10 * id)),
+                utilization: Some(id),
+                ..node(id)
+            })
+            .collect()
     };
     for path in [&[1, 2, 3][..], &[1, 4, 2, 3], &[3]] {
-        bench.send(&Sent { hops: nodes(path), bitmap: 0xf100, ..Sent::default() });
+        bench.send(&Sent {
+            hops: nodes(path),
+            bitmap: 0xf100,
+            ..Sent::default()
+        });
         let view = bench.collector.flow(&flow(1, false)).unwrap();
         let values = |hop: HopView| (hop.node, hop.queue_occupancy, hop.link_utilization);
-        let expected = path.iter().map(|&id| (Some(id), Some(u64::from(10 * id)), Some(u64::from(id))));
+        let expected = path
+            .iter()
+            .map(|&id| (Some(id), Some(u64::from(10 * id)), Some(u64::from(id))));
         assert!(view.hops().map(values).eq(expected), "{path:?}");
     }
 }
@@ -69,51 +139,108 @@ const EVERYTHING: u16 = 0xfd00;
 #[test]
 fn an_implausible_latency_is_marked_and_counted_and_in_no_other_number() {
     let mut bench = Bench::new(config());
-    let stamped = |latency, stamps| Node { latency: Some(latency), stamps: Some(stamps), ..node(1) };
+    let stamped = |latency, stamps| Node {
+        latency: Some(latency),
+        stamps: Some(stamps),
+        ..node(1)
+    };
     let send = |bench: &mut Bench, first| {
-        bench.send(&Sent { hops: vec![first, node(2)], bitmap: EVERYTHING, ..Sent::default() });
+        bench.send(&Sent {
+            hops: vec![first, node(2)],
+            bitmap: EVERYTHING,
+            ..Sent::default()
+        });
         bench.collected()
     };
     send(&mut bench, stamped(1000, (5000, 6000)));
     let odd = [
         (stamped(700, (0, 700)), 700),
         (stamped(3_000_000_000, (5000, 3_000_005_000)), 3_000_000_000),
-        (Node { latency: None, ..stamped(0, (700, 600)) }, 4_294_967_196),
+        (
+            Node {
+                latency: None,
+                ..stamped(0, (700, 600))
+            },
+            4_294_967_196,
+        ),
     ];
     for (hop_sent, value) in odd {
         assert_eq!(send(&mut bench, hop_sent), "", "no threshold is exceeded");
         let seen = hop(&bench, 1);
         let shown = seen.implausible_latency.unwrap();
-        assert!(seen.hop_latency.is_none() && value - shown <= value >> 17, "{shown} for {value}");
+        assert!(
+            seen.hop_latency.is_none() && value - shown <= value >> 17,
+            "{shown} for {value}"
+        );
     }
     assert_eq!(bench.collector.stats().implausible_latencies, 3);
-    let series: Vec<_> =
-        bench.collector.nodes().map(|node| (node.node, node.latest, node.values, node.implausible)).collect();
-    assert!(series.contains(&(1, 1000, 1, 3)) && series.contains(&(2, 1000, 4, 0)), "{series:?}");
+    let series: Vec<_> = bench
+        .collector
+        .nodes()
+        .map(|node| (node.node, node.latest, node.values, node.implausible))
+        .collect();
+    assert!(
+        series.contains(&(1, 1000, 1, 3)) && series.contains(&(2, 1000, 4, 0)),
+        "{series:?}"
+    );
     let flow_latency = bench.collector.flow(&flow(1, false)).unwrap().row.flow_latency;
     assert_eq!(flow_latency, Some(2000), "the latest that is known");
     // A plausible one clears the mark.
     send(&mut bench, stamped(1010, (5000, 6010)));
-    assert_eq!((hop(&bench, 1).hop_latency, hop(&bench, 1).implausible_latency), (Some(1010), None));
+    assert_eq!(
+        (hop(&bench, 1).hop_latency, hop(&bench, 1).implausible_latency),
+        (Some(1010), None)
+    );
     bench.pass(120 * SECOND);
     let minute = |rollup: &&collector::Rollup| rollup.interval == 60 && rollup.max > 1010;
     let higher: Vec<_> = bench.log.rollups.iter().filter(minute).collect();
-    assert!(higher.iter().all(|rollup| rollup.flow.is_some() && rollup.max <= 2010), "{higher:?}");
+    assert!(
+        higher
+            .iter()
+            .all(|rollup| rollup.flow.is_some() && rollup.max <= 2010),
+        "{higher:?}"
+    );
 }
 
 #[test]
 fn a_node_with_implausible_latencies_only_has_no_latest_one() {
     let mut bench = Bench::new(config());
-    let clone = Node { stamps: Some((0, 1000)), ..node(9) };
+    let clone = Node {
+        stamps: Some((0, 1000)),
+        ..node(9)
+    };
     for _ in 0..3 {
-        bench.send(&Sent { hops: vec![clone], bitmap: EVERYTHING, ..Sent::default() });
+        bench.send(&Sent {
+            hops: vec![clone],
+            bitmap: EVERYTHING,
+            ..Sent::default()
+        });
     }
     assert!(!bench.collected().contains("hop_latency"));
-    let series: Vec<_> =
-        bench.collector.nodes().map(|node| (node.node, node.values, node.implausible)).collect();
+    let series: Vec<_> = bench
+        .collector
+        .nodes()
+        .map(|node| (node.node, node.values, node.implausible))
+        .collect();
     assert_eq!(series, [(9, 0, 3)]);
-    let off = collector::Profile { max_hop_latency: 0, ..collector::Profile::default() };
-    let mut bench = Bench::new(collector::Config { default_profile: off, ..config() });
-    bench.send(&Sent { hops: vec![clone], bitmap: EVERYTHING, ..Sent::default() });
-    assert_eq!((hop(&bench, 1).hop_latency, bench.collector.stats().implausible_latencies), (Some(1000), 0));
+    let off = collector::Profile {
+        max_hop_latency: 0,
+        ..collector::Profile::default()
+    };
+    let mut bench = Bench::new(collector::Config {
+        default_profile: off,
+        ..config()
+    });
+    bench.send(&Sent {
+        hops: vec![clone],
+        bitmap: EVERYTHING,
+        ..Sent::default()
+    });
+    assert_eq!(
+        (
+            hop(&bench, 1).hop_latency,
+            bench.collector.stats().implausible_latencies
+        ),
+        (Some(1000), 0)
+    );
 }

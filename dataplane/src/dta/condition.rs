@@ -53,7 +53,9 @@ impl Condition {
     }
 
     pub(super) fn is_met(&self, context: &Context<'_>, subject: &ReportedHop, now: u64) -> bool {
-        let Some(value) = self.field.number(context, subject, now) else { return false };
+        let Some(value) = self.field.number(context, subject, now) else {
+            return false;
+        };
         match self.operator {
             Operator::Equal => value == self.value,
             Operator::NotEqual => value != self.value,
@@ -80,14 +82,30 @@ impl FromStr for Condition {
             .iter()
             .find_map(|(unit, factor)| written.strip_suffix(unit).map(|number| (number.trim(), *factor)))
             .ok_or_else(refused)?;
-        let value = number_of(number).and_then(|number| number.checked_mul(factor)).ok_or_else(refused)?;
-        if field.is_number() { Ok(Self { field, operator, value }) } else { Err(refused()) }
+        let value = number_of(number)
+            .and_then(|number| number.checked_mul(factor))
+            .ok_or_else(refused)?;
+        if field.is_number() {
+            Ok(Self {
+                field,
+                operator,
+                value,
+            })
+        } else {
+            Err(refused())
+        }
     }
 }
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found = OPERATORS.iter().find(|(_, operator)| *operator == self.operator);
-        write!(f, "{} {} {}", self.field, found.map_or("", |(word, _)| *word), self.value)
+        write!(
+            f,
+            "{} {} {}",
+            self.field,
+            found.map_or("", |(word, _)| *word),
+            self.value
+        )
     }
 }

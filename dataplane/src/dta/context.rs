@@ -220,7 +220,9 @@ impl<'a> Context<'a> {
 
     /// The default hop: this node's, or the last if its record is on the stack.
     pub fn last_hop(&self) -> Option<Hop> {
-        self.metadata.copied().or_else(|| self.hops().checked_sub(1).and_then(|last| self.hop(last)))
+        self.metadata
+            .copied()
+            .or_else(|| self.hops().checked_sub(1).and_then(|last| self.hop(last)))
     }
 
     /// Time that the packet spent in nodes, ns; `None` unless every hop has it.

@@ -20,7 +20,10 @@ pub struct Repeat {
 
 impl Default for Repeat {
     fn default() -> Self {
-        Self { patience: 500_000, probe: 20_000_000 }
+        Self {
+            patience: 500_000,
+            probe: 20_000_000,
+        }
     }
 }
 
@@ -171,7 +174,9 @@ impl Destination {
         if report.base.essential {
             return self.send_essential(report, now, probe, out);
         }
-        let Some(room) = out.room(report.len()) else { return false };
+        let Some(room) = out.room(report.len()) else {
+            return false;
+        };
         match report.emit(room) {
             Ok(len) => {
                 out.commit(self.number, len);
@@ -186,7 +191,9 @@ impl Destination {
         report.base.sequence = self.next.wrapping_add(self.shift);
         let at = usize::from(self.next) % WINDOW;
         let slot = self.ring.get_mut(at * self.width..(at + 1) * self.width);
-        let Some(Ok(len)) = slot.map(|slot| report.emit(slot)) else { return false };
+        let Some(Ok(len)) = slot.map(|slot| report.emit(slot)) else {
+            return false;
+        };
         self.lens[at] = len as u16;
         // The slot's previous report is overwritten.
         if self.unsent == Some(self.next.wrapping_sub(WINDOW as u16)) {
@@ -233,7 +240,9 @@ impl Destination {
     fn buffered(&self, sequence: u16) -> &[u8] {
         let at = usize::from(sequence) % WINDOW;
         let len = self.lens.get(at).map_or(0, |len| usize::from(*len));
-        self.ring.get(at * self.width..at * self.width + len).unwrap_or(&[])
+        self.ring
+            .get(at * self.width..at * self.width + len)
+            .unwrap_or(&[])
     }
 
     /// Processes a NACK: the translator lacks the reports after `last`. `overload`: because it could not queue them; then only the
@@ -245,7 +254,11 @@ impl Destination {
         repeat: &Repeat,
         out: &mut Outbox,
     ) {
-        let missing = self.next.wrapping_add(self.shift).wrapping_sub(last).wrapping_sub(1);
+        let missing = self
+            .next
+            .wrapping_add(self.shift)
+            .wrapping_sub(last)
+            .wrapping_sub(1);
         let again = self
             .heeded
             .is_some_and(|(at, heeded)| heeded == last && now.saturating_sub(at) < repeat.patience);
@@ -258,7 +271,11 @@ impl Destination {
             self.stats.unbelieved += 1;
             return;
         }
-        let repeated = if overload { 1 } else { missing.min(self.buffered_count) };
+        let repeated = if overload {
+            1
+        } else {
+            missing.min(self.buffered_count)
+        };
         if !self.allow(repeated, now) {
             self.stats.limited += 1;
             return;
@@ -291,7 +308,10 @@ impl Destination {
         if self.spent_until > now.saturating_add(ALLOWANCE) {
             self.spent_until = now;
         }
-        let spent = self.spent_until.max(now).saturating_add(u64::from(count) * RETRANSMISSION);
+        let spent = self
+            .spent_until
+            .max(now)
+            .saturating_add(u64::from(count) * RETRANSMISSION);
         let allowed = spent <= now.saturating_add(ALLOWANCE);
         if allowed {
             self.spent_until = spent;
@@ -327,7 +347,11 @@ impl Destination {
     /// Processes an ACK: the translator has all reports up to `last`.
     pub(super) fn ack(&mut self, last: u16) {
         self.stats.acks += 1;
-        let missing = self.next.wrapping_add(self.shift).wrapping_sub(last).wrapping_sub(1);
+        let missing = self
+            .next
+            .wrapping_add(self.shift)
+            .wrapping_sub(last)
+            .wrapping_sub(1);
         if u64::from(missing) >= self.stats.essential {
             self.stats.unbelieved += 1;
             return;

@@ -33,7 +33,15 @@ pub struct MappingStats {
 impl MappingStats {
     /// Whether the sum adds up.
     pub fn is_balanced(&self) -> bool {
-        let Self { made, sent, pending, suppressed, absent, size, queue_full } = *self;
+        let Self {
+            made,
+            sent,
+            pending,
+            suppressed,
+            absent,
+            size,
+            queue_full,
+        } = *self;
         made == sent + pending + suppressed + absent + size + queue_full
     }
 }
@@ -111,11 +119,19 @@ impl Engine {
         let mut compiled = Vec::with_capacity(mappings.len());
         for (index, mapping) in mappings.into_iter().enumerate() {
             by_trigger[mapping.on as usize].push(index as u16);
-            let bit = if mapping.on == Trigger::Passed { 1 << (passed & 7) } else { 0 };
+            let bit = if mapping.on == Trigger::Passed {
+                1 << (passed & 7)
+            } else {
+                0
+            };
             passed += u8::from(mapping.on == Trigger::Passed);
             compiled.push(Compiled::new(mapping, bit, &spread));
         }
-        let longest = compiled.iter().map(|one| one.mapping.longest()).max().unwrap_or(0);
+        let longest = compiled
+            .iter()
+            .map(|one| one.mapping.longest())
+            .max()
+            .unwrap_or(0);
         let destinations = (0..spread.collectors())
             .map(|number| Destination::new(number as u8, longest_essential, first))
             .collect();
@@ -135,7 +151,9 @@ impl Engine {
     pub(super) fn set_spread(&mut self, spread: Spread, first: u16) -> Result<(), String> {
         let (so_far, now) = (self.destinations.len(), spread.collectors());
         if now < so_far {
-            return Err(format!("there were {so_far} collectors, and now {now}; none can be taken away"));
+            return Err(format!(
+                "there were {so_far} collectors, and now {now}; none can be taken away"
+            ));
         }
         let longest = self.destinations.first().map_or(0, Destination::longest);
         let more = (so_far..now).map(|number| Destination::new(number as u8, longest, first));
@@ -191,7 +209,10 @@ impl Engine {
             return self.execute_once(
                 index,
                 context,
-                &ReportedHop { hop, number: hop_number(context) },
+                &ReportedHop {
+                    hop,
+                    number: hop_number(context),
+                },
                 (now, None),
                 out,
             );
@@ -204,7 +225,10 @@ impl Engine {
             met |= self.execute_once(
                 index,
                 context,
-                &ReportedHop { hop, number: i as u8 + 1 },
+                &ReportedHop {
+                    hop,
+                    number: i as u8 + 1,
+                },
                 (now, whole),
                 out,
             );
@@ -224,7 +248,12 @@ impl Engine {
         out: &mut Outbox,
     ) -> bool {
         let one = &mut self.mappings[index];
-        if !one.mapping.when.iter().all(|condition| condition.is_met(context, subject, now)) {
+        if !one
+            .mapping
+            .when
+            .iter()
+            .all(|condition| condition.is_met(context, subject, now))
+        {
             return false;
         }
         if !chosen.unwrap_or_else(|| one.sample()) {
@@ -252,44 +281,99 @@ impl Engine {
         now: u64,
         out: &mut Outbox,
     ) -> Result<SendOutcome, MappingError> {
-        let Self { mappings, spread, destinations, repeat, data, reporter, reports, .. } = self;
+        let Self {
+            mappings,
+            spread,
+            destinations,
+            repeat,
+            data,
+            reporter,
+            reports,
+            ..
+        } = self;
         let mapping = &mappings[index].mapping;
         let mut key = [0; wire::dta::hash::MAX_KEY];
         let bytes = |fields: &[Field], bytes: &mut [u8]| -> Result<usize, ValueError> {
             let mut scratch = Scratch::new(bytes);
-            fields.iter().try_for_each(|field| field.put_key(context, subject, now, &mut scratch))?;
+            fields
+                .iter()
+                .try_for_each(|field| field.put_key(context, subject, now, &mut scratch))?;
             Ok(scratch.len())
         };
         let number = |field: &Field| field.number(context, subject, now).ok_or(ValueError::Absent);
         let operation = match &mapping.action {
             Action::Append { .. } => return self.append(index, context, subject, now, out),
-            Action::KeyWrite { store, copies, key: fields, data: parts } => {
+            Action::KeyWrite {
+                store,
+                copies,
+                key: fields,
+                data: parts,
+            } => {
                 let len = bytes(fields, &mut key)?;
                 let mut scratch = Scratch::new(data);
-                parts.iter().try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
+                parts
+                    .iter()
+                    .try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
                 let end = scratch.len();
-                Operation::KeyWrite { copies: *copies, store: *store, key: &key[..len], data: &data[..end] }
+                Operation::KeyWrite {
+                    copies: *copies,
+                    store: *store,
+                    key: &key[..len],
+                    data: &data[..end],
+                }
             }
-            Action::KeyIncrement { store, copies, key: fields, delta } => {
+            Action::KeyIncrement {
+                store,
+                copies,
+                key: fields,
+                delta,
+            } => {
                 let len = bytes(fields, &mut key)?;
                 let delta = number(delta)?;
-                Operation::KeyIncrement { copies: *copies, store: *store, delta, key: &key[..len] }
+                Operation::KeyIncrement {
+                    copies: *copies,
+                    store: *store,
+                    delta,
+                    key: &key[..len],
+                }
             }
-            Action::Postcard { store, key: fields, value } => {
+            Action::Postcard {
+                store,
+                key: fields,
+                value,
+            } => {
                 let len = bytes(fields, &mut key)?;
                 let value = u32::try_from(number(value)?).map_err(|_| ValueError::Size)?;
-                let value = Some(value).filter(|value| *value != u32::MAX).ok_or(ValueError::Absent)?;
-                let hop = Some(subject.number).filter(|hop| *hop > 0).ok_or(ValueError::Absent)?;
-                let path_len =
-                    if context.trigger == Trigger::Path { context.hops().min(255) as u8 } else { 0 };
-                Operation::Postcard { hop, path_len, store: *store, value, key: &key[..len] }
+                let value = Some(value)
+                    .filter(|value| *value != u32::MAX)
+                    .ok_or(ValueError::Absent)?;
+                let hop = Some(subject.number)
+                    .filter(|hop| *hop > 0)
+                    .ok_or(ValueError::Absent)?;
+                let path_len = if context.trigger == Trigger::Path {
+                    context.hops().min(255) as u8
+                } else {
+                    0
+                };
+                Operation::Postcard {
+                    hop,
+                    path_len,
+                    store: *store,
+                    value,
+                    key: &key[..len],
+                }
             }
         };
         let collector = operation.key().map_or(0, |key| spread.of_key(key));
         let Some(to) = destinations.get_mut(usize::from(collector)) else {
             return Err(SendError::NoRoom.into());
         };
-        let delivery = Delivery { options: mapping.options, reporter: *reporter, now, probe: repeat.probe };
+        let delivery = Delivery {
+            options: mapping.options,
+            reporter: *reporter,
+            now,
+            probe: repeat.probe,
+        };
         send(to, &operation, delivery, out)?;
         *reports += 1;
         Ok(SendOutcome::Sent)
@@ -313,19 +397,28 @@ impl Engine {
             lists => {
                 let mut key = [0; wire::dta::hash::MAX_KEY];
                 let mut scratch = Scratch::new(&mut key);
-                spread.iter().try_for_each(|field| field.put_key(context, subject, now, &mut scratch))?;
+                spread
+                    .iter()
+                    .try_for_each(|field| field.put_key(context, subject, now, &mut scratch))?;
                 let len = scratch.len();
                 let hash = wire::dta::hash::hashes(&key[..len]).checksum;
                 ((u64::from(hash) * lists as u64) >> 32) as usize
             }
         };
-        let Some(batch) = batches.get_mut(at) else { return Err(ValueError::Absent.into()) };
-        let to = self.destinations.get_mut(usize::from(batch.collector)).ok_or(SendError::NoRoom)?;
+        let Some(batch) = batches.get_mut(at) else {
+            return Err(ValueError::Absent.into());
+        };
+        let to = self
+            .destinations
+            .get_mut(usize::from(batch.collector))
+            .ok_or(SendError::NoRoom)?;
         if to.suppresses(mapping.options.priority, now) {
             return Err(SendError::Suppressed.into());
         }
         let mut scratch = Scratch::new(&mut self.data);
-        entry.iter().try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
+        entry
+            .iter()
+            .try_for_each(|field| field.put_data(context, subject, now, &mut scratch))?;
         let len = scratch.len();
         let start = len * usize::from(batch.count);
         let slot = batch.bytes.get_mut(start..start + len).ok_or(SendError::NoRoom)?;
@@ -339,8 +432,12 @@ impl Engine {
             return Ok(SendOutcome::Pending);
         }
         let waited = u64::from(batch.count) - 1;
-        let delivery =
-            Delivery { options: mapping.options, reporter: self.reporter, now, probe: self.repeat.probe };
+        let delivery = Delivery {
+            options: mapping.options,
+            reporter: self.reporter,
+            now,
+            probe: self.repeat.probe,
+        };
         match flush(batch, len, delivery, to, out) {
             Ok(()) => {
                 self.reports += 1;
@@ -363,11 +460,19 @@ impl Engine {
         now: u64,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
-        let to = self.destinations.get_mut(usize::from(collector)).ok_or(SendError::NoRoom)?;
+        let to = self
+            .destinations
+            .get_mut(usize::from(collector))
+            .ok_or(SendError::NoRoom)?;
         send(
             to,
             operation,
-            Delivery { options, reporter: self.reporter, now, probe: self.repeat.probe },
+            Delivery {
+                options,
+                reporter: self.reporter,
+                now,
+                probe: self.repeat.probe,
+            },
             out,
         )?;
         self.reports += 1;
@@ -380,15 +485,24 @@ impl Engine {
             to.tick(now, &self.repeat, out);
         }
         for one in &mut self.mappings {
-            let Compiled { mapping, batches, stats, .. } = one;
-            let Action::Append { hold, entry, .. } = &mapping.action else { continue };
+            let Compiled {
+                mapping,
+                batches,
+                stats,
+                ..
+            } = one;
+            let Action::Append { hold, entry, .. } = &mapping.action else {
+                continue;
+            };
             let len = data_len(entry).unwrap_or(0);
             for batch in batches.iter_mut().filter(|batch| batch.count > 0) {
                 let full = len * (usize::from(batch.count) + 1) > batch.bytes.len();
                 if !full && !mapping.options.immediate && now < batch.since.saturating_add(*hold) {
                     continue;
                 }
-                let Some(to) = self.destinations.get_mut(usize::from(batch.collector)) else { continue };
+                let Some(to) = self.destinations.get_mut(usize::from(batch.collector)) else {
+                    continue;
+                };
                 let count = u64::from(batch.count);
                 let delivery = Delivery {
                     options: mapping.options,
@@ -408,7 +522,9 @@ impl Engine {
     /// When [`Engine::tick`] is due, ns.
     pub(super) fn next(&self) -> Option<u64> {
         let waiting = |one: &Compiled| {
-            let Action::Append { hold, .. } = one.mapping.action else { return None };
+            let Action::Append { hold, .. } = one.mapping.action else {
+                return None;
+            };
             one.batches
                 .iter()
                 .filter(|batch| batch.count > 0)
@@ -416,7 +532,11 @@ impl Engine {
                 .min()
         };
         let batches = self.mappings.iter().filter_map(waiting);
-        self.destinations.iter().filter_map(Destination::next_tick).chain(batches).min()
+        self.destinations
+            .iter()
+            .filter_map(Destination::next_tick)
+            .chain(batches)
+            .min()
     }
 }
 
@@ -424,7 +544,14 @@ impl Compiled {
     fn new(mapping: Mapping, bit: u8, spread: &Spread) -> Self {
         let needs_hop = mapping.fields().any(|(_, field)| field.needs_hop());
         let mut batches = Vec::new();
-        if let Action::Append { list, lists, entry, entries, .. } = &mapping.action {
+        if let Action::Append {
+            list,
+            lists,
+            entry,
+            entries,
+            ..
+        } = &mapping.action
+        {
             let len = data_len(entry).unwrap_or(0) * usize::from(*entries);
             batches.extend((0..u32::from(*lists)).map(|offset| {
                 let list = list.saturating_add(offset);
@@ -437,7 +564,14 @@ impl Compiled {
                 }
             }));
         }
-        Self { mapping, needs_hop, bit, seen: 0, batches, stats: MappingStats::default() }
+        Self {
+            mapping,
+            needs_hop,
+            bit,
+            seen: 0,
+            batches,
+            stats: MappingStats::default(),
+        }
     }
 
     /// Whether this report is in the sample of one in `every`.
@@ -467,7 +601,10 @@ fn hop_number(context: &Context<'_>) -> u8 {
         return context.hops().min(usize::from(u8::MAX)) as u8;
     }
     let limit = context.packet.hop_limit;
-    let first = [64, 128, 255].into_iter().find(|first| *first >= limit).unwrap_or(u8::MAX);
+    let first = [64, 128, 255]
+        .into_iter()
+        .find(|first| *first >= limit)
+        .unwrap_or(u8::MAX);
     if limit == 0 { 0 } else { first - limit }
 }
 
@@ -490,7 +627,11 @@ fn flush(
     out: &mut Outbox,
 ) -> Result<(), SendError> {
     let entries = &batch.bytes[..entry_len * usize::from(batch.count)];
-    let operation = Operation::Append { list: batch.list, entry_len: entry_len as u16, entries };
+    let operation = Operation::Append {
+        list: batch.list,
+        entry_len: entry_len as u16,
+        entries,
+    };
     emit(to, &operation, delivery, out)?;
     batch.count = 0;
     Ok(())
@@ -515,8 +656,25 @@ fn emit(
     delivery: Delivery,
     out: &mut Outbox,
 ) -> Result<(), SendError> {
-    let SendOptions { priority, essential, immediate } = delivery.options;
-    let base = Base { immediate, essential, priority, sequence: 0, reporter: delivery.reporter };
-    let report = Report { base, operation: *operation };
-    if to.send(&report, delivery.now, delivery.probe, out) { Ok(()) } else { Err(SendError::NoRoom) }
+    let SendOptions {
+        priority,
+        essential,
+        immediate,
+    } = delivery.options;
+    let base = Base {
+        immediate,
+        essential,
+        priority,
+        sequence: 0,
+        reporter: delivery.reporter,
+    };
+    let report = Report {
+        base,
+        operation: *operation,
+    };
+    if to.send(&report, delivery.now, delivery.probe, out) {
+        Ok(())
+    } else {
+        Err(SendError::NoRoom)
+    }
 }

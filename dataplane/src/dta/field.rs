@@ -146,8 +146,16 @@ pub const NAMES: &[(&str, u8, &str)] = &[
         13,
         "Source, destination, ports, protocol. In a key 13 or 37 bytes; in data 13, and IPv6 is not reported.",
     ),
-    ("flow6", 37, "The same of either family in 37 bytes, IPv4 as mapped addresses."),
-    ("src", 4, "Source address. In a key 4 or 16 bytes; in data 4, and IPv6 is not reported."),
+    (
+        "flow6",
+        37,
+        "The same of either family in 37 bytes, IPv4 as mapped addresses.",
+    ),
+    (
+        "src",
+        4,
+        "Source address. In a key 4 or 16 bytes; in data 4, and IPv6 is not reported.",
+    ),
     ("dst", 4, "Destination address, likewise."),
     ("src6", 16, "Source address of either family, IPv4 mapped."),
     ("dst6", 16, "Destination address, likewise."),
@@ -156,7 +164,11 @@ pub const NAMES: &[(&str, u8, &str)] = &[
         0,
         "The key of a table's record, as the table defines it; in data `key[N]`, and only records whose key has N bytes are reported.",
     ),
-    ("top_key", 0, "`top_key[N]`: the key of most packets in a window, cut or filled with zeros to N bytes."),
+    (
+        "top_key",
+        0,
+        "`top_key[N]`: the key of most packets in a window, cut or filled with zeros to N bytes.",
+    ),
 ];
 
 /// Why a report cannot be made from the known values.
@@ -187,12 +199,21 @@ impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(text) => {
-                write!(f, "there is no field `{text}`; docs/reference/dta-fields.md lists them")
+                write!(
+                    f,
+                    "there is no field `{text}`; docs/reference/dta-fields.md lists them"
+                )
             }
             Self::Width(text) => write!(f, "`{text}`: write a width such as u8, u16, u24, u32, u48 or u64"),
-            Self::Fixed(text) => write!(f, "`{text}` has one size only; write it without a width or number"),
+            Self::Fixed(text) => write!(
+                f,
+                "`{text}` has one size only; write it without a width or number"
+            ),
             Self::Brackets(text, most) => {
-                write!(f, "`{text}` needs a number from 1 to {most} in brackets, such as `{text}[5]`")
+                write!(
+                    f,
+                    "`{text}` needs a number from 1 to {most} in brackets, such as `{text}[5]`"
+                )
             }
             Self::Condition(text) => {
                 write!(
@@ -233,7 +254,10 @@ impl Number {
     /// Whether a value that does not fit is truncated to its low bits; other numbers saturate.
     fn wraps(self) -> bool {
         use Number as N;
-        matches!(self, N::IngressTs | N::EgressTs | N::Time | N::First | N::Last | N::PacketId)
+        matches!(
+            self,
+            N::IngressTs | N::EgressTs | N::Time | N::First | N::Last | N::PacketId
+        )
     }
 
     fn of_hop(self, hop: &Hop) -> Option<u64> {
@@ -295,7 +319,9 @@ impl Field {
                     IpAddr::V6(_) => None,
                 }
             }
-            _ => self.number(context, subject, now).map(|value| value.min(u64::from(u32::MAX)) as u32),
+            _ => self
+                .number(context, subject, now)
+                .map(|value| value.min(u64::from(u32::MAX)) as u32),
         }
     }
 
@@ -308,7 +334,13 @@ impl Field {
             N::DstPort => flow.and_then(FlowKey::dst_port).map(u64::from),
             N::Proto => flow.map(|flow| u64::from(flow.proto())),
             N::Switch => Some(context.node.into()),
-            N::Node => Some(subject.hop.and_then(|hop| hop.node_id).unwrap_or(context.node).into()),
+            N::Node => Some(
+                subject
+                    .hop
+                    .and_then(|hop| hop.node_id)
+                    .unwrap_or(context.node)
+                    .into(),
+            ),
             N::HopIndex => nonzero(subject.number.into()),
             N::PathLen => Some(context.hops() as u64).filter(|hops| *hops > 0),
             N::FlowLatency => context.flow_latency(),
@@ -415,7 +447,11 @@ impl Field {
         match self.what {
             FieldKind::Flow { wide: false } => {
                 let flow = whole(context.flow)?;
-                if flow.is_v6() { put_flow(flow, true, out) } else { put_flow(flow, false, out) }
+                if flow.is_v6() {
+                    put_flow(flow, true, out)
+                } else {
+                    put_flow(flow, false, out)
+                }
             }
             FieldKind::Address { source, wide: false } => {
                 let flow = whole(context.flow)?;
@@ -424,9 +460,12 @@ impl Field {
                     IpAddr::V6(address) => out.put(&address.octets()),
                 }
             }
-            FieldKind::Key { top: false } if self.count == 0 => {
-                out.put(context.counter.map(|counter| counter.key).ok_or(ValueError::Absent)?)
-            }
+            FieldKind::Key { top: false } if self.count == 0 => out.put(
+                context
+                    .counter
+                    .map(|counter| counter.key)
+                    .ok_or(ValueError::Absent)?,
+            ),
             FieldKind::Number(_) if self.count == 0 || self.is_pint() => {
                 let value = self.number(context, subject, now).ok_or(ValueError::Absent)?;
                 out.put_number(self.fitted(value), self.width)
@@ -447,11 +486,19 @@ impl Field {
             FieldKind::Constant(value) => out.put_number(value, self.width),
             FieldKind::Flow { wide } => {
                 let flow = whole(context.flow)?;
-                if flow.is_v6() && !wide { Err(ValueError::Size) } else { put_flow(flow, wide, out) }
+                if flow.is_v6() && !wide {
+                    Err(ValueError::Size)
+                } else {
+                    put_flow(flow, wide, out)
+                }
             }
             FieldKind::Address { source, wide } => {
                 let flow = whole(context.flow)?;
-                let octets = if source { flow.src_octets() } else { flow.dst_octets() };
+                let octets = if source {
+                    flow.src_octets()
+                } else {
+                    flow.dst_octets()
+                };
                 match (wide, flow.is_v6()) {
                     (true, _) => out.put(octets),
                     (false, false) => out.put(&octets[12..]),
@@ -477,10 +524,20 @@ impl Field {
     ) -> Result<(), ValueError> {
         let len = usize::from(self.count);
         if !top {
-            let key = context.counter.map(|counter| counter.key).ok_or(ValueError::Absent)?;
-            return if key.len() == len { out.put(key) } else { Err(ValueError::Size) };
+            let key = context
+                .counter
+                .map(|counter| counter.key)
+                .ok_or(ValueError::Absent)?;
+            return if key.len() == len {
+                out.put(key)
+            } else {
+                Err(ValueError::Size)
+            };
         }
-        let key = context.window.map(|window| window.top_key).ok_or(ValueError::Absent)?;
+        let key = context
+            .window
+            .map(|window| window.top_key)
+            .ok_or(ValueError::Absent)?;
         let key = &key[..key.len().min(len)];
         out.put(key)?;
         (key.len()..len).try_for_each(|_| out.put(&[0]))
@@ -523,7 +580,8 @@ fn most(width: u8) -> u64 {
 
 /// The flow, if more than its Flow ID is known.
 fn whole(flow: Option<&FlowKey>) -> Result<&FlowKey, ValueError> {
-    flow.filter(|flow| flow.known_id().is_none()).ok_or(ValueError::Absent)
+    flow.filter(|flow| flow.known_id().is_none())
+        .ok_or(ValueError::Absent)
 }
 
 /// Writes the canonical key of a flow (wire-formats 5.6): source, destination, ports, protocol. `wide`: with 16-byte addresses.
@@ -555,7 +613,10 @@ impl<'a> Scratch<'a> {
     #[inline]
     pub(super) fn put(&mut self, part: &[u8]) -> Result<(), ValueError> {
         let end = self.len + part.len();
-        self.bytes.get_mut(self.len..end).ok_or(ValueError::Size)?.copy_from_slice(part);
+        self.bytes
+            .get_mut(self.len..end)
+            .ok_or(ValueError::Size)?
+            .copy_from_slice(part);
         self.len = end;
         Ok(())
     }

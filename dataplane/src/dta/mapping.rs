@@ -93,7 +93,10 @@ impl Mapping {
             Action::KeyWrite { key, data, .. } => (key, data.iter().map(|field| ("data", field)).collect()),
             Action::Append { spread, entry, .. } => {
                 let spread = spread.iter().map(|field| ("spread", field));
-                (&[], spread.chain(entry.iter().map(|field| ("data", field))).collect())
+                (
+                    &[],
+                    spread.chain(entry.iter().map(|field| ("data", field))).collect(),
+                )
             }
             Action::KeyIncrement { key, delta, .. } => (key, vec![("delta", delta)]),
             Action::Postcard { key, value, .. } => (key, vec![("value", value)]),
@@ -104,7 +107,13 @@ impl Mapping {
 
     /// Bytes of its longest report.
     pub(super) fn longest(&self) -> usize {
-        let of = |fields: &[Field]| fields.iter().map(Field::longest_in_key).sum::<usize>().min(MAX_KEY);
+        let of = |fields: &[Field]| {
+            fields
+                .iter()
+                .map(Field::longest_in_key)
+                .sum::<usize>()
+                .min(MAX_KEY)
+        };
         BASE_LEN
             + match &self.action {
                 Action::KeyWrite { key, data, .. } => 8 + of(key) + data_len(data).unwrap_or(0),
@@ -119,8 +128,13 @@ impl Mapping {
     /// Checks whether it can be executed. `index` is its number, `tables` the number of tables, `longest` the maximum length of a
     /// report.
     pub(super) fn check(&self, index: usize, tables: usize, longest: usize) -> Result<(), ConfigError> {
-        let refuse =
-            |key: &'static str, why: String| Err(ConfigError { part: Part::Mapping(index), key, why });
+        let refuse = |key: &'static str, why: String| {
+            Err(ConfigError {
+                part: Part::Mapping(index),
+                key,
+                why,
+            })
+        };
         self.check_trigger(index, tables)?;
         self.check_sizes(index)?;
         if self.every == 0 {
@@ -129,8 +143,15 @@ impl Mapping {
         let most = longest.min(usize::from(u16::MAX));
         match self.longest() {
             len if len > most => {
-                let key = if matches!(self.action, Action::Append { .. }) { "entries" } else { "data" };
-                refuse(key, format!("a report would have up to {len} bytes; at most {most} are allowed"))
+                let key = if matches!(self.action, Action::Append { .. }) {
+                    "entries"
+                } else {
+                    "data"
+                };
+                refuse(
+                    key,
+                    format!("a report would have up to {len} bytes; at most {most} are allowed"),
+                )
             }
             _ => Ok(()),
         }
@@ -138,7 +159,11 @@ impl Mapping {
 
     fn check_trigger(&self, index: usize, tables: usize) -> Result<(), ConfigError> {
         let refuse = |key: &'static str, why: &str| {
-            Err(ConfigError { part: Part::Mapping(index), key, why: why.to_owned() })
+            Err(ConfigError {
+                part: Part::Mapping(index),
+                key,
+                why: why.to_owned(),
+            })
         };
         match (self.on.is_of_a_table(), self.table) {
             (true, None) => return refuse("table", "the table is missing; add table = \"NAME\""),
@@ -152,14 +177,23 @@ impl Mapping {
             _ => {}
         }
         if self.each_hop && self.on != Trigger::Path {
-            return refuse("each_hop", "only a path has several hops; write on = \"path\", or remove this");
+            return refuse(
+                "each_hop",
+                "only a path has several hops; write on = \"path\", or remove this",
+            );
         }
         if self.on == Trigger::Passed && self.when.is_empty() {
-            return refuse("when", "a condition is missing; add when = [\"drops >= 10\"] or the like");
+            return refuse(
+                "when",
+                "a condition is missing; add when = [\"drops >= 10\"] or the like",
+            );
         }
         let flowless = matches!(self.on, Trigger::Evicted | Trigger::Period | Trigger::Window);
         if flowless && self.flows != Match::default() {
-            return refuse("on", "records of a table have no flow; set the match at the table instead");
+            return refuse(
+                "on",
+                "records of a table have no flow; set the match at the table instead",
+            );
         }
         for (key, field) in self.fields() {
             if field.needs_table() && !self.on.is_of_a_table() {
@@ -176,7 +210,11 @@ impl Mapping {
     }
 
     fn check_sizes(&self, index: usize) -> Result<(), ConfigError> {
-        let error = |key: &'static str, why: String| ConfigError { part: Part::Mapping(index), key, why };
+        let error = |key: &'static str, why: String| ConfigError {
+            part: Part::Mapping(index),
+            key,
+            why,
+        };
         let (copies, key) = match &self.action {
             Action::KeyWrite { copies, key, .. } | Action::KeyIncrement { copies, key, .. } => {
                 (*copies, Some(key))
@@ -192,7 +230,14 @@ impl Mapping {
         }
         match &self.action {
             Action::KeyWrite { data, .. } => check_data(data).map_err(|why| error("data", why)),
-            Action::Append { entry, lists, spread, entries, hold, list } => {
+            Action::Append {
+                entry,
+                lists,
+                spread,
+                entries,
+                hold,
+                list,
+            } => {
                 check_data(entry).map_err(|why| error("data", why))?;
                 if *lists == 0 || *lists > MAX_SPREAD || list.checked_add(u32::from(*lists) - 1).is_none() {
                     return Err(error("lists", format!("write 1 to {MAX_SPREAD}")));
@@ -202,9 +247,10 @@ impl Mapping {
                         "spread",
                         "the fields that select a list are missing, such as [\"flow\"]".to_owned(),
                     )),
-                    (false, false) => {
-                        Err(error("spread", "there is one list only; write lists = 4 or the like".to_owned()))
-                    }
+                    (false, false) => Err(error(
+                        "spread",
+                        "there is one list only; write lists = 4 or the like".to_owned(),
+                    )),
                     _ if *entries == 0 => Err(error("entries", "write 1 to 255".to_owned())),
                     _ if *entries > 1 && *hold == 0 => Err(error(
                         "hold",
@@ -213,12 +259,14 @@ impl Mapping {
                     _ => check_key_of_any_length(spread).map_err(|why| error("spread", why)),
                 }
             }
-            Action::KeyIncrement { delta: field, .. } if !field.is_number() => {
-                Err(error("delta", format!("`{field}` is not a number; write \"packets\" or the like")))
-            }
-            Action::Postcard { value: field, .. } if !field.is_number() => {
-                Err(error("value", format!("`{field}` is not a number; write \"node\" or the like")))
-            }
+            Action::KeyIncrement { delta: field, .. } if !field.is_number() => Err(error(
+                "delta",
+                format!("`{field}` is not a number; write \"packets\" or the like"),
+            )),
+            Action::Postcard { value: field, .. } if !field.is_number() => Err(error(
+                "value",
+                format!("`{field}` is not a number; write \"node\" or the like"),
+            )),
             Action::KeyIncrement { .. } | Action::Postcard { .. } => Ok(()),
         }
     }
@@ -229,20 +277,26 @@ pub(super) fn check_key(key: &[Field], most: usize) -> Result<(), String> {
     let longest: usize = key.iter().map(Field::longest_in_key).sum();
     match longest {
         0 => Err("a key needs a field, such as [\"flow\"]".to_owned()),
-        longest if longest > most => {
-            Err(format!("it can have up to {longest} bytes; a key has at most {most}"))
-        }
+        longest if longest > most => Err(format!(
+            "it can have up to {longest} bytes; a key has at most {most}"
+        )),
         _ => Ok(()),
     }
 }
 
 fn check_key_of_any_length(key: &[Field]) -> Result<(), String> {
-    if key.is_empty() { Ok(()) } else { check_key(key, MAX_KEY) }
+    if key.is_empty() {
+        Ok(())
+    } else {
+        check_key(key, MAX_KEY)
+    }
 }
 
 fn check_data(data: &[Field]) -> Result<(), String> {
     if let Some(field) = data.iter().find(|field| field.data_len().is_none()) {
-        return Err(format!("`{field}` needs its number of bytes here, such as `{field}[13]`"));
+        return Err(format!(
+            "`{field}` needs its number of bytes here, such as `{field}[13]`"
+        ));
     }
     match data_len(data) {
         None | Some(0) => Err("there is nothing to report; write a field, such as [\"node[5]\"]".to_owned()),

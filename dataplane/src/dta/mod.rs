@@ -194,12 +194,32 @@ impl Reporter {
     /// The configuration is invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         check(&config)?;
-        let of_mappings =
-            config.mappings.iter().filter(|mapping| mapping.options.essential).map(Mapping::longest);
-        let of_sketches = config.sketches.iter().filter(|sketch| sketch.options.essential).map(sketch_len);
-        let longest = of_mappings.chain(of_sketches).chain([config.longest_essential]).max().unwrap_or(0);
-        let Config { reporter, spread, mappings, tables, sketches, repeat, seed, first_sequence, .. } =
-            config;
+        let of_mappings = config
+            .mappings
+            .iter()
+            .filter(|mapping| mapping.options.essential)
+            .map(Mapping::longest);
+        let of_sketches = config
+            .sketches
+            .iter()
+            .filter(|sketch| sketch.options.essential)
+            .map(sketch_len);
+        let longest = of_mappings
+            .chain(of_sketches)
+            .chain([config.longest_essential])
+            .max()
+            .unwrap_or(0);
+        let Config {
+            reporter,
+            spread,
+            mappings,
+            tables,
+            sketches,
+            repeat,
+            seed,
+            first_sequence,
+            ..
+        } = config;
         let essential = (longest, first_sequence);
         Ok(Self {
             engine: Engine::new(reporter, mappings, spread, repeat, essential),
@@ -231,7 +251,11 @@ impl Reporter {
     /// Processes a packet that passes the switch.
     pub fn packet(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
         self.stats.packets += 1;
-        let sums = Sums { packets: 1, bytes: context.packet.bytes.into(), drops: 0 };
+        let sums = Sums {
+            packets: 1,
+            bytes: context.packet.bytes.into(),
+            drops: 0,
+        };
         self.count(context, sums, now, out);
         for sketch in &mut self.sketches {
             sketch.count(context, now);
@@ -250,7 +274,16 @@ impl Reporter {
 
     /// Counts a dropped packet of an unwatched flow in the tables.
     pub fn count_drop(&mut self, context: &Context<'_>, now: u64, out: &mut Outbox) {
-        self.count(context, Sums { packets: 0, bytes: 0, drops: 1 }, now, out);
+        self.count(
+            context,
+            Sums {
+                packets: 0,
+                bytes: 0,
+                drops: 1,
+            },
+            now,
+            out,
+        );
     }
 
     /// Sends an operation without a mapping, to the collector of its key, list or sketch.
@@ -286,7 +319,9 @@ impl Reporter {
                 return;
             }
         };
-        let Engine { destinations, repeat, .. } = &mut self.engine;
+        let Engine {
+            destinations, repeat, ..
+        } = &mut self.engine;
         let Some(to) = destinations.get_mut(usize::from(collector)) else {
             self.stats.misdirected += 1;
             return;
@@ -294,45 +329,76 @@ impl Reporter {
         self.stats.controls += 1;
         match control.body {
             Body::Ack { last } => to.ack(last),
-            Body::Nack { cause: Cause::Malformed | Cause::Unknown, .. } => to.stats.refused += 1,
+            Body::Nack {
+                cause: Cause::Malformed | Cause::Unknown,
+                ..
+            } => to.stats.refused += 1,
             Body::Nack { cause, last, .. } => {
                 to.nack((last, cause == Cause::Overload), now, repeat, out);
             }
-            Body::Congestion { level, hold_us, dropped } => to.set_level(level, hold_us, dropped, now),
-            Body::SketchNack { sketch, epoch, column } => {
-                match self.sketches.iter_mut().find(|one| one.config.id == sketch) {
-                    Some(sketch) => sketch.nack(epoch, column, now),
-                    None => self.stats.unknown_sketches += 1,
-                }
-            }
+            Body::Congestion {
+                level,
+                hold_us,
+                dropped,
+            } => to.set_level(level, hold_us, dropped, now),
+            Body::SketchNack {
+                sketch,
+                epoch,
+                column,
+            } => match self.sketches.iter_mut().find(|one| one.config.id == sketch) {
+                Some(sketch) => sketch.nack(epoch, column, now),
+                None => self.stats.unknown_sketches += 1,
+            },
         }
     }
 
     /// Runs the timers: pending entries, ends of periods and epochs, retransmissions. To be called about every millisecond, and at the
     /// time that [`Reporter::next`] returns.
     pub fn tick(&mut self, now: u64, out: &mut Outbox) {
-        let Self { engine, tables, sketches, .. } = self;
+        let Self {
+            engine,
+            tables,
+            sketches,
+            ..
+        } = self;
         engine.tick(now, out);
         let node = engine.reporter;
         for (index, table) in tables.iter_mut().enumerate() {
-            table.tick(node, now, &mut TableReports { engine, index, now, out });
+            table.tick(
+                node,
+                now,
+                &mut TableReports {
+                    engine,
+                    index,
+                    now,
+                    out,
+                },
+            );
         }
         let collector = engine.spread.of_sketches();
         for sketch in sketches {
             let options = sketch.config.options;
-            sketch.tick(now, BURST, |operation| engine.send(collector, operation, options, now, out));
+            sketch.tick(now, BURST, |operation| {
+                engine.send(collector, operation, options, now, out)
+            });
         }
     }
 
     /// When [`Reporter::tick`] is due, ns.
     pub fn next(&self) -> Option<u64> {
         let tables = self.tables.iter().filter_map(Table::next);
-        tables.chain(self.sketches.iter().filter_map(Sketch::next)).chain(self.engine.next()).min()
+        tables
+            .chain(self.sketches.iter().filter_map(Sketch::next))
+            .chain(self.engine.next())
+            .min()
     }
 
     /// Counters.
     pub fn stats(&self) -> Stats {
-        Stats { reports: self.engine.reports, ..self.stats }
+        Stats {
+            reports: self.engine.reports,
+            ..self.stats
+        }
     }
 
     /// The mappings with their statistics.
@@ -363,7 +429,17 @@ impl Reporter {
     fn count(&mut self, context: &Context<'_>, sums: Sums, now: u64, out: &mut Outbox) {
         let Self { engine, tables, .. } = self;
         for (index, table) in tables.iter_mut().enumerate() {
-            table.count(context, sums, now, &mut TableReports { engine, index, now, out });
+            table.count(
+                context,
+                sums,
+                now,
+                &mut TableReports {
+                    engine,
+                    index,
+                    now,
+                    out,
+                },
+            );
         }
     }
 }
@@ -391,7 +467,8 @@ struct TableReports<'a> {
 
 impl table::RecordSink for TableReports<'_> {
     fn report(&mut self, context: &Context<'_>, passed: u8) -> u8 {
-        self.engine.report(context, Some(self.index), passed, self.now, self.out)
+        self.engine
+            .report(context, Some(self.index), passed, self.now, self.out)
     }
 }
 
@@ -405,7 +482,13 @@ fn sketch_len(sketch: &sketches::Config) -> usize {
 /// # Errors
 /// The first invalid setting.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
-    let refuse = |key, why: String| Err(ConfigError { part: Part::Reporter, key, why });
+    let refuse = |key, why: String| {
+        Err(ConfigError {
+            part: Part::Reporter,
+            key,
+            why,
+        })
+    };
     for (key, count, most) in [
         ("map", config.mappings.len(), MAX_MAPPINGS),
         ("tables", config.tables.len(), MAX_TABLES),
@@ -425,7 +508,11 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         check_sketch(index, sketch, config.longest)?;
         if config.sketches[..index].iter().any(|other| other.id == sketch.id) {
             let why = format!("there are two sketches {}; renumber one", sketch.id);
-            return Err(ConfigError { part: Part::Sketch(index), key: "id", why });
+            return Err(ConfigError {
+                part: Part::Sketch(index),
+                key: "id",
+                why,
+            });
         }
     }
     let mut passed = 0;
@@ -434,28 +521,51 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         passed += usize::from(mapping.on == Trigger::Passed);
         if passed > MAX_PASSED {
             let why = format!("at most {MAX_PASSED} mappings can be on \"passed\"");
-            return Err(ConfigError { part: Part::Mapping(index), key: "on", why });
+            return Err(ConfigError {
+                part: Part::Mapping(index),
+                key: "on",
+                why,
+            });
         }
     }
     Ok(())
 }
 
 fn check_table(index: usize, table: &table::Config) -> Result<(), ConfigError> {
-    let refuse = |key, why: String| Err(ConfigError { part: Part::Table(index), key, why });
+    let refuse = |key, why: String| {
+        Err(ConfigError {
+            part: Part::Table(index),
+            key,
+            why,
+        })
+    };
     if let Err(why) = mapping::check_key(&table.key, table::MAX_KEY) {
         return refuse("key", why);
     }
     if let Some(field) = table.key.iter().find(|field| field.needs_table()) {
-        return refuse("key", format!("`{field}` is a field of table records, and cannot be in the key"));
+        return refuse(
+            "key",
+            format!("`{field}` is a field of table records, and cannot be in the key"),
+        );
     }
     if !table.slots.is_power_of_two() || table.slots > table::MAX_SLOTS {
-        return refuse("slots", format!("write a power of two up to {}", table::MAX_SLOTS));
+        return refuse(
+            "slots",
+            format!("write a power of two up to {}", table::MAX_SLOTS),
+        );
     }
     if table.period > 0 && table.period < 1_000_000 {
         return refuse("period", "write at least \"1ms\"".to_owned());
     }
-    match table.having.iter().find(|condition| !condition.field().needs_table()) {
-        Some(condition) => refuse("having", format!("`{condition}` does not use a field of table records")),
+    match table
+        .having
+        .iter()
+        .find(|condition| !condition.field().needs_table())
+    {
+        Some(condition) => refuse(
+            "having",
+            format!("`{condition}` does not use a field of table records"),
+        ),
         None if table.period == 0 && !table.having.is_empty() => refuse(
             "having",
             "it is evaluated at the end of a period; add period = \"1s\" or the like".to_owned(),
@@ -465,7 +575,13 @@ fn check_table(index: usize, table: &table::Config) -> Result<(), ConfigError> {
 }
 
 fn check_sketch(index: usize, sketch: &sketches::Config, longest: usize) -> Result<(), ConfigError> {
-    let refuse = |key, why: &str| Err(ConfigError { part: Part::Sketch(index), key, why: why.to_owned() });
+    let refuse = |key, why: &str| {
+        Err(ConfigError {
+            part: Part::Sketch(index),
+            key,
+            why: why.to_owned(),
+        })
+    };
     if let Err(why) = mapping::check_key(&sketch.key, wire::dta::hash::MAX_KEY) {
         return refuse("key", &why);
     }
@@ -478,7 +594,10 @@ fn check_sketch(index: usize, sketch: &sketches::Config, longest: usize) -> Resu
         return refuse("depth", "write 1 to 16 rows");
     }
     if shape.columns == 0 || u64::from(shape.columns) * u64::from(shape.depth) > sketches::MAX_COUNTERS {
-        return refuse("columns", "write at least 1; rows and columns make at most 16777216 counters");
+        return refuse(
+            "columns",
+            "write at least 1; rows and columns make at most 16777216 counters",
+        );
     }
     if !(shape.width == 8 || shape.width == 4 && !aroma) {
         return refuse("width", "write 4 or 8 bytes for a counter; 8 for samples");

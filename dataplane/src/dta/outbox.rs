@@ -29,7 +29,11 @@ impl Outbox {
     /// An outbox for at most `reports` reports of `bytes` bytes in total.
     pub fn new(bytes: usize, reports: usize) -> Self {
         let bytes = bytes.min(u32::MAX as usize);
-        Self { bytes: vec![0; bytes], used: 0, slots: Vec::with_capacity(reports) }
+        Self {
+            bytes: vec![0; bytes],
+            used: 0,
+            slots: Vec::with_capacity(reports),
+        }
     }
 
     /// Whether it has no report.
@@ -53,7 +57,10 @@ impl Outbox {
         self.slots.iter().map(|slot| {
             let start = slot.start as usize;
             let payload = &self.bytes[start..start + usize::from(slot.len)];
-            Datagram { collector: slot.collector, payload }
+            Datagram {
+                collector: slot.collector,
+                payload,
+            }
         })
     }
 
@@ -69,14 +76,20 @@ impl Outbox {
     /// Adds the report of `len` bytes that was written to [`Outbox::room`].
     #[inline]
     pub(super) fn commit(&mut self, collector: u8, len: usize) {
-        self.slots.push(Slot { collector, start: self.used as u32, len: len as u16 });
+        self.slots.push(Slot {
+            collector,
+            start: self.used as u32,
+            len: len as u16,
+        });
         self.used += len;
     }
 
     /// Adds a complete report; false: it does not fit.
     #[inline]
     pub(super) fn push(&mut self, collector: u8, payload: &[u8]) -> bool {
-        let Some(room) = self.room(payload.len()) else { return false };
+        let Some(room) = self.room(payload.len()) else {
+            return false;
+        };
         room.copy_from_slice(payload);
         self.commit(collector, payload.len());
         true
@@ -98,10 +111,17 @@ mod tests {
     fn reports_that_do_not_fit_are_rejected() {
         let mut outbox = Outbox::new(10, 3);
         assert!(outbox.push(1, &[1; 4]) && outbox.push(2, &[2; 6]) && !outbox.push(3, &[3]));
-        let pending: Vec<_> = outbox.datagrams().map(|one| (one.collector, one.payload.to_vec())).collect();
+        let pending: Vec<_> = outbox
+            .datagrams()
+            .map(|one| (one.collector, one.payload.to_vec()))
+            .collect();
         assert_eq!(pending, [(1, vec![1; 4]), (2, vec![2; 6])]);
         outbox.clear();
         assert!(outbox.is_empty());
-        assert_eq!((0..4).filter(|i| outbox.push(*i, &[0])).count(), 3, "three reports, however short");
+        assert_eq!(
+            (0..4).filter(|i| outbox.push(*i, &[0])).count(),
+            3,
+            "three reports, however short"
+        );
     }
 }

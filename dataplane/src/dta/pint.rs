@@ -14,14 +14,20 @@ pub fn n(packet: u32, count: u8) -> u8 {
 
 /// n of a packet. Not every sender numbers its packets, so the ingress timestamp is included.
 pub(super) fn n_of(context: &Context<'_>, count: u8) -> u8 {
-    let came = context.metadata.and_then(|metadata| metadata.ingress_ts).unwrap_or(0);
+    let came = context
+        .metadata
+        .and_then(|metadata| metadata.ingress_ts)
+        .unwrap_or(0);
     n(mix(u64::from(context.packet.id) << 32 ^ came) as u32, count)
 }
 
 /// Which hop of a path of `hops` nodes is reported under `n`, from 0. Each node decides without knowing how many follow: the i-th
 /// replaces the value with probability 1/i, and the last one that does is reported (reservoir sampling). All nodes are equally likely.
 pub fn hop(n: u8, hops: usize) -> Option<usize> {
-    (0..hops as u64).rev().find(|i| mix(u64::from(n) << 32 | *i).is_multiple_of(*i + 1)).map(|i| i as usize)
+    (0..hops as u64)
+        .rev()
+        .find(|i| mix(u64::from(n) << 32 | *i).is_multiple_of(*i + 1))
+        .map(|i| i as usize)
 }
 
 /// The byte that encodes `node` under `n`.

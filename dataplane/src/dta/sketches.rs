@@ -107,7 +107,11 @@ pub(super) struct Sketch {
 
 impl Sketch {
     pub(super) fn new(config: Config) -> Self {
-        let Columns { depth, columns, width } = config.shape;
+        let Columns {
+            depth,
+            columns,
+            width,
+        } = config.shape;
         let counters = usize::from(depth) * columns as usize;
         let report = usize::from(config.per_report) * usize::from(depth) * usize::from(width);
         Self {
@@ -127,7 +131,9 @@ impl Sketch {
 
     /// Counts a packet.
     pub(super) fn count(&mut self, context: &Context<'_>, now: u64) {
-        let Some(flow) = context.flow.filter(|_| self.config.at.is_here(context)) else { return };
+        let Some(flow) = context.flow.filter(|_| self.config.at.is_here(context)) else {
+            return;
+        };
         if self.config.flows != Match::default() && !self.config.flows.matches(flow) {
             return;
         }
@@ -168,11 +174,18 @@ impl Sketch {
 
     fn hashes(&self, context: &Context<'_>, now: u64) -> Result<(hash::Hashes, u32), ValueError> {
         let fields = || self.config.key.iter().chain(&self.config.item);
-        let hop = if fields().any(Field::needs_hop) { context.last_hop() } else { None };
+        let hop = if fields().any(Field::needs_hop) {
+            context.last_hop()
+        } else {
+            None
+        };
         let subject = ReportedHop { hop, number: 0 };
         let mut key = [0; hash::MAX_KEY];
         let mut out = Scratch::new(&mut key);
-        self.config.key.iter().try_for_each(|field| field.put_key(context, &subject, now, &mut out))?;
+        self.config
+            .key
+            .iter()
+            .try_for_each(|field| field.put_key(context, &subject, now, &mut out))?;
         let len = out.len();
         let item = match &self.config.item {
             Some(item) => item.word(context, &subject, now).ok_or(ValueError::Absent)?,
@@ -275,10 +288,21 @@ impl Sketch {
 
     /// Whether all columns from this one on can be sent before the current epoch ends.
     fn is_in_time(&self, column: u32, now: u64) -> bool {
-        let Config { shape, per_report, pace, epoch, .. } = &self.config;
-        let reports = shape.columns.saturating_sub(column).div_ceil(u32::from(*per_report).max(1));
+        let Config {
+            shape,
+            per_report,
+            pace,
+            epoch,
+            ..
+        } = &self.config;
+        let reports = shape
+            .columns
+            .saturating_sub(column)
+            .div_ceil(u32::from(*per_report).max(1));
         let takes = u64::from(reports).saturating_mul(*pace);
-        let end = self.epoch.map_or(0, |current| (current + 1).saturating_mul(*epoch));
+        let end = self
+            .epoch
+            .map_or(0, |current| (current + 1).saturating_mul(*epoch));
         self.next_send.max(now).saturating_add(takes) <= end
     }
 

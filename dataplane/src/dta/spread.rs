@@ -25,7 +25,12 @@ impl Spread {
         let collectors = collectors.clamp(1, MAX_COLLECTORS) as u8;
         let mut by_key = [0; 256];
         (1..collectors).for_each(|new| assign_share(&mut by_key, new));
-        Self { by_key, lists: Vec::new(), sketches: 0, collectors }
+        Self {
+            by_key,
+            lists: Vec::new(),
+            sketches: 0,
+            collectors,
+        }
     }
 
     /// The table by key with one more collector, with the next number: keys move only to it. A table that is grown this way from one
@@ -35,7 +40,9 @@ impl Spread {
     /// There are [`MAX_COLLECTORS`] already; the message.
     pub fn grown(&self) -> Result<[u8; 256], String> {
         if self.collectors() >= MAX_COLLECTORS {
-            return Err(format!("there are already {MAX_COLLECTORS} collectors, which is the limit"));
+            return Err(format!(
+                "there are already {MAX_COLLECTORS} collectors, which is the limit"
+            ));
         }
         let mut by_key = self.by_key;
         assign_share(&mut by_key, self.collectors);
@@ -53,22 +60,40 @@ impl Spread {
         sketches: u8,
     ) -> Result<Self, String> {
         if collectors == 0 || collectors > MAX_COLLECTORS {
-            return Err(format!("there must be 1 to {MAX_COLLECTORS} collectors, not {collectors}"));
+            return Err(format!(
+                "there must be 1 to {MAX_COLLECTORS} collectors, not {collectors}"
+            ));
         }
         let even = Self::even(collectors);
         let by_key = by_key.unwrap_or(even.by_key);
-        let used = by_key.iter().chain(lists.iter().map(|(_, _, collector)| collector)).chain([&sketches]);
-        if let Some(unknown) = used.copied().find(|collector| usize::from(*collector) >= collectors) {
-            return Err(format!("there is no collector {unknown}; there are 0 to {}", collectors - 1));
+        let used = by_key
+            .iter()
+            .chain(lists.iter().map(|(_, _, collector)| collector))
+            .chain([&sketches]);
+        if let Some(unknown) = used
+            .copied()
+            .find(|collector| usize::from(*collector) >= collectors)
+        {
+            return Err(format!(
+                "there is no collector {unknown}; there are 0 to {}",
+                collectors - 1
+            ));
         }
         lists.sort_unstable();
         if let Some((first, last, _)) = lists.iter().find(|(first, last, _)| first > last) {
-            return Err(format!("lists {first} to {last}: the first is greater than the last"));
+            return Err(format!(
+                "lists {first} to {last}: the first is greater than the last"
+            ));
         }
         if let Some(pair) = lists.windows(2).find(|pair| pair[0].1 >= pair[1].0) {
             return Err(format!("list {} is given to two collectors", pair[1].0));
         }
-        Ok(Self { by_key, lists, sketches, ..even })
+        Ok(Self {
+            by_key,
+            lists,
+            sketches,
+            ..even
+        })
     }
 
     /// Number of collectors.
@@ -84,14 +109,23 @@ impl Spread {
     /// The collector of a key.
     #[inline]
     pub fn of_key(&self, key: &[u8]) -> u8 {
-        if self.collectors == 1 { 0 } else { self.by_key[usize::from(collector_of(key))] }
+        if self.collectors == 1 {
+            0
+        } else {
+            self.by_key[usize::from(collector_of(key))]
+        }
     }
 
     /// The collector of a list.
     pub fn of_list(&self, list: u32) -> u8 {
         let after = self.lists.partition_point(|(first, ..)| *first <= list);
-        let range = after.checked_sub(1).map(|at| self.lists[at]).filter(|(_, last, _)| list <= *last);
-        range.map_or((list % u32::from(self.collectors)) as u8, |(_, _, collector)| collector)
+        let range = after
+            .checked_sub(1)
+            .map(|at| self.lists[at])
+            .filter(|(_, last, _)| list <= *last);
+        range.map_or((list % u32::from(self.collectors)) as u8, |(_, _, collector)| {
+            collector
+        })
     }
 
     /// The collector of all sketches.
@@ -105,8 +139,13 @@ impl Spread {
 fn assign_share(by_key: &mut [u8; 256], new: u8) {
     for _ in 0..256 / (usize::from(new) + 1) {
         let mut pending = [0_u16; 256];
-        by_key.iter().for_each(|collector| pending[usize::from(*collector)] += 1);
-        let most = (0..new).rev().max_by_key(|one| pending[usize::from(*one)]).unwrap_or(0);
+        by_key
+            .iter()
+            .for_each(|collector| pending[usize::from(*collector)] += 1);
+        let most = (0..new)
+            .rev()
+            .max_by_key(|one| pending[usize::from(*one)])
+            .unwrap_or(0);
         if let Some(entry) = by_key.iter_mut().find(|collector| **collector == most) {
             *entry = new;
         }
@@ -129,12 +168,24 @@ mod tests {
             let (before, after) = (Spread::even(n), Spread::even(n + 1));
             let pairs = || before.by_key.iter().zip(&after.by_key);
             let moved = pairs().filter(|(old, new)| old != new).count();
-            assert!(pairs().all(|(old, new)| old == new || usize::from(*new) == n), "{n}");
+            assert!(
+                pairs().all(|(old, new)| old == new || usize::from(*new) == n),
+                "{n}"
+            );
             assert_eq!(moved, 256 / (n + 1));
             let mut pending = [0_usize; MAX_COLLECTORS];
-            after.by_key.iter().for_each(|collector| pending[usize::from(*collector)] += 1);
-            let (least, most) = (pending[..=n].iter().min().unwrap(), pending[..=n].iter().max().unwrap());
-            assert!(most - least <= 2 && *least >= 256 / (n + 1), "{n}: {least} to {most}");
+            after
+                .by_key
+                .iter()
+                .for_each(|collector| pending[usize::from(*collector)] += 1);
+            let (least, most) = (
+                pending[..=n].iter().min().unwrap(),
+                pending[..=n].iter().max().unwrap(),
+            );
+            assert!(
+                most - least <= 2 && *least >= 256 / (n + 1),
+                "{n}: {least} to {most}"
+            );
         }
     }
 
@@ -151,9 +202,18 @@ mod tests {
     #[test]
     fn a_table_grows_as_even_ones_do_and_keeps_what_is_its_own() {
         for n in 1..MAX_COLLECTORS {
-            assert_eq!(Spread::even(n).grown().as_ref(), Ok(Spread::even(n + 1).by_key()), "{n}");
+            assert_eq!(
+                Spread::even(n).grown().as_ref(),
+                Ok(Spread::even(n + 1).by_key()),
+                "{n}"
+            );
         }
-        assert!(Spread::even(MAX_COLLECTORS).grown().unwrap_err().contains("already 64 collectors"));
+        assert!(
+            Spread::even(MAX_COLLECTORS)
+                .grown()
+                .unwrap_err()
+                .contains("already 64 collectors")
+        );
         // A table by hand: one of two collectors has all values, so the new one gets its share from that one alone.
         let uneven = Spread::new(2, Some([1; 256]), vec![], 0).unwrap();
         let grown = uneven.grown().unwrap();
@@ -163,18 +223,33 @@ mod tests {
     #[test]
     fn lists_and_sketches_go_where_the_tables_say() {
         let spread = Spread::new(3, None, vec![(100, 199, 2), (5, 5, 1)], 1).unwrap();
-        assert_eq!([4, 5, 6, 100, 199, 200].map(|list| spread.of_list(list)), [1, 1, 0, 2, 2, 2]);
+        assert_eq!(
+            [4, 5, 6, 100, 199, 200].map(|list| spread.of_list(list)),
+            [1, 1, 0, 2, 2, 2]
+        );
         assert_eq!((spread.of_sketches(), spread.collectors()), (1, 3));
         let key = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0, 0x50, 6];
-        assert_eq!(spread.of_key(&key), spread.by_key()[usize::from(collector_of(&key))]);
+        assert_eq!(
+            spread.of_key(&key),
+            spread.by_key()[usize::from(collector_of(&key))]
+        );
     }
 
     #[test]
     fn tables_that_contradict_themselves_are_refused() {
         let reported = |by_key, lists, sketches| Spread::new(2, by_key, lists, sketches).unwrap_err();
-        assert_eq!(reported(Some([2; 256]), vec![], 0), "there is no collector 2; there are 0 to 1");
-        assert_eq!(reported(None, vec![(1, 5, 0), (5, 9, 1)], 0), "list 5 is given to two collectors");
-        assert_eq!(reported(None, vec![(3, 2, 0)], 0), "lists 3 to 2: the first is greater than the last");
+        assert_eq!(
+            reported(Some([2; 256]), vec![], 0),
+            "there is no collector 2; there are 0 to 1"
+        );
+        assert_eq!(
+            reported(None, vec![(1, 5, 0), (5, 9, 1)], 0),
+            "list 5 is given to two collectors"
+        );
+        assert_eq!(
+            reported(None, vec![(3, 2, 0)], 0),
+            "lists 3 to 2: the first is greater than the last"
+        );
         assert!(reported(None, vec![], 9).contains("no collector 9"));
         assert!(Spread::new(0, None, vec![], 0).is_err() && Spread::new(65, None, vec![], 0).is_err());
     }

@@ -32,7 +32,12 @@ pub(crate) struct Event<'a> {
 
 impl<'a> Event<'a> {
     pub(crate) fn new(trigger: Trigger, metadata: &'a Hop) -> Self {
-        Self { trigger, metadata: Some(metadata), reason: None, congested: None }
+        Self {
+            trigger,
+            metadata: Some(metadata),
+            reason: None,
+            congested: None,
+        }
     }
 }
 
@@ -40,7 +45,12 @@ impl SwitchReporter {
     /// A reporter with an outbox of the usual size.
     pub fn new(reporter: Reporter, also_reports: bool) -> Self {
         let needs_packets = reporter.needs_packets();
-        Self { reporter, outbox: Outbox::default(), also_reports, needs_packets }
+        Self {
+            reporter,
+            outbox: Outbox::default(),
+            also_reports,
+            needs_packets,
+        }
     }
 
     /// Whether it needs to see every packet.
@@ -75,7 +85,8 @@ impl SwitchReporter {
     pub(crate) fn dropped(&mut self, node: u32, frame: &[u8], seen: &ParsedPacket, visit: &Visit) {
         let metadata = visit.hop(node, u16::MAX);
         let context = context(node, frame, seen, visit, Event::new(Trigger::Drop, &metadata));
-        self.reporter.count_drop(&context, visit.egress_ts, &mut self.outbox);
+        self.reporter
+            .count_drop(&context, visit.egress_ts, &mut self.outbox);
     }
 
     /// Processes an event about a queue. True: DTA replaces the Telemetry Report.
@@ -97,26 +108,53 @@ fn context<'a>(
     visit: &Visit,
     event: Event<'a>,
 ) -> Context<'a> {
-    let Event { trigger, metadata, reason, congested } = event;
+    let Event {
+        trigger,
+        metadata,
+        reason,
+        congested,
+    } = event;
     let flow = seen.flow.as_ref();
-    let facts = flow.zip(seen.headers).map(|(flow, headers)| facts(frame, flow, &headers));
+    let facts = flow
+        .zip(seen.headers)
+        .map(|(flow, headers)| facts(frame, flow, &headers));
     // For other protocols and fragments, the length is that of an untagged frame.
-    let other = PacketFacts { bytes: frame.len().saturating_sub(14) as u32, ..PacketFacts::default() };
+    let other = PacketFacts {
+        bytes: frame.len().saturating_sub(14) as u32,
+        ..PacketFacts::default()
+    };
     let facts = facts.unwrap_or(other);
-    let packet = PacketFacts { from_edge: visit.from_edge, to_edge: visit.to_edge, ..facts };
+    let packet = PacketFacts {
+        from_edge: visit.from_edge,
+        to_edge: visit.to_edge,
+        ..facts
+    };
     let stack = match (&seen.carried, trigger) {
         (Some(carried), Trigger::Path | Trigger::Sample | Trigger::Drop) => carried.records(frame),
         _ => wire::int::Stack::EMPTY,
     };
-    Context { flow, stack, metadata, reason, congested, packet, ..Context::new(trigger, node) }
+    Context {
+        flow,
+        stack,
+        metadata,
+        reason,
+        congested,
+        packet,
+        ..Context::new(trigger, node)
+    }
 }
 
 /// Fields of the headers, with or without INT.
 fn facts(frame: &[u8], flow: &FlowKey, headers: &Headers) -> PacketFacts {
     let rest = frame.get(headers.ip..).unwrap_or_default();
     let (ident, hop_limit) = if headers.v6 {
-        let label = rest.first_chunk::<4>().map_or(0, |head| u32::from_be_bytes(*head) & 0xf_ffff);
-        (label, ipv6::Packet::new_checked(rest).map_or(0, |header| header.hop_limit()))
+        let label = rest
+            .first_chunk::<4>()
+            .map_or(0, |head| u32::from_be_bytes(*head) & 0xf_ffff);
+        (
+            label,
+            ipv6::Packet::new_checked(rest).map_or(0, |header| header.hop_limit()),
+        )
     } else {
         ipv4::Packet::new_checked(rest).map_or((0, 0), |header| (header.ident().into(), header.ttl()))
     };
@@ -162,21 +200,58 @@ mod tests {
 
     fn append(on: Trigger, list: u32, entry: &str) -> Mapping {
         let entry = entry.split(' ').map(|field| field.parse().unwrap()).collect();
-        let action = Action::Append { list, lists: 1, spread: Vec::new(), entry, entries: 1, hold: 0 };
+        let action = Action::Append {
+            list,
+            lists: 1,
+            spread: Vec::new(),
+            entry,
+            entries: 1,
+            hold: 0,
+        };
         let (flows, when, options) = (Match::default(), Vec::new(), SendOptions::default());
         let name = String::new();
-        Mapping { name, on, table: None, flows, when, every: 1, each_hop: false, options, action }
+        Mapping {
+            name,
+            on,
+            table: None,
+            flows,
+            when,
+            every: 1,
+            each_hop: false,
+            options,
+            action,
+        }
     }
 
     fn switch_reporter(mappings: Vec<Mapping>, also: bool) -> SwitchReporter {
-        let reporter = Reporter::new(Config { reporter: 3, mappings, ..Config::default() }).unwrap();
+        let reporter = Reporter::new(Config {
+            reporter: 3,
+            mappings,
+            ..Config::default()
+        })
+        .unwrap();
         SwitchReporter::new(reporter, also)
     }
 
     fn switch(node: u32, mode: Mode) -> Switch {
-        let watchlist = Watchlist::from(Watch { mode, ..Watch::new(Match::default()) });
-        let congestion = Some(Congestion { rise: 60, fall: 10, quota: 1 });
-        Switch::new(node, switch::Config { congestion, ..switch::Config::default() }, watchlist).unwrap()
+        let watchlist = Watchlist::from(Watch {
+            mode,
+            ..Watch::new(Match::default())
+        });
+        let congestion = Some(Congestion {
+            rise: 60,
+            fall: 10,
+            quota: 1,
+        });
+        Switch::new(
+            node,
+            switch::Config {
+                congestion,
+                ..switch::Config::default()
+            },
+            watchlist,
+        )
+        .unwrap()
     }
 
     /// List and entry of each report.
@@ -186,7 +261,11 @@ mod tests {
             Operation::Append { list, entries, .. } => (list, entries.to_vec()),
             other => panic!("{other:?}"),
         };
-        let reported = switch_reporter.outbox.datagrams().map(|one| read(one.payload)).collect();
+        let reported = switch_reporter
+            .outbox
+            .datagrams()
+            .map(|one| read(one.payload))
+            .collect();
         switch_reporter.outbox.clear();
         reported
     }
@@ -194,15 +273,29 @@ mod tests {
     /// A packet after source and transit, as it arrives at a sink.
     fn at_the_sink(mode: Mode, v6: bool) -> Vec<u8> {
         let mut frame = template(5, v6);
-        let calm = Visit { queue_occupancy: 0, ..VISIT };
-        switch(1, mode).forward(&mut frame, &Visit { from_edge: true, ..calm }, &mut Reports::default());
+        let calm = Visit {
+            queue_occupancy: 0,
+            ..VISIT
+        };
+        switch(1, mode).forward(
+            &mut frame,
+            &Visit {
+                from_edge: true,
+                ..calm
+            },
+            &mut Reports::default(),
+        );
         switch(2, mode).forward(&mut frame, &calm, &mut Reports::default());
         frame
     }
 
     #[test]
     fn a_sink_reports_the_path_by_dta_without_changing_the_packet() {
-        let calm = Visit { queue_occupancy: 0, to_edge: true, ..VISIT };
+        let calm = Visit {
+            queue_occupancy: 0,
+            to_edge: true,
+            ..VISIT
+        };
         for (v6, mode) in [(false, Mode::Md21), (true, Mode::Md21), (false, Mode::Md10)] {
             for also in [false, true] {
                 let path = append(Trigger::Path, 1, "node[4] path_len hop_latency");
@@ -213,9 +306,15 @@ mod tests {
                 let done = plain.forward(&mut one, &calm, &mut reports);
                 assert_eq!((done, one), (sink.forward(&mut other, &calm, &mut same), other));
                 assert_eq!(plain.stats(), sink.stats());
-                let datagrams =
-                    |out: &Reports| out.datagrams().map(|one| one.payload.to_vec()).collect::<Vec<_>>();
-                assert_eq!(datagrams(&same), if also { datagrams(&reports) } else { Vec::new() });
+                let datagrams = |out: &Reports| {
+                    out.datagrams()
+                        .map(|one| one.payload.to_vec())
+                        .collect::<Vec<_>>()
+                };
+                assert_eq!(
+                    datagrams(&same),
+                    if also { datagrams(&reports) } else { Vec::new() }
+                );
                 let entry = [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 3, 0, 0, 1, 0xf4];
                 assert_eq!(reported(&mut sink), [(1, entry.to_vec())], "500 ns");
             }
@@ -225,9 +324,16 @@ mod tests {
     #[test]
     fn a_sample_of_sf_int_is_no_path() {
         let mut sink = switch(3, Mode::Sf);
-        let both = vec![append(Trigger::Path, 1, "node"), append(Trigger::Sample, 2, "node[3]")];
+        let both = vec![
+            append(Trigger::Path, 1, "node"),
+            append(Trigger::Sample, 2, "node[3]"),
+        ];
         sink.set_dta(Some(switch_reporter(both, false)));
-        let calm = Visit { queue_occupancy: 0, to_edge: true, ..VISIT };
+        let calm = Visit {
+            queue_occupancy: 0,
+            to_edge: true,
+            ..VISIT
+        };
         let (mut frame, mut reports) = (at_the_sink(Mode::Sf, false), Reports::default());
         sink.forward(&mut frame, &calm, &mut reports);
         let reported = reported(&mut sink);
@@ -249,20 +355,39 @@ mod tests {
                 append(Trigger::CongestedPacket, 4, "node:u8 queue_occupancy:u8 proto"),
             ];
             node.set_dta(Some(switch_reporter(mappings, false)));
-            let port = node.flow_of(&template(5, false)).and_then(|flow| flow.src_port()).unwrap();
+            let port = node
+                .flow_of(&template(5, false))
+                .and_then(|flow| flow.src_port())
+                .unwrap();
             let with_port = |bytes: [u8; 2]| [bytes, port.to_be_bytes()].concat();
             let mut reports = Reports::default();
-            let visit = Visit { from_edge: true, ..VISIT };
+            let visit = Visit {
+                from_edge: true,
+                ..VISIT
+            };
             node.forward(&mut template(5, false), &visit, &mut reports);
             assert_eq!(reported(&mut node), [(3, vec![3, 3, 1]), (1, with_port([3, 70]))]);
             node.forward(&mut template(5, false), &visit, &mut reports);
-            assert_eq!(reported(&mut node), [(4, vec![3, 70, 17]), (1, with_port([3, 70]))]);
-            node.forward(&mut template(5, false), &Visit { queue_occupancy: 10, ..visit }, &mut reports);
+            assert_eq!(
+                reported(&mut node),
+                [(4, vec![3, 70, 17]), (1, with_port([3, 70]))]
+            );
+            node.forward(
+                &mut template(5, false),
+                &Visit {
+                    queue_occupancy: 10,
+                    ..visit
+                },
+                &mut reports,
+            );
             assert_eq!(reported(&mut node), [(3, vec![3, 3, 0]), (1, with_port([3, 10]))]);
             assert!(node.dropped(&template(5, false), &visit, 7, &mut reports));
             assert_eq!(reported(&mut node), [(2, with_port([3, 7]))]);
             assert!(reports.is_empty());
-            assert_eq!((node.stats().queues_reported, node.stats().drops_reported), (2, 1));
+            assert_eq!(
+                (node.stats().queues_reported, node.stats().drops_reported),
+                (2, 1)
+            );
         }
     }
 
@@ -283,14 +408,30 @@ mod tests {
             table("out", table::At::Sink),
         ];
         let mappings = vec![append(Trigger::Packet, 1, "packet_bytes:u16 hop_limit")];
-        let config = Config { reporter: 3, mappings, tables, ..Config::default() };
+        let config = Config {
+            reporter: 3,
+            mappings,
+            tables,
+            ..Config::default()
+        };
         let mut node = switch(3, Mode::Md21);
         node.set_dta(Some(SwitchReporter::new(Reporter::new(config).unwrap(), false)));
         for (from_edge, to_edge) in [(true, false), (false, true), (false, false), (true, true)] {
-            let visit = Visit { from_edge, to_edge, queue_occupancy: 0, ..VISIT };
+            let visit = Visit {
+                from_edge,
+                to_edge,
+                queue_occupancy: 0,
+                ..VISIT
+            };
             node.forward(&mut template(5, false), &visit, &mut Reports::default());
         }
-        let counted: Vec<_> = node.dta().unwrap().reporter.tables().map(|(_, stats)| stats.counted).collect();
+        let counted: Vec<_> = node
+            .dta()
+            .unwrap()
+            .reporter
+            .tables()
+            .map(|(_, stats)| stats.counted)
+            .collect();
         assert_eq!(counted, [4, 2, 2]);
         let frame = template(5, false);
         let entry = vec![frame[16], frame[17], frame[22]];
@@ -303,11 +444,21 @@ mod tests {
         for ident in [7_u8, 8] {
             let mut frame = template(5, false);
             frame[19] = ident;
-            wire::ipv4::Packet::new_checked(&mut frame[14..]).unwrap().fill_checksum();
+            wire::ipv4::Packet::new_checked(&mut frame[14..])
+                .unwrap()
+                .fill_checksum();
             for (node, from_edge, to_edge) in [(1, true, false), (2, false, false), (3, false, true)] {
                 let mut switch = switch(node, Mode::Md21);
-                switch.set_dta(Some(switch_reporter(vec![append(Trigger::Packet, 1, "packet_id")], false)));
-                let visit = Visit { from_edge, to_edge, queue_occupancy: 0, ..VISIT };
+                switch.set_dta(Some(switch_reporter(
+                    vec![append(Trigger::Packet, 1, "packet_id")],
+                    false,
+                )));
+                let visit = Visit {
+                    from_edge,
+                    to_edge,
+                    queue_occupancy: 0,
+                    ..VISIT
+                };
                 switch.forward(&mut frame, &visit, &mut Reports::default());
                 numbers.extend(reported(&mut switch));
             }

@@ -107,8 +107,16 @@ impl Record {
         key: [0; MAX_KEY],
         len: 0,
         passed: 0,
-        total: Sums { packets: 0, bytes: 0, drops: 0 },
-        last_reported: Sums { packets: 0, bytes: 0, drops: 0 },
+        total: Sums {
+            packets: 0,
+            bytes: 0,
+            drops: 0,
+        },
+        last_reported: Sums {
+            packets: 0,
+            bytes: 0,
+            drops: 0,
+        },
         first: 0,
         last: 0,
     };
@@ -118,8 +126,16 @@ impl Record {
     }
 
     fn counter(&self) -> Counter<'_> {
-        let Self { total, first, last, .. } = *self;
-        Counter { key: self.key(), since: total.less(&self.last_reported), total, first, last }
+        let Self {
+            total, first, last, ..
+        } = *self;
+        Counter {
+            key: self.key(),
+            since: total.less(&self.last_reported),
+            total,
+            first,
+            last,
+        }
     }
 }
 
@@ -137,8 +153,16 @@ struct SweepTotals {
 impl SweepTotals {
     const NEW: Self = Self {
         keys: 0,
-        sums: Sums { packets: 0, bytes: 0, drops: 0 },
-        top: Sums { packets: 0, bytes: 0, drops: 0 },
+        sums: Sums {
+            packets: 0,
+            bytes: 0,
+            drops: 0,
+        },
+        top: Sums {
+            packets: 0,
+            bytes: 0,
+            drops: 0,
+        },
         top_key: [0; MAX_KEY],
         top_len: 0,
     };
@@ -153,7 +177,15 @@ impl Table {
     pub(super) fn new(config: Config, seed: u64) -> Self {
         let records = vec![Record::EMPTY; config.slots];
         let (sweep, round, stats) = (None, SweepTotals::NEW, Stats::default());
-        Self { config, records, seed, end: 0, sweep, round, stats }
+        Self {
+            config,
+            records,
+            seed,
+            end: 0,
+            sweep,
+            round,
+            stats,
+        }
     }
 
     /// Counts a packet.
@@ -164,7 +196,9 @@ impl Table {
         now: u64,
         report: &mut impl RecordSink,
     ) {
-        let Some(flow) = context.flow.filter(|_| self.config.at.is_here(context)) else { return };
+        let Some(flow) = context.flow.filter(|_| self.config.at.is_here(context)) else {
+            return;
+        };
         if self.config.flows != Match::default() && !self.config.flows.matches(flow) {
             return;
         }
@@ -180,25 +214,43 @@ impl Table {
             self.stats.made += 1;
             if record.len > 0 {
                 self.stats.evicted += 1;
-                let out =
-                    Context { counter: Some(&record.counter()), ..last_reported(Trigger::Evicted, context) };
+                let out = Context {
+                    counter: Some(&record.counter()),
+                    ..last_reported(Trigger::Evicted, context)
+                };
                 report.report(&out, 0);
             } else {
                 self.stats.records += 1;
             }
-            *record = Record { key, len, first: now, ..Record::EMPTY };
+            *record = Record {
+                key,
+                len,
+                first: now,
+                ..Record::EMPTY
+            };
         }
         record.total.add(sums);
         record.last = now;
-        let passed = Context { trigger: Trigger::Passed, counter: Some(&record.counter()), ..*context };
+        let passed = Context {
+            trigger: Trigger::Passed,
+            counter: Some(&record.counter()),
+            ..*context
+        };
         record.passed = report.report(&passed, record.passed);
     }
 
     fn key_of(&self, context: &Context<'_>, now: u64, key: &mut [u8; MAX_KEY]) -> Result<u8, ValueError> {
-        let hop = if self.config.key.iter().any(Field::needs_hop) { context.last_hop() } else { None };
+        let hop = if self.config.key.iter().any(Field::needs_hop) {
+            context.last_hop()
+        } else {
+            None
+        };
         let subject = ReportedHop { hop, number: 0 };
         let mut out = Scratch::new(key);
-        self.config.key.iter().try_for_each(|field| field.put_key(context, &subject, now, &mut out))?;
+        self.config
+            .key
+            .iter()
+            .try_for_each(|field| field.put_key(context, &subject, now, &mut out))?;
         Ok(out.len() as u8)
     }
 
@@ -211,7 +263,9 @@ impl Table {
             // Periods of all switches end together, as far as their clocks agree.
             self.end = (now / self.config.period + 1) * self.config.period;
         }
-        let Some(from) = self.sweep.or((now >= self.end).then_some(0)) else { return };
+        let Some(from) = self.sweep.or((now >= self.end).then_some(0)) else {
+            return;
+        };
         let to = (from + SWEEP).min(self.records.len());
         for at in from..to {
             self.look(at, node, now, report);
@@ -239,9 +293,17 @@ impl Table {
             *record = Record::EMPTY;
             return;
         }
-        let context = Context { counter: Some(&counter), ..Context::new(Trigger::Period, node) };
+        let context = Context {
+            counter: Some(&counter),
+            ..Context::new(Trigger::Period, node)
+        };
         let subject = ReportedHop::default();
-        if self.config.having.iter().all(|condition| condition.is_met(&context, &subject, now)) {
+        if self
+            .config
+            .having
+            .iter()
+            .all(|condition| condition.is_met(&context, &subject, now))
+        {
             report.report(&context, 0);
             self.round.keys += 1;
             self.round.sums.add(since);
@@ -255,10 +317,26 @@ impl Table {
 
     /// The end of a sweep.
     fn finish(&mut self, node: u32, report: &mut impl RecordSink) {
-        let SweepTotals { keys, sums, top, top_key, top_len } =
-            std::mem::replace(&mut self.round, SweepTotals::NEW);
-        let window = Window { keys, sums, top_key: &top_key[..usize::from(top_len)], top };
-        report.report(&Context { window: Some(&window), ..Context::new(Trigger::Window, node) }, 0);
+        let SweepTotals {
+            keys,
+            sums,
+            top,
+            top_key,
+            top_len,
+        } = std::mem::replace(&mut self.round, SweepTotals::NEW);
+        let window = Window {
+            keys,
+            sums,
+            top_key: &top_key[..usize::from(top_len)],
+            top,
+        };
+        report.report(
+            &Context {
+                window: Some(&window),
+                ..Context::new(Trigger::Window, node)
+            },
+            0,
+        );
         self.stats.periods += 1;
     }
 

@@ -22,7 +22,13 @@ pub struct Channel {
 
 impl Default for Channel {
     fn default() -> Self {
-        Self { delay: 50_000, loss: 0, duplication: 0, reordering: 0, extra: 200_000 }
+        Self {
+            delay: 50_000,
+            loss: 0,
+            duplication: 0,
+            reordering: 0,
+            extra: 200_000,
+        }
     }
 }
 
@@ -98,8 +104,11 @@ impl ChannelAccounting {
 
     /// The totals, in order of node and subsystem.
     pub(crate) fn totals(&self) -> Vec<ChannelTotals> {
-        let with_ids =
-            |(&(node, hw_id), entry): (&(u32, u8), &Entry)| ChannelTotals { node, hw_id, ..entry.totals };
+        let with_ids = |(&(node, hw_id), entry): (&(u32, u8), &Entry)| ChannelTotals {
+            node,
+            hw_id,
+            ..entry.totals
+        };
         self.entries.iter().map(with_ids).collect()
     }
 
@@ -113,7 +122,14 @@ mod tests {
     use super::*;
 
     fn arrival(seq: u32, duplicate: bool) -> Arrival {
-        Arrival { at: 0, node: 5, hw_id: 1, seq, duplicate, overtaken: false }
+        Arrival {
+            at: 0,
+            node: 5,
+            hw_id: 1,
+            seq,
+            duplicate,
+            overtaken: false,
+        }
     }
 
     #[test]
@@ -125,26 +141,43 @@ mod tests {
             DatagramOutcome::Lost,
             DatagramOutcome::Duplicated,
         ];
-        let orders: Vec<u64> = fates.iter().map(|&outcome| accounting.sent(5, 1, outcome)).collect();
+        let orders: Vec<u64> = fates
+            .iter()
+            .map(|&outcome| accounting.sent(5, 1, outcome))
+            .collect();
         assert_eq!(orders, [0, 1, 2, 3]);
         let overtaken = |a: Arrival| a.overtaken;
         assert!(!overtaken(accounting.arrived(0, arrival(10, false))));
         assert!(!overtaken(accounting.arrived(3, arrival(13, false))));
         assert!(!overtaken(accounting.arrived(3, arrival(13, true))));
         assert!(overtaken(accounting.arrived(1, arrival(11, false))));
-        let totals =
-            ChannelTotals { node: 5, hw_id: 1, sent: 4, lost: 1, duplicated: 1, reordered: 1, arrived: 3 };
+        let totals = ChannelTotals {
+            node: 5,
+            hw_id: 1,
+            sent: 4,
+            lost: 1,
+            duplicated: 1,
+            reordered: 1,
+            arrived: 3,
+        };
         assert_eq!(accounting.totals(), [totals]);
     }
 
     #[test]
     fn channel_faults_occur_at_the_configured_rates() {
-        let channel =
-            Channel { loss: 100_000, duplication: 50_000, reordering: 20_000, ..Channel::default() };
+        let channel = Channel {
+            loss: 100_000,
+            duplication: 50_000,
+            reordering: 20_000,
+            ..Channel::default()
+        };
         let mut random = Random::new(9);
         let mut counts = [0u32; 4];
         (0..100_000).for_each(|_| counts[channel.outcome(&mut random) as usize] += 1);
         let near = |count: u32, wanted: u32| count.abs_diff(wanted) < wanted / 10;
-        assert!(near(counts[1], 10_000) && near(counts[2], 4_500) && near(counts[3], 1_710), "{counts:?}");
+        assert!(
+            near(counts[1], 10_000) && near(counts[2], 4_500) && near(counts[3], 1_710),
+            "{counts:?}"
+        );
     }
 }

@@ -86,8 +86,13 @@ pub enum DropReason {
 
 impl DropReason {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::TooManyHops, Self::NoRoute, Self::QueueFull, Self::LinkDown, Self::LostOnLink];
+    pub const ALL: [Self; 5] = [
+        Self::TooManyHops,
+        Self::NoRoute,
+        Self::QueueFull,
+        Self::LinkDown,
+        Self::LostOnLink,
+    ];
 
     /// The drop reason byte in reports.
     pub fn code(self) -> u8 {

@@ -284,15 +284,22 @@ impl Fabric {
         for node in &topology.nodes {
             let switch = match node.kind {
                 Kind::Host(_) => None,
-                Kind::Switch => {
-                    Some(Box::new(Switch::new(node.id, config.switch.clone(), config.watchlist.clone())?))
-                }
+                Kind::Switch => Some(Box::new(Switch::new(
+                    node.id,
+                    config.switch.clone(),
+                    config.watchlist.clone(),
+                )?)),
             };
-            stations.push(NodeState { switch, ports: Vec::new() });
+            stations.push(NodeState {
+                switch,
+                ports: Vec::new(),
+            });
         }
         let mut ports = Vec::with_capacity(topology.links.len() * 2);
         for link in &topology.links {
-            let edge = [link.a, link.b].iter().any(|&node| stations[node].switch.is_none());
+            let edge = [link.a, link.b]
+                .iter()
+                .any(|&node| stations[node].switch.is_none());
             for node in [link.a, link.b] {
                 let station = &mut stations[node];
                 let mut wire = link.wire;
@@ -341,7 +348,12 @@ impl Fabric {
         let first = schedule.first(spec.start.max(self.now), &mut self.traffic);
         let flow = self.flows.len() as u32;
         self.flows.push(Flow {
-            totals: FlowTotals { flow: key, sent: 0, delivered: 0, dropped: 0 },
+            totals: FlowTotals {
+                flow: key,
+                sent: 0,
+                delivered: 0,
+                dropped: 0,
+            },
             frame,
             hash: key.hash(0),
             from,
@@ -368,7 +380,9 @@ impl Fabric {
                 self.link(*from, *to)?;
             }
             Action::Burst { flow, .. } | Action::StopFlow(flow) => {
-                self.flows.get(flow.0 as usize).ok_or(FabricError::NoFlow(*flow))?;
+                self.flows
+                    .get(flow.0 as usize)
+                    .ok_or(FabricError::NoFlow(*flow))?;
             }
             Action::AddFlow(spec) => {
                 self.host(spec.from)?;
@@ -425,7 +439,10 @@ impl Fabric {
 
     /// Ports of a switch by number, from 1, each with the id of the node at its other end.
     pub fn ports(&self, node: u32) -> impl Iterator<Item = (u16, u32)> + '_ {
-        let ports = self.topology.index(node).map(|index| self.stations[index].ports.as_slice());
+        let ports = self
+            .topology
+            .index(node)
+            .map(|index| self.stations[index].ports.as_slice());
         ports.unwrap_or_default().iter().map(|port| {
             let other = self.ports[*port as usize ^ 1].node;
             (self.ports[*port as usize].number, self.topology.nodes[other].id)
@@ -435,7 +452,9 @@ impl Fabric {
     /// The port of node `peer` at the other end of port `number` of `node`.
     pub fn peer(&self, node: u32, number: u16) -> Option<(u32, u16)> {
         let index = self.topology.index(node)?;
-        let port = *self.stations[index].ports.get(usize::from(number).checked_sub(1)?)?;
+        let port = *self.stations[index]
+            .ports
+            .get(usize::from(number).checked_sub(1)?)?;
         let peer = &self.ports[port as usize ^ 1];
         Some((self.topology.nodes[peer.node].id, peer.number))
     }
@@ -443,8 +462,11 @@ impl Fabric {
     /// Sets whether a port of a switch is an INT source and sink. Until then, ports to hosts are both.
     pub fn set_roles(&mut self, node: u32, number: u16, source: bool, sink: bool) {
         let index = self.topology.index(node);
-        let port =
-            index.and_then(|index| self.stations[index].ports.get(usize::from(number).checked_sub(1)?));
+        let port = index.and_then(|index| {
+            self.stations[index]
+                .ports
+                .get(usize::from(number).checked_sub(1)?)
+        });
         if let Some(port) = port {
             let port = &mut self.ports[*port as usize];
             (port.source, port.sink) = (source, sink);
@@ -485,7 +507,14 @@ impl Fabric {
             }
             EventKind::Burst { flow, left, gap } => {
                 if left > 0 {
-                    self.at(self.now.saturating_add(gap), EventKind::Burst { flow, left: left - 1, gap });
+                    self.at(
+                        self.now.saturating_add(gap),
+                        EventKind::Burst {
+                            flow,
+                            left: left - 1,
+                            gap,
+                        },
+                    );
                 }
                 self.inject(flow, sink);
             }
@@ -528,7 +557,14 @@ impl Fabric {
             }
             Action::Burst { flow, packets, gap } => {
                 if packets > 0 {
-                    self.at(self.now, EventKind::Burst { flow: flow.0, left: packets - 1, gap });
+                    self.at(
+                        self.now,
+                        EventKind::Burst {
+                            flow: flow.0,
+                            left: packets - 1,
+                            gap,
+                        },
+                    );
                 }
             }
             Action::AddFlow(spec) => {
@@ -548,8 +584,11 @@ impl Fabric {
         let (Some(node_index), Some(to)) = (self.topology.index(node), self.topology.index(to)) else {
             return;
         };
-        self.diversions.retain(|&(at, host, _)| (at, host) != (node_index, to));
-        let Some(port) = via.and_then(|via| self.port_towards(node, via)) else { return };
+        self.diversions
+            .retain(|&(at, host, _)| (at, host) != (node_index, to));
+        let Some(port) = via.and_then(|via| self.port_towards(node, via)) else {
+            return;
+        };
         self.diversions.push((node_index, to, port as u32));
     }
 
@@ -562,18 +601,33 @@ impl Fabric {
 
     fn at(&mut self, at: u64, what: EventKind) {
         self.order += 1;
-        self.events.push(Reverse(Event { at, order: self.order, what }));
+        self.events.push(Reverse(Event {
+            at,
+            order: self.order,
+            what,
+        }));
     }
 
     /// Computes all routes from the current state of the links.
     fn route(&mut self) {
-        let is_host: Vec<bool> = self.stations.iter().map(|station| station.switch.is_none()).collect();
+        let is_host: Vec<bool> = self
+            .stations
+            .iter()
+            .map(|station| station.switch.is_none())
+            .collect();
         let edge = |&port: &u32| {
             let up = self.ports[port as usize].up;
-            Edge { peer: self.ports[port as usize ^ 1].node, port, up }
+            Edge {
+                peer: self.ports[port as usize ^ 1].node,
+                port,
+                up,
+            }
         };
-        let edges: Vec<Vec<Edge>> =
-            self.stations.iter().map(|station| station.ports.iter().map(edge).collect()).collect();
+        let edges: Vec<Vec<Edge>> = self
+            .stations
+            .iter()
+            .map(|station| station.ports.iter().map(edge).collect())
+            .collect();
         self.routes = Routes::compute(&edges, &is_host);
     }
 
@@ -591,14 +645,22 @@ impl Fabric {
         let joins = |link: &topology::Link| {
             (link.a, link.b) == (a_index, b_index) || (link.b, link.a) == (a_index, b_index)
         };
-        self.topology.links.iter().position(joins).ok_or(FabricError::NoLink(a, b))
+        self.topology
+            .links
+            .iter()
+            .position(joins)
+            .ok_or(FabricError::NoLink(a, b))
     }
 }
 
 impl Reporter {
     fn of(node: u32) -> Self {
         let [.., high, low] = node.to_be_bytes();
-        Self { node, address: IpAddr::V4(Ipv4Addr::new(192, 168, high, low)), port: 40_000 }
+        Self {
+            node,
+            address: IpAddr::V4(Ipv4Addr::new(192, 168, high, low)),
+            port: 40_000,
+        }
     }
 }
 

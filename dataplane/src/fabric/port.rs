@@ -101,7 +101,12 @@ impl Meter {
     const WINDOW: u64 = 1_000_000;
 
     pub(crate) fn new(rate: u64) -> Self {
-        Self { full: (rate / (1_000_000_000 / Self::WINDOW)).max(1), window: 0, bits: 0, average: 0 }
+        Self {
+            full: (rate / (1_000_000_000 / Self::WINDOW)).max(1),
+            window: 0,
+            bits: 0,
+            average: 0,
+        }
     }
 
     /// Counts a frame whose transmission starts now.
@@ -140,7 +145,11 @@ mod tests {
 
     #[test]
     fn a_queue_is_filled_to_its_depth_and_no_further() {
-        let wire = Wire { rate: 8_000, delay: 0, depth: 300 };
+        let wire = Wire {
+            rate: 8_000,
+            delay: 0,
+            depth: 300,
+        };
         let mut port = Port::new(0, 1, false, wire);
         assert_eq!(port.offer(0, 400), Ok(0), "an idle port takes any frame");
         assert_eq!(port.dequeue(), Some(0));
@@ -150,14 +159,28 @@ mod tests {
             .map(|(slot, size)| port.offer(slot, size).map_err(|full| full.occupancy))
             .collect();
         assert_eq!(found, [Ok(0), Ok(100), Err(250), Ok(250), Err(300)]);
-        assert_eq!(std::iter::from_fn(|| port.dequeue()).collect::<Vec<_>>(), [1, 2, 4]);
+        assert_eq!(
+            std::iter::from_fn(|| port.dequeue()).collect::<Vec<_>>(),
+            [1, 2, 4]
+        );
         assert_eq!(port.occupancy, 0);
-        assert_eq!((port.duration(1), port.duration(1500)), (1_000_000, 1_500_000_000));
+        assert_eq!(
+            (port.duration(1), port.duration(1500)),
+            (1_000_000, 1_500_000_000)
+        );
     }
 
     #[test]
     fn durations_round_up() {
-        let port = Port::new(0, 1, false, Wire { rate: 3_000_000_000, ..Wire::default() });
+        let port = Port::new(
+            0,
+            1,
+            false,
+            Wire {
+                rate: 3_000_000_000,
+                ..Wire::default()
+            },
+        );
         assert_eq!((port.duration(1), port.duration(3), port.duration(0)), (3, 8, 0));
     }
 
@@ -171,7 +194,12 @@ mod tests {
                 meter.count(window * 1_000_000 + 5, 62_500); // half of 1 Mbit per ms
             }
         }
-        assert_eq!(read, [0, 1250, 2187, 2890, 3417, 3813, 4110, 4332, 4499, 3374, 2530, 1898]);
+        assert_eq!(
+            read,
+            [
+                0, 1250, 2187, 2890, 3417, 3813, 4110, 4332, 4499, 3374, 2530, 1898
+            ]
+        );
         assert_eq!(meter.read(1_000_000_000), 0);
         meter.count(1_000_000_000, 10_000_000);
         assert_eq!(meter.read(1_001_000_000), 10_000, "never above full");

@@ -13,7 +13,9 @@ impl Random {
     /// A generator with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         let mut walk = seed;
-        Self { state: std::array::from_fn(|_| split_mix(&mut walk)) }
+        Self {
+            state: std::array::from_fn(|_| split_mix(&mut walk)),
+        }
     }
 
     /// Any 64 bits.
@@ -89,14 +91,22 @@ mod tests {
         let waits: Vec<u64> = (0..4).map(|_| random.exponential(1_000_000)).collect();
         let mut again = Random::new(7);
         assert_eq!(first, (0..3).map(|_| again.bits()).collect::<Vec<_>>());
-        assert_eq!(waits, (0..4).map(|_| again.exponential(1_000_000)).collect::<Vec<_>>());
+        assert_eq!(
+            waits,
+            (0..4).map(|_| again.exponential(1_000_000)).collect::<Vec<_>>()
+        );
         assert_ne!(first, (0..3).map(|_| Random::new(8).bits()).collect::<Vec<_>>());
     }
 
     #[test]
     fn the_logarithm_is_good_enough() {
         for x in [1e-9, 0.001, 0.25, 0.5, 0.7, 0.75, 0.999, 1.0, 1.5, 2.0, 1e6] {
-            assert!((ln(x) - x.ln()).abs() < 1e-11, "ln({x}) = {} not {}", ln(x), x.ln());
+            assert!(
+                (ln(x) - x.ln()).abs() < 1e-11,
+                "ln({x}) = {} not {}",
+                ln(x),
+                x.ln()
+            );
         }
     }
 

@@ -66,8 +66,14 @@ impl Reporting {
     ) {
         let one = &mut self.in_flight[datagram as usize];
         let from = self.reporters[one.node];
-        let arrival =
-            Arrival { at, node: from.node, hw_id: one.hw_id, seq: one.seq, duplicate, overtaken: false };
+        let arrival = Arrival {
+            at,
+            node: from.node,
+            hw_id: one.hw_id,
+            seq: one.seq,
+            duplicate,
+            overtaken: false,
+        };
         let arrival = self.accounting.arrived(one.order, arrival);
         sink.ground_truth(&GroundTruth::Arrival(arrival));
         sink.report(at, &from, &one.payload);
@@ -117,15 +123,31 @@ impl Fabric {
                 None => reported(hops, made.kind, made.with_stack),
             };
             let reason = reason.filter(|_| made.kind == ReportKind::Drop);
-            let truth = ReportTruth { kind: made.kind, packet, flow, hops, reason, sf };
-            self.reporting.waiting.entry((node, made.hw_id)).or_default().push_back(truth);
+            let truth = ReportTruth {
+                kind: made.kind,
+                packet,
+                flow,
+                hops,
+                reason,
+                sf,
+            };
+            self.reporting
+                .waiting
+                .entry((node, made.hw_id))
+                .or_default()
+                .push_back(truth);
         }
         self.send(node, sink);
-        let grouping =
-            self.stations[node].switch.as_deref().is_some_and(|switch| switch.has_pending_reports());
+        let grouping = self.stations[node]
+            .switch
+            .as_deref()
+            .is_some_and(|switch| switch.has_pending_reports());
         if grouping && !self.reporting.flush_due[node] {
             self.reporting.flush_due[node] = true;
-            self.at(self.now.saturating_add(self.config.group_delay), EventKind::Flush { node: node as u32 });
+            self.at(
+                self.now.saturating_add(self.config.group_delay),
+                EventKind::Flush { node: node as u32 },
+            );
         }
     }
 
@@ -146,7 +168,9 @@ impl Fabric {
         for datagram in outbox.datagrams() {
             let (hw_id, seq) = (datagram.hw_id, datagram.seq);
             let waiting = reporting.waiting.entry((node, hw_id)).or_default();
-            let reports = waiting.drain(..usize::from(datagram.reports).min(waiting.len())).collect();
+            let reports = waiting
+                .drain(..usize::from(datagram.reports).min(waiting.len()))
+                .collect();
             let outcome = reporting.channel.outcome(&mut reporting.random);
             let order = reporting.accounting.sent(id, hw_id, outcome);
             sink.ground_truth(&GroundTruth::Datagram(&DatagramTruth {
@@ -157,8 +181,10 @@ impl Fabric {
                 outcome,
                 reports,
             }));
-            let (usual, late) =
-                (reporting.channel.delay, reporting.channel.delay.saturating_add(reporting.channel.extra));
+            let (usual, late) = (
+                reporting.channel.delay,
+                reporting.channel.delay.saturating_add(reporting.channel.extra),
+            );
             let delays = match outcome {
                 DatagramOutcome::Lost => [None, None],
                 DatagramOutcome::Delivered => [Some(usual), None],
@@ -169,11 +195,21 @@ impl Fabric {
             if copies == 0 {
                 continue;
             }
-            let one = InFlight { payload: Vec::new(), node, hw_id, seq, order, copies };
+            let one = InFlight {
+                payload: Vec::new(),
+                node,
+                hw_id,
+                seq,
+                order,
+                copies,
+            };
             let slot = reporting.store(datagram.payload, one);
             for (copy, delay) in delays.into_iter().flatten().enumerate() {
                 self.order += 1;
-                let what = EventKind::Report { datagram: slot, duplicate: copy == 1 };
+                let what = EventKind::Report {
+                    datagram: slot,
+                    duplicate: copy == 1,
+                };
                 self.events.push(Reverse(Event {
                     at: self.now.saturating_add(delay),
                     order: self.order,
@@ -212,7 +248,9 @@ impl Records {
     }
 
     fn get(&self, flow: u32, carrying: Carrying) -> Option<(u64, HopTruth)> {
-        self.by.get(&(flow, carrying.sf.packet_id, carrying.node)).copied()
+        self.by
+            .get(&(flow, carrying.sf.packet_id, carrying.node))
+            .copied()
     }
 }
 
@@ -230,7 +268,9 @@ fn reported_by_sf(sf: &SfTruth, kind: ReportKind) -> Vec<HopTruth> {
 
 /// Which of a packet's hops a report contains.
 fn reported(hops: &[HopTruth], kind: ReportKind, with_stack: bool) -> Vec<HopTruth> {
-    let Some((reporter, before)) = hops.split_last() else { return Vec::new() };
+    let Some((reporter, before)) = hops.split_last() else {
+        return Vec::new();
+    };
     let mut reported: Vec<HopTruth> = match kind {
         ReportKind::Flow | ReportKind::Drop if with_stack => {
             before.iter().filter(|hop| hop.recorded).copied().collect()

@@ -8,7 +8,11 @@ use crate::packet::{TCP, fill_l4};
 pub(super) fn write_number(frame: &mut [u8], number: u64) {
     let ip = ethernet::HEADER_LEN;
     let is_v4 = frame[ip] >> 4 == 4;
-    let (l4, proto) = if is_v4 { (ip + 20, frame[ip + 9]) } else { (ip + 40, frame[ip + 6]) };
+    let (l4, proto) = if is_v4 {
+        (ip + 20, frame[ip + 9])
+    } else {
+        (ip + 40, frame[ip + 6])
+    };
     if is_v4 {
         let before = u32::from(u16::from_be_bytes([frame[ip + 4], frame[ip + 5]]));
         let now = number as u16;

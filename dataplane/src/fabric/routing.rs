@@ -29,7 +29,13 @@ impl Routes {
         let mut column = vec![None; edges.len()];
         let hosts: Vec<usize> = (0..edges.len()).filter(|&node| is_host[node]).collect();
         // A host has only one port and needs no routes.
-        let row = |node: usize| if is_host[node] { Vec::new() } else { vec![Vec::new(); hosts.len()] };
+        let row = |node: usize| {
+            if is_host[node] {
+                Vec::new()
+            } else {
+                vec![Vec::new(); hosts.len()]
+            }
+        };
         let mut choices: Vec<Vec<Vec<u32>>> = (0..edges.len()).map(row).collect();
         for (at, &host) in hosts.iter().enumerate() {
             column[host] = Some(at);
@@ -53,7 +59,10 @@ impl Routes {
         match ports.as_slice() {
             [] => None,
             [port] => Some(*port),
-            _ => ports.iter().copied().max_by_key(|&port| (mix(hash, u64::from(port)), port)),
+            _ => ports
+                .iter()
+                .copied()
+                .max_by_key(|&port| (mix(hash, u64::from(port)), port)),
         }
     }
 }
@@ -87,8 +96,16 @@ mod tests {
         let mut edges = vec![Vec::new(); 6];
         for (at, &(a, b)) in links.iter().enumerate() {
             let up = cut != Some((a, b));
-            edges[a].push(Edge { peer: b, port: at as u32 * 2, up });
-            edges[b].push(Edge { peer: a, port: at as u32 * 2 + 1, up });
+            edges[a].push(Edge {
+                peer: b,
+                port: at as u32 * 2,
+                up,
+            });
+            edges[b].push(Edge {
+                peer: a,
+                port: at as u32 * 2 + 1,
+                up,
+            });
         }
         (edges, vec![true, true, false, false, false, false])
     }
@@ -104,7 +121,10 @@ mod tests {
             counts[port as usize] += 1;
         }
         assert_eq!(counts.iter().filter(|&&n| n > 0).count(), 2);
-        assert!((450..550).contains(&counts[4]) && counts[4] + counts[6] == 1000, "{counts:?}");
+        assert!(
+            (450..550).contains(&counts[4]) && counts[4] + counts[6] == 1000,
+            "{counts:?}"
+        );
         assert_eq!((routes.next(4, 1, 5), routes.next(3, 1, 5)), (Some(9), Some(2)));
     }
 

@@ -21,8 +21,15 @@ impl FabricSink for EventLog {
                     .collect();
                 format!("{:>8} delivered {} {}", trace.ended, trace.packet, hops.join(" "))
             }
-            GroundTruth::Dropped { trace, node, reason, .. } => {
-                format!("{:>8} dropped {} at {node}: {}", trace.ended, trace.packet, reason.name())
+            GroundTruth::Dropped {
+                trace, node, reason, ..
+            } => {
+                format!(
+                    "{:>8} dropped {} at {node}: {}",
+                    trace.ended,
+                    trace.packet,
+                    reason.name()
+                )
             }
             GroundTruth::PathChange { at, old, new, .. } => format!("{at:>8} path {old:?} to {new:?}"),
             GroundTruth::Link { at, a, b, up } => {
@@ -41,22 +48,42 @@ fn text(lines: &[&str]) -> Vec<String> {
 
 /// 100-byte frames (58 bytes of payload) between hosts at 100 Mb/s.
 fn small(from: u32, to: u32, pattern: Pattern) -> FlowSpec {
-    FlowSpec { payload: 58, pattern, ..FlowSpec::new(from, to, 5000, 80) }
+    FlowSpec {
+        payload: 58,
+        pattern,
+        ..FlowSpec::new(from, to, 5000, 80)
+    }
 }
 
 /// Hosts at 1 Gb/s, 100 Mb/s between switches: 100 bytes take 800 ns and 8000 ns. No pipeline delay, links of 100 ns.
 fn bottleneck(depth: u32, unit: QueueUnit) -> Fabric {
-    let edge = Wire { rate: 1_000_000_000, delay: 100, depth };
+    let edge = Wire {
+        rate: 1_000_000_000,
+        delay: 100,
+        depth,
+    };
     let topology = Topology::builder()
         .switch(101)
         .switch(102)
         .host(1, None)
         .host(2, None)
         .link(1, 101, edge)
-        .link(101, 102, Wire { rate: 100_000_000, ..edge })
+        .link(
+            101,
+            102,
+            Wire {
+                rate: 100_000_000,
+                ..edge
+            },
+        )
         .link(102, 2, edge)
         .build();
-    let config = Config { pipeline: 0, unit, convergence: 1_000, ..Config::default() };
+    let config = Config {
+        pipeline: 0,
+        unit,
+        convergence: 1_000,
+        ..Config::default()
+    };
     Fabric::new(topology.unwrap(), config, 1).unwrap()
 }
 
@@ -66,7 +93,16 @@ fn queues_grow_and_drop_as_computed_by_hand() {
     // Packet 0 is sent at once (900); 1, 2, 3 are queued; a fourth would be 400 > 300 bytes: tail drop. The port is free at 8900.
     let mut fabric = bottleneck(300, QueueUnit::Bytes);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
-    fabric.schedule(0, Action::Burst { flow, packets: 6, gap: 0 }).unwrap();
+    fabric
+        .schedule(
+            0,
+            Action::Burst {
+                flow,
+                packets: 6,
+                gap: 0,
+            },
+        )
+        .unwrap();
     let mut log = EventLog::default();
     fabric.run_until(1_000_000, &mut log);
     assert_eq!(
@@ -89,7 +125,16 @@ fn queues_grow_and_drop_as_computed_by_hand() {
 fn a_queue_can_count_packets() {
     let mut fabric = bottleneck(2, QueueUnit::Packets);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
-    fabric.schedule(0, Action::Burst { flow, packets: 4, gap: 0 }).unwrap();
+    fabric
+        .schedule(
+            0,
+            Action::Burst {
+                flow,
+                packets: 4,
+                gap: 0,
+            },
+        )
+        .unwrap();
     let mut log = EventLog::default();
     fabric.run_until(1_000_000, &mut log);
     assert_eq!(
@@ -105,10 +150,35 @@ fn a_queue_can_count_packets() {
 
 #[test]
 fn the_pipeline_is_part_of_the_hop_latency() {
-    let topology = Topology::line(1, Wire { rate: 1_000_000_000, delay: 100, depth: 1_000 }).unwrap();
-    let mut fabric = Fabric::new(topology, Config { pipeline: 450, ..Config::default() }, 1).unwrap();
+    let topology = Topology::line(
+        1,
+        Wire {
+            rate: 1_000_000_000,
+            delay: 100,
+            depth: 1_000,
+        },
+    )
+    .unwrap();
+    let mut fabric = Fabric::new(
+        topology,
+        Config {
+            pipeline: 450,
+            ..Config::default()
+        },
+        1,
+    )
+    .unwrap();
     let flow = fabric.add_flow(&small(10_001, 10_002, Pattern::Idle)).unwrap();
-    fabric.schedule(50, Action::Burst { flow, packets: 2, gap: 0 }).unwrap();
+    fabric
+        .schedule(
+            50,
+            Action::Burst {
+                flow,
+                packets: 2,
+                gap: 0,
+            },
+        )
+        .unwrap();
     let mut log = EventLog::default();
     fabric.run_until(1_000_000, &mut log);
     let lines = ["    2300 delivered 0 101:0+450", "    3100 delivered 1 101:0+450"];
@@ -119,12 +189,52 @@ fn the_pipeline_is_part_of_the_hop_latency() {
 fn a_cut_link_loses_what_is_on_it_and_what_waits_for_it() {
     let mut fabric = bottleneck(1_000, QueueUnit::Bytes);
     let flow = fabric.add_flow(&small(1, 2, Pattern::Idle)).unwrap();
-    fabric.schedule(0, Action::Burst { flow, packets: 3, gap: 0 }).unwrap();
-    fabric.schedule(3_000, Action::CutLink { a: 102, b: 101 }).unwrap();
-    fabric.schedule(3_500, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
-    fabric.schedule(6_000, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
-    fabric.schedule(8_000, Action::MendLink { a: 101, b: 102 }).unwrap();
-    fabric.schedule(20_000, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
+    fabric
+        .schedule(
+            0,
+            Action::Burst {
+                flow,
+                packets: 3,
+                gap: 0,
+            },
+        )
+        .unwrap();
+    fabric
+        .schedule(3_000, Action::CutLink { a: 102, b: 101 })
+        .unwrap();
+    fabric
+        .schedule(
+            3_500,
+            Action::Burst {
+                flow,
+                packets: 1,
+                gap: 0,
+            },
+        )
+        .unwrap();
+    fabric
+        .schedule(
+            6_000,
+            Action::Burst {
+                flow,
+                packets: 1,
+                gap: 0,
+            },
+        )
+        .unwrap();
+    fabric
+        .schedule(8_000, Action::MendLink { a: 101, b: 102 })
+        .unwrap();
+    fabric
+        .schedule(
+            20_000,
+            Action::Burst {
+                flow,
+                packets: 1,
+                gap: 0,
+            },
+        )
+        .unwrap();
     let mut log = EventLog::default();
     fabric.run_until(1_000_000, &mut log);
     assert_eq!(
@@ -147,14 +257,23 @@ fn a_cut_link_loses_what_is_on_it_and_what_waits_for_it() {
 #[test]
 fn packets_are_dropped_at_the_cut_until_convergence_and_rerouted_after() {
     let topology = Topology::leaf_spine(2, 2, 1, Wire::default()).unwrap();
-    let config = Config { convergence: 50_000, ..Config::default() };
+    let config = Config {
+        convergence: 50_000,
+        ..Config::default()
+    };
     let mut fabric = Fabric::new(topology, config, 1).unwrap();
-    fabric.add_flow(&small(10_001, 10_002, Pattern::Constant { gap: 20_000 })).unwrap();
+    fabric
+        .add_flow(&small(10_001, 10_002, Pattern::Constant { gap: 20_000 }))
+        .unwrap();
     let mut log = EventLog::default();
     fabric.run_until(10_000, &mut log);
     let spine = log.per_path.keys().next().unwrap()[1];
-    fabric.schedule(101_000, Action::CutLink { a: 101, b: spine }).unwrap();
-    fabric.schedule(201_000, Action::MendLink { a: 101, b: spine }).unwrap();
+    fabric
+        .schedule(101_000, Action::CutLink { a: 101, b: spine })
+        .unwrap();
+    fabric
+        .schedule(201_000, Action::MendLink { a: 101, b: spine })
+        .unwrap();
     fabric.run_until(300_000, &mut log);
     let reported: Vec<String> = log
         .lines
@@ -186,16 +305,24 @@ fn flows_spread_over_equal_paths_and_stay_on_theirs() {
     let topology = Topology::fat_tree(4, Wire::default()).unwrap();
     let mut fabric = Fabric::new(topology, Config::default(), 7).unwrap();
     for port in 0..400 {
-        let spec =
-            FlowSpec { src_port: 1000 + port, ..small(10_001, 10_016, Pattern::Constant { gap: 1_000_000 }) };
+        let spec = FlowSpec {
+            src_port: 1000 + port,
+            ..small(10_001, 10_016, Pattern::Constant { gap: 1_000_000 })
+        };
         fabric.add_flow(&spec).unwrap();
     }
     let mut log = EventLog::default();
     fabric.run_until(5_500_000, &mut log);
-    assert!(log.lines.iter().all(|line| line.contains("delivered")), "no path ever changes");
+    assert!(
+        log.lines.iter().all(|line| line.contains("delivered")),
+        "no path ever changes"
+    );
     let counts: Vec<usize> = log.per_path.values().map(|packets| packets / 6).collect();
     assert_eq!(counts.len(), 4, "two aggregation switches with two cores each");
-    assert!(counts.iter().all(|&flows| (70..130).contains(&flows)), "{counts:?}");
+    assert!(
+        counts.iter().all(|&flows| (70..130).contains(&flows)),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -203,33 +330,94 @@ fn a_diversion_makes_a_loop_that_ends() {
     let topology = Topology::line(3, Wire::default()).unwrap();
     let mut fabric = Fabric::new(topology, Config::default(), 7).unwrap();
     let flow = fabric.add_flow(&small(10_001, 10_002, Pattern::Idle)).unwrap();
-    fabric.schedule(0, Action::Divert { node: 102, to: 10_002, via: Some(101) }).unwrap();
-    fabric.schedule(1, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
-    fabric.schedule(1_000_000, Action::Divert { node: 102, to: 10_002, via: None }).unwrap();
-    fabric.schedule(1_000_001, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
+    fabric
+        .schedule(
+            0,
+            Action::Divert {
+                node: 102,
+                to: 10_002,
+                via: Some(101),
+            },
+        )
+        .unwrap();
+    fabric
+        .schedule(
+            1,
+            Action::Burst {
+                flow,
+                packets: 1,
+                gap: 0,
+            },
+        )
+        .unwrap();
+    fabric
+        .schedule(
+            1_000_000,
+            Action::Divert {
+                node: 102,
+                to: 10_002,
+                via: None,
+            },
+        )
+        .unwrap();
+    fabric
+        .schedule(
+            1_000_001,
+            Action::Burst {
+                flow,
+                packets: 1,
+                gap: 0,
+            },
+        )
+        .unwrap();
     let mut log = EventLog::default();
     fabric.run_until(9_000_000, &mut log);
     assert_eq!(log.lines.len(), 2);
-    assert!(log.lines[0].ends_with("dropped 0 at 101: ttl_zero"), "{}", log.lines[0]);
-    assert!(log.lines[1].contains("delivered 1 101:0+500 102:0+500 103:0+500"), "{}", log.lines[1]);
+    assert!(
+        log.lines[0].ends_with("dropped 0 at 101: ttl_zero"),
+        "{}",
+        log.lines[0]
+    );
+    assert!(
+        log.lines[1].contains("delivered 1 101:0+500 102:0+500 103:0+500"),
+        "{}",
+        log.lines[1]
+    );
 }
 
 #[test]
 fn unknown_nodes_and_links_are_refused() {
     let mut fabric = bottleneck(300, QueueUnit::Bytes);
     let said = |result: Result<(), FabricError>| result.unwrap_err().to_string();
-    assert_eq!(said(fabric.add_flow(&small(1, 101, Pattern::Idle)).map(|_| ())), "node 101 is not a host");
-    assert_eq!(said(fabric.schedule(0, Action::CutLink { a: 1, b: 2 })), "there is no link between 1 and 2");
-    assert_eq!(said(fabric.schedule(0, Action::CutLink { a: 1, b: 9 })), "there is no node 9");
-    assert_eq!(said(fabric.schedule(0, Action::StopFlow(FlowId(3)))), "there is no flow 3");
+    assert_eq!(
+        said(fabric.add_flow(&small(1, 101, Pattern::Idle)).map(|_| ())),
+        "node 101 is not a host"
+    );
+    assert_eq!(
+        said(fabric.schedule(0, Action::CutLink { a: 1, b: 2 })),
+        "there is no link between 1 and 2"
+    );
+    assert_eq!(
+        said(fabric.schedule(0, Action::CutLink { a: 1, b: 9 })),
+        "there is no node 9"
+    );
+    assert_eq!(
+        said(fabric.schedule(0, Action::StopFlow(FlowId(3)))),
+        "there is no flow 3"
+    );
 }
 
 #[test]
 fn a_stopped_flow_stops_and_an_added_one_starts() {
     let mut fabric = bottleneck(300, QueueUnit::Bytes);
-    let flow = fabric.add_flow(&small(1, 2, Pattern::Constant { gap: 10_000 })).unwrap();
+    let flow = fabric
+        .add_flow(&small(1, 2, Pattern::Constant { gap: 10_000 }))
+        .unwrap();
     fabric.schedule(25_000, Action::StopFlow(flow)).unwrap();
-    let late = FlowSpec { stop: 145_000, ..small(1, 2, Pattern::Constant { gap: 20_000 }) };
+    let late = FlowSpec {
+        stop: 145_000,
+        ..small(1, 2, Pattern::Constant { gap: 20_000 })
+    };
     fabric.schedule(100_000, Action::AddFlow(late)).unwrap();
     fabric.run_until(1_000_000, &mut ());
     let totals: Vec<_> = fabric.flows().map(|flow| (flow.sent, flow.delivered)).collect();
@@ -243,15 +431,25 @@ fn utilization_is_what_was_sent() {
     impl FabricSink for Last {
         fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
             if let GroundTruth::Delivered(trace) = truth {
-                self.0 = trace.hops.iter().map(|hop| (hop.node, hop.tx_utilization)).collect();
+                self.0 = trace
+                    .hops
+                    .iter()
+                    .map(|hop| (hop.node, hop.tx_utilization))
+                    .collect();
             }
         }
     }
     // 100 bytes every 16 µs are 50 Mb/s: half of the middle link, a twentieth of the last.
     let mut fabric = bottleneck(3_000, QueueUnit::Bytes);
-    fabric.add_flow(&small(1, 2, Pattern::Constant { gap: 16_000 })).unwrap();
+    fabric
+        .add_flow(&small(1, 2, Pattern::Constant { gap: 16_000 }))
+        .unwrap();
     let mut last = Last::default();
     fabric.run_until(100_000_000, &mut last);
     let near = |got: u32, wanted: u32| got.abs_diff(wanted) <= wanted / 100;
-    assert!(matches!(last.0[..], [(101, a), (102, b)] if near(a, 5_000) && near(b, 500)), "{:?}", last.0);
+    assert!(
+        matches!(last.0[..], [(101, a), (102, b)] if near(a, 5_000) && near(b, 500)),
+        "{:?}",
+        last.0
+    );
 }

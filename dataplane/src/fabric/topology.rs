@@ -55,7 +55,11 @@ pub struct Wire {
 impl Default for Wire {
     /// 10 Gb/s, 1 µs, 256 KiB.
     fn default() -> Self {
-        Self { rate: 10_000_000_000, delay: 1_000, depth: 262_144 }
+        Self {
+            rate: 10_000_000_000,
+            delay: 1_000,
+            depth: 262_144,
+        }
     }
 }
 
@@ -80,7 +84,10 @@ impl fmt::Display for TopologyError {
             Self::Size(message) => f.write_str(message),
             Self::DuplicateId(id) => write!(f, "node id {id} is used twice; give each node its own id"),
             Self::BadLink(a, b) => {
-                write!(f, "link {a}-{b}: both ends must be different nodes of this topology")
+                write!(
+                    f,
+                    "link {a}-{b}: both ends must be different nodes of this topology"
+                )
             }
             Self::BadHost(id) => write!(f, "host {id} needs exactly one link, to a switch"),
             Self::NoRate(a, b) => write!(f, "link {a}-{b}: the rate must be at least 1 bit/s"),
@@ -111,8 +118,12 @@ impl Topology {
         within("leaf-spine: the number of spines", spines, 1, 99)?;
         within("leaf-spine: the number of hosts per leaf", hosts, 1, 150)?;
         let mut plan = Plan::default();
-        let leaf: Vec<usize> = (1..=leaves).map(|i| plan.switch(100 + i, format!("leaf{i}"))).collect();
-        let spine: Vec<usize> = (1..=spines).map(|i| plan.switch(200 + i, format!("spine{i}"))).collect();
+        let leaf: Vec<usize> = (1..=leaves)
+            .map(|i| plan.switch(100 + i, format!("leaf{i}")))
+            .collect();
+        let spine: Vec<usize> = (1..=spines)
+            .map(|i| plan.switch(200 + i, format!("spine{i}")))
+            .collect();
         for (at, &node) in leaf.iter().enumerate() {
             (0..hosts).for_each(|_| plan.host(node, at + 1, wire));
         }
@@ -132,7 +143,9 @@ impl Topology {
         let half = k / 2;
         let mut plan = Plan::default();
         let layer = |plan: &mut Plan, base: u32, count: u32, name: &str| -> Vec<usize> {
-            (1..=count).map(|i| plan.switch(base + i, format!("{name}{i}"))).collect()
+            (1..=count)
+                .map(|i| plan.switch(base + i, format!("{name}{i}")))
+                .collect()
         };
         let edges = layer(&mut plan, 1000, k * half, "edge");
         let aggregations = layer(&mut plan, 2000, k * half, "agg");
@@ -143,11 +156,15 @@ impl Topology {
         let half = half as usize;
         for (at, &edge) in edges.iter().enumerate() {
             let pod = at / half * half;
-            aggregations[pod..pod + half].iter().for_each(|&above| plan.join(edge, above, wire));
+            aggregations[pod..pod + half]
+                .iter()
+                .for_each(|&above| plan.join(edge, above, wire));
         }
         for (at, &aggregation) in aggregations.iter().enumerate() {
             let group = at % half * half;
-            cores[group..group + half].iter().for_each(|&above| plan.join(aggregation, above, wire));
+            cores[group..group + half]
+                .iter()
+                .for_each(|&above| plan.join(aggregation, above, wire));
         }
         plan.finish()
     }
@@ -164,17 +181,25 @@ impl Topology {
 
     /// The links as pairs of node ids.
     pub fn links(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.links.iter().map(|link| (self.nodes[link.a].id, self.nodes[link.b].id))
+        self.links
+            .iter()
+            .map(|link| (self.nodes[link.a].id, self.nodes[link.b].id))
     }
 
     /// The ids of the hosts, in order.
     pub fn hosts(&self) -> impl Iterator<Item = u32> + '_ {
-        self.nodes.iter().filter(|node| node.kind != Kind::Switch).map(|node| node.id)
+        self.nodes
+            .iter()
+            .filter(|node| node.kind != Kind::Switch)
+            .map(|node| node.id)
     }
 
     /// The ids of the switches, in order.
     pub fn switches(&self) -> impl Iterator<Item = u32> + '_ {
-        self.nodes.iter().filter(|node| node.kind == Kind::Switch).map(|node| node.id)
+        self.nodes
+            .iter()
+            .filter(|node| node.kind == Kind::Switch)
+            .map(|node| node.id)
     }
 
     /// Sets a node's clock offset, ns; false if there is no such node.
@@ -198,7 +223,12 @@ pub struct TopologyBuilder {
 impl TopologyBuilder {
     /// Adds a switch.
     pub fn switch(mut self, id: u32) -> Self {
-        self.nodes.push(Node { id, name: format!("s{id}"), kind: Kind::Switch, clock_offset: 0 });
+        self.nodes.push(Node {
+            id,
+            name: format!("s{id}"),
+            kind: Kind::Switch,
+            clock_offset: 0,
+        });
         self
     }
 
@@ -206,7 +236,12 @@ impl TopologyBuilder {
     pub fn host(mut self, id: u32, address: Option<Address>) -> Self {
         let hosts = self.nodes.iter().filter(|node| node.kind != Kind::Switch).count() as u32;
         let kind = Kind::Host(address.unwrap_or_else(|| Address::numbered(0, hosts + 1)));
-        self.nodes.push(Node { id, name: format!("h{id}"), kind, clock_offset: 0 });
+        self.nodes.push(Node {
+            id,
+            name: format!("h{id}"),
+            kind,
+            clock_offset: 0,
+        });
         self
     }
 
@@ -222,7 +257,10 @@ impl TopologyBuilder {
     /// A node id that is used twice; a link to a node that does not exist, to itself, or without a rate; a host without
     /// exactly one link to a switch; a switch with more than 255 links.
     pub fn build(self) -> Result<Topology, TopologyError> {
-        let mut plan = Plan { nodes: self.nodes, ..Plan::default() };
+        let mut plan = Plan {
+            nodes: self.nodes,
+            ..Plan::default()
+        };
         for (a, b, wire) in self.links {
             let index = |id| plan.nodes.iter().position(|node| node.id == id);
             let (Some(from), Some(to)) = (index(a), index(b)) else {
@@ -244,7 +282,12 @@ struct Plan {
 
 impl Plan {
     fn switch(&mut self, id: u32, name: String) -> usize {
-        self.nodes.push(Node { id, name, kind: Kind::Switch, clock_offset: 0 });
+        self.nodes.push(Node {
+            id,
+            name,
+            kind: Kind::Switch,
+            clock_offset: 0,
+        });
         self.nodes.len() - 1
     }
 
@@ -303,7 +346,9 @@ fn within(what: &str, value: u32, low: u32, high: u32) -> Result<(), TopologyErr
     if (low..=high).contains(&value) {
         return Ok(());
     }
-    Err(TopologyError::Size(format!("{what} must be {low} to {high}, not {value}")))
+    Err(TopologyError::Size(format!(
+        "{what} must be {low} to {high}, not {value}"
+    )))
 }
 
 #[cfg(test)]
@@ -311,27 +356,42 @@ mod tests {
     use super::*;
 
     fn picture(topology: &Topology) -> String {
-        topology.links().map(|(a, b)| format!("{a}-{b}")).collect::<Vec<_>>().join(" ")
+        topology
+            .links()
+            .map(|(a, b)| format!("{a}-{b}"))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
     fn shapes_have_the_links_they_should() {
         let wire = Wire::default();
-        assert_eq!(picture(&Topology::line(3, wire).unwrap()), "101-10001 103-10002 101-102 102-103");
+        assert_eq!(
+            picture(&Topology::line(3, wire).unwrap()),
+            "101-10001 103-10002 101-102 102-103"
+        );
         assert_eq!(
             picture(&Topology::leaf_spine(2, 2, 1, wire).unwrap()),
             "101-10001 102-10002 101-201 101-202 102-201 102-202"
         );
         let tree = Topology::fat_tree(4, wire).unwrap();
-        assert_eq!((tree.switches().count(), tree.hosts().count(), tree.links().count()), (20, 16, 48));
+        assert_eq!(
+            (
+                tree.switches().count(),
+                tree.hosts().count(),
+                tree.links().count()
+            ),
+            (20, 16, 48)
+        );
         assert!(picture(&tree).ends_with("2007-3001 2007-3002 2008-3003 2008-3004"));
     }
 
     #[test]
     fn hosts_have_addresses_of_their_own() {
-        for topology in
-            [Topology::fat_tree(8, Wire::default()), Topology::leaf_spine(9, 2, 150, Wire::default())]
-        {
+        for topology in [
+            Topology::fat_tree(8, Wire::default()),
+            Topology::leaf_spine(9, 2, 150, Wire::default()),
+        ] {
             let topology = topology.unwrap();
             let mut seen = std::collections::HashSet::new();
             for node in topology.nodes() {
@@ -345,7 +405,11 @@ mod tests {
 
     #[test]
     fn a_builder_makes_any_shape() {
-        let slow = Wire { rate: 1_000_000, delay: 500, depth: 10 };
+        let slow = Wire {
+            rate: 1_000_000,
+            delay: 500,
+            depth: 10,
+        };
         let mut topology = Topology::builder()
             .switch(101)
             .switch(102)
@@ -357,10 +421,16 @@ mod tests {
             .build()
             .unwrap();
         assert_eq!(picture(&topology), "101-102 101-10001 102-10002");
-        assert_eq!((topology.links[0].wire, topology.links[1].wire), (slow, Wire::default()));
+        assert_eq!(
+            (topology.links[0].wire, topology.links[1].wire),
+            (slow, Wire::default())
+        );
         assert_eq!(topology.nodes[2].kind, Kind::Host(Address::numbered(0, 1)));
         assert!(topology.set_clock_offset(101, -350) && !topology.set_clock_offset(1, 0));
-        assert_eq!((topology.nodes[0].clock_offset, topology.nodes[1].name.as_str()), (-350, "s102"));
+        assert_eq!(
+            (topology.nodes[0].clock_offset, topology.nodes[1].name.as_str()),
+            (-350, "s102")
+        );
     }
 
     #[test]
@@ -368,16 +438,28 @@ mod tests {
         let (builder, wire) = (Topology::builder, Wire::default());
         let refused = |builder: TopologyBuilder| builder.build().unwrap_err();
         let twice = refused(builder().switch(1).switch(1));
-        assert_eq!(twice.to_string(), "node id 1 is used twice; give each node its own id");
+        assert_eq!(
+            twice.to_string(),
+            "node id 1 is used twice; give each node its own id"
+        );
         let dangling = refused(builder().switch(1).link(1, 2, wire));
-        assert_eq!(dangling.to_string(), "link 1-2: both ends must be different nodes of this topology");
-        assert_eq!(refused(builder().switch(1).link(1, 1, wire)), TopologyError::BadLink(1, 1));
+        assert_eq!(
+            dangling.to_string(),
+            "link 1-2: both ends must be different nodes of this topology"
+        );
+        assert_eq!(
+            refused(builder().switch(1).link(1, 1, wire)),
+            TopologyError::BadLink(1, 1)
+        );
         assert_eq!(
             refused(builder().host(1, None)).to_string(),
             "host 1 needs exactly one link, to a switch"
         );
         let stopped = Wire { rate: 0, ..wire };
-        assert_eq!(refused(builder().switch(1).switch(2).link(1, 2, stopped)), TopologyError::NoRate(1, 2));
+        assert_eq!(
+            refused(builder().switch(1).switch(2).link(1, 2, stopped)),
+            TopologyError::NoRate(1, 2)
+        );
         assert_eq!(
             Topology::fat_tree(5, Wire::default()).unwrap_err().to_string(),
             "fat-tree: k must be even, not 5"

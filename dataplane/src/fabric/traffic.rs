@@ -16,7 +16,11 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     pub(crate) fn new(spec: &FlowSpec) -> Self {
-        Self { pattern: spec.pattern, stop: spec.stop, burst_ends: 0 }
+        Self {
+            pattern: spec.pattern,
+            stop: spec.stop,
+            burst_ends: 0,
+        }
     }
 
     /// Stops the flow.
@@ -35,7 +39,9 @@ impl Schedule {
             Pattern::Idle => return None,
             Pattern::Constant { .. } => start,
             Pattern::Poisson { mean } => start.saturating_add(random.exponential(mean)),
-            Pattern::OnOff { on, random: varies, .. } => {
+            Pattern::OnOff {
+                on, random: varies, ..
+            } => {
                 self.burst_ends = start.saturating_add(length(on, varies, random));
                 start
             }
@@ -49,12 +55,20 @@ impl Schedule {
             Pattern::Idle => return None,
             Pattern::Constant { gap } => now.saturating_add(gap.max(1)),
             Pattern::Poisson { mean } => now.saturating_add(random.exponential(mean)),
-            Pattern::OnOff { gap, on, off, random: varies } => {
+            Pattern::OnOff {
+                gap,
+                on,
+                off,
+                random: varies,
+            } => {
                 let at = now.saturating_add(gap.max(1));
                 if at < self.burst_ends {
                     at
                 } else {
-                    let begins = self.burst_ends.saturating_add(length(off, varies, random)).max(now + 1);
+                    let begins = self
+                        .burst_ends
+                        .saturating_add(length(off, varies, random))
+                        .max(now + 1);
                     self.burst_ends = begins.saturating_add(length(on, varies, random));
                     begins
                 }
@@ -65,7 +79,11 @@ impl Schedule {
 }
 
 fn length(mean: u64, varies: bool, random: &mut Random) -> u64 {
-    if varies { random.exponential(mean) } else { mean.max(1) }
+    if varies {
+        random.exponential(mean)
+    } else {
+        mean.max(1)
+    }
 }
 
 /// Outcomes of a flow's packets so far.
@@ -87,16 +105,27 @@ mod tests {
 
     fn times(pattern: Pattern, stop: u64) -> Vec<u64> {
         let mut random = Random::new(1);
-        let mut schedule = Schedule::new(&FlowSpec { pattern, stop, ..FlowSpec::new(1, 2, 3, 4) });
+        let mut schedule = Schedule::new(&FlowSpec {
+            pattern,
+            stop,
+            ..FlowSpec::new(1, 2, 3, 4)
+        });
         let first = schedule.first(100, &mut random);
-        std::iter::successors(first, |&at| schedule.next(at, &mut random)).take(1_000_000).collect()
+        std::iter::successors(first, |&at| schedule.next(at, &mut random))
+            .take(1_000_000)
+            .collect()
     }
 
     #[test]
     fn constant_and_on_off_traffic_leave_on_the_beat() {
         assert_eq!(times(Pattern::Idle, 1000), []);
         assert_eq!(times(Pattern::Constant { gap: 300 }, 1000), [100, 400, 700]);
-        let bursts = Pattern::OnOff { gap: 10, on: 30, off: 100, random: false };
+        let bursts = Pattern::OnOff {
+            gap: 10,
+            on: 30,
+            off: 100,
+            random: false,
+        };
         assert_eq!(times(bursts, 400), [100, 110, 120, 230, 240, 250, 360, 370, 380]);
     }
 
@@ -105,8 +134,16 @@ mod tests {
         let second = 1_000_000_000;
         let poisson = times(Pattern::poisson(10_000), second).len();
         assert!((9_700..10_300).contains(&poisson), "{poisson}");
-        let bursts = Pattern::OnOff { gap: 10_000, on: 1_000_000, off: 3_000_000, random: true };
+        let bursts = Pattern::OnOff {
+            gap: 10_000,
+            on: 1_000_000,
+            off: 3_000_000,
+            random: true,
+        };
         let packets = times(bursts, second).len();
-        assert!((20_000..30_000).contains(&packets), "a quarter of 100,000, not {packets}");
+        assert!(
+            (20_000..30_000).contains(&packets),
+            "a quarter of 100,000, not {packets}"
+        );
     }
 }

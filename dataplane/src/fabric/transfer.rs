@@ -56,10 +56,17 @@ impl Fabric {
         let received = self.now - pipeline;
         let cuts = &self.cuts[port as usize / 2];
         let left = self.packets[slot as usize].left;
-        if let Some(&cut) = cuts.get(cuts.partition_point(|&cut| cut < left)).filter(|&&cut| cut <= received)
+        if let Some(&cut) = cuts
+            .get(cuts.partition_point(|&cut| cut < left))
+            .filter(|&&cut| cut <= received)
         {
             let sender = self.ports[port as usize ^ 1].node;
-            let end = End { node: sender, at: cut, reason: DropReason::LostOnLink, reported: false };
+            let end = End {
+                node: sender,
+                at: cut,
+                reason: DropReason::LostOnLink,
+                reported: false,
+            };
             return self.lose(slot, end, sink);
         }
         if self.stations[node].switch.is_none() {
@@ -91,8 +98,13 @@ impl Fabric {
 
     fn next_port(&self, node: usize, flow: u32) -> Option<u32> {
         let flow = &self.flows[flow as usize];
-        let diverted = self.diversions.iter().find(|&&(at, to, _)| (at, to) == (node, flow.to));
-        diverted.map(|&(_, _, port)| port).or_else(|| self.routes.next(node, flow.to, flow.hash))
+        let diverted = self
+            .diversions
+            .iter()
+            .find(|&&(at, to, _)| (at, to) == (node, flow.to));
+        diverted
+            .map(|&(_, _, port)| port)
+            .or_else(|| self.routes.next(node, flow.to, flow.hash))
     }
 
     /// Offers a packet to the queue of `port` and starts the transmitter if it is idle.
@@ -144,13 +156,27 @@ impl Fabric {
             self.at(sent, EventKind::Sent { port, epoch });
             let links = self.config.links;
             if self.fortune.chance(links.loss.max(loss)) {
-                let end = End { node: from, at: sent, reason: DropReason::LostOnLink, reported: false };
+                let end = End {
+                    node: from,
+                    at: sent,
+                    reason: DropReason::LostOnLink,
+                    reported: false,
+                };
                 return self.lose(slot, end, sink);
             }
-            let extra = if self.fortune.chance(links.reordering) { links.extra } else { 0 };
+            let extra = if self.fortune.chance(links.reordering) {
+                links.extra
+            } else {
+                0
+            };
             self.at(
-                sent.saturating_add(delay).saturating_add(extra).saturating_add(pipeline),
-                EventKind::Arrive { packet: slot, port: port ^ 1 },
+                sent.saturating_add(delay)
+                    .saturating_add(extra)
+                    .saturating_add(pipeline),
+                EventKind::Arrive {
+                    packet: slot,
+                    port: port ^ 1,
+                },
             );
             return;
         }
@@ -160,9 +186,13 @@ impl Fabric {
     fn pass_egress(&mut self, slot: u32, port: u32, sink: &mut (impl FabricSink + ?Sized)) -> Verdict {
         let (from_edge, from_border) = self.entrance(slot, self.ports[port as usize].node);
         let out = &mut self.ports[port as usize];
-        let Some(switch) = self.stations[out.node].switch.as_deref_mut() else { return Verdict::Forward };
+        let Some(switch) = self.stations[out.node].switch.as_deref_mut() else {
+            return Verdict::Forward;
+        };
         let packet = &mut self.packets[slot as usize];
-        let Some(hop) = packet.hops.last_mut() else { return Verdict::Forward };
+        let Some(hop) = packet.hops.last_mut() else {
+            return Verdict::Forward;
+        };
         hop.egress = self.now;
         hop.tx_utilization = out.meter.read(self.now);
         let mut visit = visit(hop, self.config.mtu);
@@ -174,7 +204,8 @@ impl Fabric {
             // A sink makes a record for a packet only if it is also the source.
             let made = step.recorded && (visit.from_edge || !visit.to_edge);
             if let Some(sf) = step.sf.filter(|sf| made && !sf.urgent) {
-                self.records.note((packet.flow, sf.packet_id, hop.node), packet.number, *hop);
+                self.records
+                    .note((packet.flow, sf.packet_id, hop.node), packet.number, *hop);
             }
         }
         let (node, reason) = (out.node, None);
@@ -186,9 +217,14 @@ impl Fabric {
     fn entrance(&self, slot: u32, node: usize) -> (bool, bool) {
         let hop = self.packets[slot as usize].hops.last();
         let number = hop.map_or(0, |hop| usize::from(hop.ingress_if));
-        let port = number.checked_sub(1).and_then(|index| self.stations[node].ports.get(index));
+        let port = number
+            .checked_sub(1)
+            .and_then(|index| self.stations[node].ports.get(index));
         let port = port.map(|port| &self.ports[*port as usize]);
-        (port.is_some_and(|port| port.source), port.is_some_and(|port| port.sink))
+        (
+            port.is_some_and(|port| port.source),
+            port.is_some_and(|port| port.sink),
+        )
     }
 
     /// Drops a packet at a switch, which reports it if it watches the flow, or at a host.
@@ -210,18 +246,37 @@ impl Fabric {
             reported = switch.dropped(&packet.bytes, &visit, reason.code(), &mut self.outbox);
             self.send_reports(slot, node, Some(reason), sink);
         }
-        self.lose(slot, End { node, at: self.now, reason, reported }, sink);
+        self.lose(
+            slot,
+            End {
+                node,
+                at: self.now,
+                reason,
+                reported,
+            },
+            sink,
+        );
     }
 
     /// Ends a packet that was lost or dropped.
     fn lose(&mut self, slot: u32, end: End, sink: &mut (impl FabricSink + ?Sized)) {
-        let End { node, at, reason, reported } = end;
+        let End {
+            node,
+            at,
+            reason,
+            reported,
+        } = end;
         let packet = &self.packets[slot as usize];
         let flow = &mut self.flows[packet.flow as usize];
         flow.totals.dropped += 1;
         let trace = trace(packet, flow.totals.flow, at);
         let node = self.topology.nodes[node].id;
-        sink.ground_truth(&GroundTruth::Dropped { trace, node, reason, reported });
+        sink.ground_truth(&GroundTruth::Dropped {
+            trace,
+            node,
+            reason,
+            reported,
+        });
         self.idle.push(slot);
     }
 
@@ -239,7 +294,11 @@ impl Fabric {
         let packet = &self.packets[slot as usize];
         let flow = &mut self.flows[packet.flow as usize];
         flow.totals.delivered += 1;
-        let same = flow.path.iter().copied().eq(packet.hops.iter().map(|hop| hop.node));
+        let same = flow
+            .path
+            .iter()
+            .copied()
+            .eq(packet.hops.iter().map(|hop| hop.node));
         if !same {
             let new: Vec<u32> = packet.hops.iter().map(|hop| hop.node).collect();
             let old = std::mem::replace(&mut flow.path, new);
@@ -286,12 +345,24 @@ impl Fabric {
 
     fn changed(&mut self, link: usize, up: bool, sink: &mut (impl FabricSink + ?Sized)) {
         let [a, b] = [0, 1].map(|side| self.topology.nodes[self.ports[link * 2 + side].node].id);
-        sink.ground_truth(&GroundTruth::Link { at: self.now, a, b, up });
-        self.at(self.now.saturating_add(self.config.convergence), EventKind::Converge);
+        sink.ground_truth(&GroundTruth::Link {
+            at: self.now,
+            a,
+            b,
+            up,
+        });
+        self.at(
+            self.now.saturating_add(self.config.convergence),
+            EventKind::Converge,
+        );
     }
 
     fn pipeline_of(&self, node: usize) -> u64 {
-        if self.stations[node].switch.is_some() { self.config.pipeline } else { 0 }
+        if self.stations[node].switch.is_some() {
+            self.config.pipeline
+        } else {
+            0
+        }
     }
 
     pub(super) fn flow_of(&self, slot: u32) -> u32 {
@@ -300,7 +371,11 @@ impl Fabric {
 
     pub(super) fn packet_truth(&self, slot: u32) -> (u64, wire::FlowKey, &[HopTruth]) {
         let packet = &self.packets[slot as usize];
-        (packet.number, self.flows[packet.flow as usize].totals.flow, &packet.hops)
+        (
+            packet.number,
+            self.flows[packet.flow as usize].totals.flow,
+            &packet.hops,
+        )
     }
 }
 
@@ -324,5 +399,11 @@ fn visit(hop: &HopTruth, mtu: u16) -> Visit {
 }
 
 fn trace(packet: &Packet, flow: wire::FlowKey, ended: u64) -> PacketTrace<'_> {
-    PacketTrace { packet: packet.number, flow, sent: packet.made, ended, hops: &packet.hops }
+    PacketTrace {
+        packet: packet.number,
+        flow,
+        sent: packet.made,
+        ended,
+        hops: &packet.hops,
+    }
 }

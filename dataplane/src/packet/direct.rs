@@ -32,13 +32,18 @@ impl Cache {
         &self.layout
     }
 
-    pub(crate) const NEW: Self = Self { bitmap: 0, layout: Layout::EMPTY };
+    pub(crate) const NEW: Self = Self {
+        bitmap: 0,
+        layout: Layout::EMPTY,
+    };
 
     /// Whether records of `bitmap` have `hop_ml` words. If so, caches the layout.
     #[inline(always)]
     fn fits(&mut self, bitmap: u16, hop_ml: u8) -> bool {
         if self.bitmap != bitmap {
-            let Ok(layout) = Layout::int_2(bitmap, layout::words_2(bitmap), false) else { return false };
+            let Ok(layout) = Layout::int_2(bitmap, layout::words_2(bitmap), false) else {
+                return false;
+            };
             *self = Self { bitmap, layout };
         }
         self.layout.words() == hop_ml && hop_ml != 0
@@ -100,7 +105,13 @@ fn read_v4(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     if !common || sum != 0xffff {
         return None;
     }
-    let start = Start::of(bytes, IP + ipv4::HEADER_LEN, head[IP + 9], head[IP + 1] >> 2, false)?;
+    let start = Start::of(
+        bytes,
+        IP + ipv4::HEADER_LEN,
+        head[IP + 9],
+        head[IP + 1] >> 2,
+        false,
+    )?;
     start.marked(profile, cache)
 }
 
@@ -109,22 +120,25 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
     const L4: usize = IP + ipv6::HEADER_LEN;
     let head = frame.first_chunk::<L4>()?;
     let payload = usize::from(u16_at(head, IP + 4));
-    let bytes = frame.get(..L4 + payload).filter(|_| head[IP] >> 4 == 6 && payload != 0)?;
+    let bytes = frame
+        .get(..L4 + payload)
+        .filter(|_| head[IP] >> 4 == 6 && payload != 0)?;
     let (dscp, next) = ((head[IP] << 4 | head[IP + 1] >> 4) >> 2, head[IP + 6]);
     if next != HOP_BY_HOP {
         return Start::of(bytes, L4, next, dscp, true)?.marked(profile, cache);
     }
     // Only the INT option and padding.
-    let first =
-        bytes.get(L4..)?.first_chunk::<{ OPTION_HEAD + OPTION_HEAD + shim::LEN + header::LEN_2 }>()?;
+    let first = bytes
+        .get(L4..)?
+        .first_chunk::<{ OPTION_HEAD + OPTION_HEAD + shim::LEN + header::LEN_2 }>()?;
     let len = 8 + usize::from(first[1]) * 8;
     let end = L4 + OPTION_HEAD + OPTION_HEAD + usize::from(first[3]);
     let padding = bytes.get(end..L4 + len)?;
     let padded = match padding {
         [] | [0] => true,
-        [1, rest @ ..] if rest.len() <= 6 => {
-            rest.first().is_some_and(|len| usize::from(*len) + 1 == rest.len())
-        }
+        [1, rest @ ..] if rest.len() <= 6 => rest
+            .first()
+            .is_some_and(|len| usize::from(*len) + 1 == rest.len()),
         _ => false,
     };
     let shim = L4 + OPTION_HEAD + OPTION_HEAD;
@@ -136,13 +150,25 @@ fn read_v6(frame: &[u8], profile: &Profile, cache: &mut Cache) -> Option<Common>
         return None;
     }
     let start = Start::of(bytes, L4 + len, first[0], dscp, true)?;
-    let headers = Headers { ip: IP, v6: true, l4: L4, proto: HOP_BY_HOP, dscp, l4_len: len };
+    let headers = Headers {
+        ip: IP,
+        v6: true,
+        l4: L4,
+        proto: HOP_BY_HOP,
+        dscp,
+        l4_len: len,
+    };
     Some(Common {
         headers,
         ip_end: bytes.len(),
         ports: (start.src_port, start.dst_port),
         proto: first[0],
-        int: Some(Int::read(bytes, shim, (Mark::Option, Original::default()), cache)?),
+        int: Some(Int::read(
+            bytes,
+            shim,
+            (Mark::Option, Original::default()),
+            cache,
+        )?),
     })
 }
 
@@ -174,14 +200,31 @@ impl<'a> Start<'a> {
             _ => return None,
         };
         let (src_port, dst_port) = (u16_at(head, 0), u16_at(head, 2));
-        let headers = Headers { ip: IP, v6, l4, proto, dscp, l4_len };
-        (!is_tunnel(dst_port)).then_some(Self { bytes, headers, src_port, dst_port })
+        let headers = Headers {
+            ip: IP,
+            v6,
+            l4,
+            proto,
+            dscp,
+            l4_len,
+        };
+        (!is_tunnel(dst_port)).then_some(Self {
+            bytes,
+            headers,
+            src_port,
+            dst_port,
+        })
     }
 
     /// INT after L4, if it is marked.
     #[inline(always)]
     fn marked(self, profile: &Profile, cache: &mut Cache) -> Option<Common> {
-        let Self { bytes, headers, src_port, dst_port } = self;
+        let Self {
+            bytes,
+            headers,
+            src_port,
+            dst_port,
+        } = self;
         let common = Common {
             headers,
             ip_end: bytes.len(),
@@ -199,18 +242,34 @@ impl<'a> Start<'a> {
         let (mark, port, original) = match (shim[0] >> 2 & 3, by_port) {
             (1, true) => {
                 let port = u16_at(shim, 2);
-                (Mark::Port, port, Original { port: Some(port), ..Original::default() })
+                (
+                    Mark::Port,
+                    port,
+                    Original {
+                        port: Some(port),
+                        ..Original::default()
+                    },
+                )
             }
-            (0, false) => {
-                (Mark::Dscp, dst_port, Original { dscp: Some(shim[3] >> 2), ..Original::default() })
-            }
+            (0, false) => (
+                Mark::Dscp,
+                dst_port,
+                Original {
+                    dscp: Some(shim[3] >> 2),
+                    ..Original::default()
+                },
+            ),
             _ => return None,
         };
         if is_tunnel(port) {
             return None;
         }
         let int = Int::read(bytes, body, (mark, original), cache)?;
-        Some(Common { ports: (src_port, port), int: Some(int), ..common })
+        Some(Common {
+            ports: (src_port, port),
+            int: Some(int),
+            ..common
+        })
     }
 }
 
@@ -223,7 +282,9 @@ impl Int {
         (mark, original): (Mark, Original),
         cache: &mut Cache,
     ) -> Option<Self> {
-        let head = bytes.get(shim..)?.first_chunk::<{ shim::LEN + header::LEN_2 }>()?;
+        let head = bytes
+            .get(shim..)?
+            .first_chunk::<{ shim::LEN + header::LEN_2 }>()?;
         let (kind, words) = (head[0] >> 4, head[1]);
         let end = shim + shim::LEN + usize::from(words) * 4;
         let stack = usize::from(words).checked_sub(header::LEN_2 / 4)?;
@@ -255,14 +316,30 @@ impl Int {
         }
         let domain = [ds_id, ds_instruction, ds_flags];
         let (first, remaining) = (int[0], int[3]);
-        Some(Self { mark, original, shim, end, words, first, hop_ml, remaining, bitmap, domain, sf })
+        Some(Self {
+            mark,
+            original,
+            shim,
+            end,
+            words,
+            first,
+            hop_ml,
+            remaining,
+            bitmap,
+            domain,
+            sf,
+        })
     }
 
     /// Its SF-INT fields.
     #[inline(always)]
     pub(crate) fn sf(&self) -> Option<Sf> {
         let state = State::from_bits(self.sf >> 5)?;
-        Some(Sf { urgent: self.sf & URGENT != 0, state, packet_id: self.domain[0] })
+        Some(Sf {
+            urgent: self.sf & URGENT != 0,
+            state,
+            packet_id: self.domain[0],
+        })
     }
 
     /// Whether it is SF-INT, with one record.
@@ -289,7 +366,9 @@ impl Common {
             };
             return Some(FlowKey::v6(*src, *dst, ports, proto));
         }
-        let [src, dst] = frame.get(IP + 12..)?.first_chunk::<8>()?.as_chunks::<4>().0 else { return None };
+        let [src, dst] = frame.get(IP + 12..)?.first_chunk::<8>()?.as_chunks::<4>().0 else {
+            return None;
+        };
         Some(FlowKey::v4(*src, *dst, ports, proto))
     }
 
@@ -330,18 +409,29 @@ impl Common {
             end: int.end,
         };
         let carried = self.int.as_ref().map(carried);
-        ParsedPacket { flow: self.flow(frame), headers: Some(self.headers), carried, unsupported: false }
+        ParsedPacket {
+            flow: self.flow(frame),
+            headers: Some(self.headers),
+            carried,
+            unsupported: false,
+        }
     }
 }
 
 #[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |two| u16::from_be_bytes(*two))
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |two| u16::from_be_bytes(*two))
 }
 
 #[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |four| u32::from_be_bytes(*four))
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |four| u32::from_be_bytes(*four))
 }
 
 fn is_tunnel(port: u16) -> bool {
@@ -378,11 +468,16 @@ mod tests {
     fn the_direct_parser_agrees_with_the_full_walk() {
         let mut state = 1_u64;
         let mut rng = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize
         };
         let by_port = Profile::default();
-        let by_dscp = Profile { int_udp_port: 0, ..Profile::default() };
+        let by_dscp = Profile {
+            int_udp_port: 0,
+            ..Profile::default()
+        };
         let mut frames: Vec<Vec<u8>> = Vec::new();
         for (_, task) in Task::ALL {
             for v6 in [false, true] {
@@ -417,14 +512,23 @@ mod tests {
     fn vectors() -> Vec<Vec<u8>> {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors");
         let mut frames = Vec::new();
-        for file in ["int.txt", "sfint.txt", "refusals.txt", "rulings.txt", "switch/sf.txt"] {
+        for file in [
+            "int.txt",
+            "sfint.txt",
+            "refusals.txt",
+            "rulings.txt",
+            "switch/sf.txt",
+        ] {
             let text = std::fs::read_to_string(root.join(file)).unwrap();
             let mut frame = Vec::new();
             for line in text.lines().chain([""]) {
                 let (key, value) = line.split_once(':').unwrap_or(("", ""));
                 if matches!(key, "hex" | "in" | "more") {
-                    let digits: Vec<u8> =
-                        value.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+                    let digits: Vec<u8> = value
+                        .chars()
+                        .filter_map(|c| c.to_digit(16))
+                        .map(|digit| digit as u8)
+                        .collect();
                     if key == "in" {
                         frames.push(std::mem::take(&mut frame));
                     }

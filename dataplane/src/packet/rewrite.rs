@@ -24,9 +24,13 @@ pub(crate) fn set_length(frame: &mut [u8], headers: Headers, len: usize, dscp: O
     const ECN: u8 = 0x03;
     const V4: usize = wire::ipv4::HEADER_LEN;
     const V6: usize = wire::ipv6::HEADER_LEN;
-    let Some(rest) = frame.get_mut(headers.ip..) else { return };
+    let Some(rest) = frame.get_mut(headers.ip..) else {
+        return;
+    };
     if headers.v6 {
-        let Some(head) = rest.first_chunk_mut::<V6>() else { return };
+        let Some(head) = rest.first_chunk_mut::<V6>() else {
+            return;
+        };
         [head[4], head[5]] = (len.wrapping_sub(V6) as u16).to_be_bytes();
         if let Some(dscp) = dscp {
             head[0] = head[0] & 0xf0 | dscp >> 2;
@@ -34,14 +38,19 @@ pub(crate) fn set_length(frame: &mut [u8], headers: Headers, len: usize, dscp: O
         }
         return;
     }
-    let Some(head) = rest.first_chunk_mut::<V4>() else { return };
+    let Some(head) = rest.first_chunk_mut::<V4>() else {
+        return;
+    };
     let before = u64::from(u32::from_be_bytes([head[0], head[1], head[2], head[3]]));
     [head[2], head[3]] = (len as u16).to_be_bytes();
     if let Some(dscp) = dscp {
         head[1] = dscp << 2 | head[1] & ECN;
     }
     let after = u64::from(u32::from_be_bytes([head[0], head[1], head[2], head[3]]));
-    let sum = update_by_sum(u16::from_be_bytes([head[10], head[11]]), after + complement(before));
+    let sum = update_by_sum(
+        u16::from_be_bytes([head[10], head[11]]),
+        after + complement(before),
+    );
     [head[10], head[11]] = sum.to_be_bytes();
 }
 
@@ -55,10 +64,16 @@ pub(crate) fn update_l4(
     more: u64,
     dst_port: Option<u16>,
 ) {
-    let Some(rest) = frame.get_mut(headers.l4..) else { return };
+    let Some(rest) = frame.get_mut(headers.l4..) else {
+        return;
+    };
     let by = by.unwrap_or(0);
     // A decrease of the length is an increase by the one's complement of the difference.
-    let longer = if by >> 15 == 0 { u64::from(by) } else { complement(u64::from(by.wrapping_neg())) };
+    let longer = if by >> 15 == 0 {
+        u64::from(by)
+    } else {
+        complement(u64::from(by.wrapping_neg()))
+    };
     if headers.proto != UDP {
         if let Some(head) = rest.first_chunk_mut::<{ tcp::HEADER_LEN }>() {
             let sum = update_by_sum(u16::from_be_bytes([head[16], head[17]]), more + longer);
@@ -66,8 +81,12 @@ pub(crate) fn update_l4(
         }
         return;
     }
-    let Some(head) = rest.first_chunk_mut::<{ udp::HEADER_LEN }>() else { return };
-    [head[4], head[5]] = u16::from_be_bytes([head[4], head[5]]).wrapping_add(by).to_be_bytes();
+    let Some(head) = rest.first_chunk_mut::<{ udp::HEADER_LEN }>() else {
+        return;
+    };
+    [head[4], head[5]] = u16::from_be_bytes([head[4], head[5]])
+        .wrapping_add(by)
+        .to_be_bytes();
     let mut more = more + longer * 2;
     if let Some(port) = dst_port {
         more += u64::from(port) + complement(u64::from(u16::from_be_bytes([head[2], head[3]])));

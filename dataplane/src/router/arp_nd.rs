@@ -36,7 +36,10 @@ const TARGET_OPTION: u8 = 2;
 pub(super) fn is_discovery(frame: &[u8], ip: &Ip) -> bool {
     ip.proto == ICMPV6
         && ip.dst.is_ipv6()
-        && matches!(frame.get(ip.at + ip.header), Some(&(SOLICITATION | ADVERTISEMENT)))
+        && matches!(
+            frame.get(ip.at + ip.header),
+            Some(&(SOLICITATION | ADVERTISEMENT))
+        )
 }
 
 impl Router {
@@ -98,9 +101,16 @@ impl Router {
         };
         let target = Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| message[8 + i]));
         let solicited = message[0] == SOLICITATION;
-        let option = option(&message[DISCOVERY_LEN..], if solicited { SOURCE_OPTION } else { TARGET_OPTION });
-        let mac = option.or_else(|| packet::source_mac(bytes)).filter(|mac| packet::is_host(*mac));
-        let Some(mac) = mac else { return self.lose(slot, port, Drop::Malformed) };
+        let option = option(
+            &message[DISCOVERY_LEN..],
+            if solicited { SOURCE_OPTION } else { TARGET_OPTION },
+        );
+        let mac = option
+            .or_else(|| packet::source_mac(bytes))
+            .filter(|mac| packet::is_host(*mac));
+        let Some(mac) = mac else {
+            return self.lose(slot, port, Drop::Malformed);
+        };
         let replies = solicited
             && !src.is_unspecified()
             && !target.is_multicast()
@@ -130,9 +140,22 @@ impl Router {
         let (ours, ip) = (self.config.ports[port].mac, frame.len());
         packet::address(&mut frame, mac, ours);
         frame.resize(ip + ipv6::HEADER_LEN + DISCOVERY_LEN + OPTION_LEN, 0);
-        discovery_message(&mut frame[ip + ipv6::HEADER_LEN..], ADVERTISEMENT, FLAGS, target, ours);
+        discovery_message(
+            &mut frame[ip + ipv6::HEADER_LEN..],
+            ADVERTISEMENT,
+            FLAGS,
+            target,
+            ours,
+        );
         let len = (DISCOVERY_LEN + OPTION_LEN) as u16;
-        icmp::emit_6(&mut frame, ip, target.octets(), requester.octets(), len, UNFORWARDED);
+        icmp::emit_6(
+            &mut frame,
+            ip,
+            target.octets(),
+            requester.octets(),
+            len,
+            UNFORWARDED,
+        );
         frame
     }
 
@@ -143,7 +166,11 @@ impl Router {
             IpAddr::V4(target) => {
                 // The sender address is 0.0.0.0, as in duplicate detection: hosts reply and learn no false address.
                 let mut frame = icmp::ethernet_header([0xff; 6], mac, ARP, 0);
-                frame.extend(arp_packet(REQUEST, (mac, Ipv4Addr::UNSPECIFIED), ([0; 6], target)));
+                frame.extend(arp_packet(
+                    REQUEST,
+                    (mac, Ipv4Addr::UNSPECIFIED),
+                    ([0; 6], target),
+                ));
                 frame
             }
             IpAddr::V6(target) => solicitation(mac, target),
@@ -156,7 +183,10 @@ impl Router {
         match self.neighbours.no_reply(port, address) {
             None => {}
             Some(Ok(())) => {
-                self.at(self.now + neighbours::RETRY, super::Event::Resolve { port, address });
+                self.at(
+                    self.now + neighbours::RETRY,
+                    super::Event::Resolve { port, address },
+                );
                 self.send_request(usize::from(port), address, out);
             }
             Some(Err(waiting)) => {
@@ -174,7 +204,9 @@ impl Router {
 
     /// Learns the sender's hardware address from any packet, if a route leads to the sender by that port.
     pub(super) fn learn_source(&mut self, slot: u32, port: usize, ip: &Ip, out: &mut dyn Wires) {
-        let Some(mac) = packet::source_mac(&self.frames[slot as usize].bytes) else { return };
+        let Some(mac) = packet::source_mac(&self.frames[slot as usize].bytes) else {
+            return;
+        };
         let number = port as u16;
         if self.neighbours.is_last(number, ip.src, mac)
             || self.neighbours.is_known(self.now, number, ip.src, mac)
@@ -186,7 +218,9 @@ impl Router {
     }
 
     fn learn(&mut self, port: usize, address: IpAddr, mac: [u8; 6], unsolicited: bool, out: &mut dyn Wires) {
-        let waited = self.neighbours.learn(self.now, port as u16, address, mac, unsolicited);
+        let waited = self
+            .neighbours
+            .learn(self.now, port as u16, address, mac, unsolicited);
         for slot in waited {
             self.forward(slot, port, address, out);
         }
@@ -199,23 +233,51 @@ fn arp_packet(
     target: ([u8; 6], Ipv4Addr),
 ) -> impl Iterator<Item = u8> {
     let one = |(mac, address): ([u8; 6], Ipv4Addr)| mac.into_iter().chain(address.octets());
-    ARP_HEAD.into_iter().chain(operation.to_be_bytes()).chain(one(sender)).chain(one(target))
+    ARP_HEAD
+        .into_iter()
+        .chain(operation.to_be_bytes())
+        .chain(one(sender))
+        .chain(one(target))
 }
 
 fn solicitation(mac: [u8; 6], target: Ipv6Addr) -> Vec<u8> {
     let [.., a, b, c] = target.octets();
-    let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]));
+    let group = Ipv6Addr::new(
+        0xff02,
+        0,
+        0,
+        0,
+        0,
+        1,
+        0xff00 | u16::from(a),
+        u16::from_be_bytes([b, c]),
+    );
     let len = DISCOVERY_LEN + OPTION_LEN;
-    let mut frame =
-        icmp::ethernet_header([0x33, 0x33, 0xff, a, b, c], mac, ethertype::IPV6, ipv6::HEADER_LEN + len);
+    let mut frame = icmp::ethernet_header(
+        [0x33, 0x33, 0xff, a, b, c],
+        mac,
+        ethertype::IPV6,
+        ipv6::HEADER_LEN + len,
+    );
     let ip = ethernet::HEADER_LEN;
     discovery_message(&mut frame[ip + ipv6::HEADER_LEN..], SOLICITATION, 0, target, mac);
-    icmp::emit_6(&mut frame, ip, link_local(mac).octets(), group.octets(), len as u16, UNFORWARDED);
+    icmp::emit_6(
+        &mut frame,
+        ip,
+        link_local(mac).octets(),
+        group.octets(),
+        len as u16,
+        UNFORWARDED,
+    );
     frame
 }
 
 fn discovery_message(message: &mut [u8], kind: u8, flags: u8, target: Ipv6Addr, mac: [u8; 6]) {
-    let option = if kind == SOLICITATION { SOURCE_OPTION } else { TARGET_OPTION };
+    let option = if kind == SOLICITATION {
+        SOURCE_OPTION
+    } else {
+        TARGET_OPTION
+    };
     message[0] = kind;
     message[4] = flags;
     message[8..24].copy_from_slice(&target.octets());

@@ -45,7 +45,10 @@ impl RateLimit {
     const MAX_SAVED: u64 = 100 * Self::EACH;
 
     fn take(&mut self, now: u64) -> bool {
-        self.saved = self.saved.saturating_add(now.saturating_sub(self.at)).min(Self::MAX_SAVED);
+        self.saved = self
+            .saved
+            .saturating_add(now.saturating_sub(self.at))
+            .min(Self::MAX_SAVED);
         self.at = self.at.max(now);
         let enough = self.saved >= Self::EACH;
         self.saved -= if enough { Self::EACH } else { 0 };
@@ -55,7 +58,10 @@ impl RateLimit {
 
 impl Default for RateLimit {
     fn default() -> Self {
-        Self { saved: Self::MAX_SAVED, at: 0 }
+        Self {
+            saved: Self::MAX_SAVED,
+            at: 0,
+        }
     }
 }
 
@@ -83,8 +89,9 @@ impl Router {
             IpAddr::V4(_) => error_4(quoted, &of, self.config.address.octets(), reason),
             IpAddr::V6(_) => error_6(quoted, &of, self.config.address6.octets(), reason),
         };
-        let Some((to, next)) =
-            self.choose(&self.frames[slot as usize].bytes, ip.src).or(Some((from, ip.src)))
+        let Some((to, next)) = self
+            .choose(&self.frames[slot as usize].bytes, ip.src)
+            .or(Some((from, ip.src)))
         else {
             return;
         };
@@ -100,7 +107,9 @@ impl Router {
         next: Option<IpAddr>,
         out: &mut dyn Wires,
     ) -> bool {
-        let Some(slot) = self.enqueue_frame(frame, LOCAL, self.now) else { return false };
+        let Some(slot) = self.enqueue_frame(frame, LOCAL, self.now) else {
+            return false;
+        };
         self.stats.originated += 1;
         match next {
             Some(next) => self.forward(slot, to, next, out),
@@ -179,8 +188,15 @@ pub(super) fn emit_6(
     payload_len: u16,
     hop_limit: u8,
 ) {
-    let header =
-        ipv6::Repr { src, dst, next_header: ICMPV6, hop_limit, traffic_class: 0, flow_label: 0, payload_len };
+    let header = ipv6::Repr {
+        src,
+        dst,
+        next_header: ICMPV6,
+        hop_limit,
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len,
+    };
     header.emit(&mut frame[ip..]);
     let (head, icmp) = frame.split_at_mut(ip + ipv6::HEADER_LEN);
     let sum = checksum::transport(&head[ip + 8..], ICMPV6, icmp);

@@ -26,7 +26,9 @@ impl Router {
         if !self.config.intercept.iter().any(is_to) || ip.later {
             return false;
         }
-        let Some(to) = self.intercepted(&self.frames[slot as usize].bytes, ip) else { return false };
+        let Some(to) = self.intercepted(&self.frames[slot as usize].bytes, ip) else {
+            return false;
+        };
         if ip.at != ethernet::HEADER_LEN {
             self.stats.intercept_tagged += 1;
             return false;
@@ -54,7 +56,10 @@ impl Router {
     fn intercepted(&self, frame: &[u8], ip: &Ip) -> Option<usize> {
         let at = |port: u16| {
             let destination = SocketAddr::new(ip.dst, port);
-            self.config.intercept.iter().position(|address| *address == destination)
+            self.config
+                .intercept
+                .iter()
+                .position(|address| *address == destination)
         };
         let direct = udp_at(frame, ip).and_then(|header| at(header.dst_port()));
         // INT may have changed the port, or lie before the UDP header.
@@ -62,7 +67,9 @@ impl Router {
             let flow = self.switch.flow_of(frame)?;
             let ports = flow.ports()?;
             // In a tunnel, the parsed flow is the inner one.
-            (flow == FlowKey::new(ip.src, ip.dst, Some(ports), UDP)).then(|| at(ports.1)).flatten()
+            (flow == FlowKey::new(ip.src, ip.dst, Some(ports), UDP))
+                .then(|| at(ports.1))
+                .flatten()
         })
     }
 
@@ -107,9 +114,15 @@ impl Router {
     }
 
     fn send_reply(&mut self, from: usize, to: SocketAddr, payload: &[u8], out: &mut dyn Wires) -> bool {
-        let Some(from) = self.config.intercept.get(from) else { return false };
-        let Some(frame) = reply(*from, to, payload) else { return false };
-        let Some((port, next)) = self.choose(&frame, to.ip()) else { return false };
+        let Some(from) = self.config.intercept.get(from) else {
+            return false;
+        };
+        let Some(frame) = reply(*from, to, payload) else {
+            return false;
+        };
+        let Some((port, next)) = self.choose(&frame, to.ip()) else {
+            return false;
+        };
         frame.len() - ethernet::HEADER_LEN <= usize::from(self.config.ports[port].mtu)
             && self.originate(&frame, port, Some(next), out)
     }
@@ -138,14 +151,22 @@ fn is_fragment(frame: &[u8], ip: &Ip) -> bool {
 pub(super) fn datagram(frame: &[u8], to: SocketAddr) -> Option<(SocketAddr, &[u8])> {
     let ip = packet::ip_of(frame).filter(|ip| ip.dst == to.ip() && ip.proto == UDP)?;
     let segment = frame.get(ip.at + ip.header..ip.at + ip.len)?;
-    let header = udp::Packet::new_checked(segment).ok().filter(|header| header.dst_port() == to.port())?;
-    let segment = segment.get(..usize::from(header.len())).filter(|part| part.len() >= udp::HEADER_LEN)?;
+    let header = udp::Packet::new_checked(segment)
+        .ok()
+        .filter(|header| header.dst_port() == to.port())?;
+    let segment = segment
+        .get(..usize::from(header.len()))
+        .filter(|part| part.len() >= udp::HEADER_LEN)?;
     // Without a checksum: allowed over IPv4 only (RFC 768, RFC 8200 8.1).
     let unchecked = header.checksum() == 0 && ip.dst.is_ipv4();
     let addresses = if ip.dst.is_ipv4() { 12..20 } else { 8..40 };
     let right = || checksum::transport(&frame[ip.at..][addresses], UDP, segment) == 0;
-    (unchecked || header.checksum() != 0 && right())
-        .then(|| (SocketAddr::new(ip.src, header.src_port()), &segment[udp::HEADER_LEN..]))
+    (unchecked || header.checksum() != 0 && right()).then(|| {
+        (
+            SocketAddr::new(ip.src, header.src_port()),
+            &segment[udp::HEADER_LEN..],
+        )
+    })
 }
 
 /// A frame with a datagram; its hardware addresses are written later. `None`: the address families differ, or it is too long.
@@ -156,28 +177,59 @@ fn reply(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     let l4 = ip + if v6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
     let mut frame = vec![0; l4 + usize::from(len)];
     let ethertype = if v6 { ethertype::IPV6 } else { ethertype::IPV4 };
-    ethernet::Repr { dst: [0; 6], src: [0; 6], ethertype }.emit(&mut frame);
+    ethernet::Repr {
+        dst: [0; 6],
+        src: [0; 6],
+        ethertype,
+    }
+    .emit(&mut frame);
     match (from.ip(), to.ip()) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let (src, dst) = (src.octets(), dst.octets());
             let total_len = len.checked_add(ipv4::HEADER_LEN as u16)?;
             // Don't Fragment, so that the ident may be 0 (RFC 6864 4.1).
             let (fragment, ttl) = (0x4000, HOPS);
-            ipv4::Repr { src, dst, proto: UDP, tos: 0, total_len, ident: 0, fragment, ttl, options: &[] }
-                .emit(&mut frame[ip..]);
+            ipv4::Repr {
+                src,
+                dst,
+                proto: UDP,
+                tos: 0,
+                total_len,
+                ident: 0,
+                fragment,
+                ttl,
+                options: &[],
+            }
+            .emit(&mut frame[ip..]);
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
             let (src, dst, payload_len) = (src.octets(), dst.octets(), len);
             let (next_header, hop_limit) = (UDP, HOPS);
-            ipv6::Repr { src, dst, next_header, hop_limit, traffic_class: 0, flow_label: 0, payload_len }
-                .emit(&mut frame[ip..]);
+            ipv6::Repr {
+                src,
+                dst,
+                next_header,
+                hop_limit,
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len,
+            }
+            .emit(&mut frame[ip..]);
         }
         _ => return None,
     }
-    udp::Repr { src_port: from.port(), dst_port: to.port(), len, checksum: 0 }.emit(&mut frame[l4..]);
+    udp::Repr {
+        src_port: from.port(),
+        dst_port: to.port(),
+        len,
+        checksum: 0,
+    }
+    .emit(&mut frame[l4..]);
     frame[l4 + udp::HEADER_LEN..].copy_from_slice(payload);
     let (head, segment) = frame.split_at_mut(l4);
     let addresses = if v6 { ip + 8..ip + 40 } else { ip + 12..ip + 20 };
-    udp::Packet::new_checked(segment).ok()?.fill_checksum(&head[addresses]);
+    udp::Packet::new_checked(segment)
+        .ok()?
+        .fill_checksum(&head[addresses]);
     Some(frame)
 }

@@ -26,7 +26,14 @@ pub struct Link {
 impl Default for Link {
     /// Unlimited, without loss, delay or reordering; a depth of 256 KiB if it gets a rate.
     fn default() -> Self {
-        Self { rate: None, depth: 256 << 10, delay: 0, loss: 0, reorder: 0, reorder_delay: 1_000_000 }
+        Self {
+            rate: None,
+            depth: 256 << 10,
+            delay: 0,
+            loss: 0,
+            reorder: 0,
+            reorder_delay: 1_000_000,
+        }
     }
 }
 
@@ -79,7 +86,13 @@ impl LinkQueue {
 
     /// Whether frames pass unchanged and at once.
     pub(super) fn is_plain(&self) -> bool {
-        let Link { rate, delay, loss, reorder, .. } = self.link;
+        let Link {
+            rate,
+            delay,
+            loss,
+            reorder,
+            ..
+        } = self.link;
         rate.is_none() && delay == 0 && loss == 0 && reorder == 0 && self.waiting.is_empty()
     }
 
@@ -140,7 +153,11 @@ impl LinkQueue {
 
     /// Utilization in the last milliseconds, millionths; all-ones (unavailable) without a rate.
     pub(super) fn utilization(&mut self, now: u64) -> u32 {
-        if self.link.rate.is_none() { u32::MAX } else { self.meter.read(now) * 100 }
+        if self.link.rate.is_none() {
+            u32::MAX
+        } else {
+            self.meter.read(now) * 100
+        }
     }
 
     /// Replaces the link's properties. Queued frames stay queued; frames in flight are unaffected.
@@ -160,6 +177,10 @@ impl LinkQueue {
 
     pub(super) fn stats(&self) -> QueueStats {
         let (bytes, frames) = (self.occupancy, self.waiting.len() as u32);
-        QueueStats { bytes, frames, max_bytes: self.most }
+        QueueStats {
+            bytes,
+            frames,
+            max_bytes: self.most,
+        }
     }
 }

@@ -104,7 +104,18 @@ impl Port {
     /// An edge port with an MTU of 1500 bytes and no rate limit.
     pub fn new(number: u16, mac: [u8; 6]) -> Self {
         let (out, into) = (Link::default(), Link::default());
-        Self { number, mac, logical: 0, edge: true, source: None, sink: None, mtu: 1500, up: true, out, into }
+        Self {
+            number,
+            mac,
+            logical: 0,
+            edge: true,
+            source: None,
+            sink: None,
+            mtu: 1500,
+            up: true,
+            out,
+            into,
+        }
     }
 
     /// Whether packets that enter here are compared with the watchlist.
@@ -238,7 +249,12 @@ enum Event {
     /// The transmitter of a link is free.
     Free { port: u16, direction: Direction },
     /// A frame arrives at the end of a link.
-    Arrive { port: u16, direction: Direction, slot: u32, epoch: u32 },
+    Arrive {
+        port: u16,
+        direction: Direction,
+        slot: u32,
+        epoch: u32,
+    },
     /// A neighbour has not replied within the retry interval.
     Resolve { port: u16, address: IpAddr },
 }
@@ -252,8 +268,10 @@ impl Router {
         check(&config)?;
         let switch = Switch::new(config.node, config.switch.clone(), config.watchlist.clone())?;
         let routes = Routes::new(&config)?;
-        let port_queues =
-            |port: &Port| PortQueues { out: LinkQueue::new(port.out), into: LinkQueue::new(port.into) };
+        let port_queues = |port: &Port| PortQueues {
+            out: LinkQueue::new(port.out),
+            into: LinkQueue::new(port.into),
+        };
         Ok(Self {
             port_queues: config.ports.iter().map(port_queues).collect(),
             buffered: 0,
@@ -295,12 +313,16 @@ impl Router {
 
     /// The current egress queue of a port.
     pub fn queue(&self, port: usize) -> QueueStats {
-        self.port_queues.get(port).map_or_else(QueueStats::default, |port_queues| port_queues.out.stats())
+        self.port_queues
+            .get(port)
+            .map_or_else(QueueStats::default, |port_queues| port_queues.out.stats())
     }
 
     /// The current ingress queue of a port, if its ingress link has a rate.
     pub fn queue_in(&self, port: usize) -> QueueStats {
-        self.port_queues.get(port).map_or_else(QueueStats::default, |port_queues| port_queues.into.stats())
+        self.port_queues
+            .get(port)
+            .map_or_else(QueueStats::default, |port_queues| port_queues.into.stats())
     }
 
     /// Frames in queues, on links and pending for a neighbour's address.
@@ -377,7 +399,10 @@ impl Router {
     /// # Errors
     /// A route leads to a port that does not exist; the old routes stay.
     pub fn set_routes(&mut self, routes: Vec<Route>) -> Result<(), ConfigError> {
-        let changed = Config { routes, ..self.config.clone() };
+        let changed = Config {
+            routes,
+            ..self.config.clone()
+        };
         self.routes = Routes::new(&changed)?;
         self.config = changed;
         Ok(())
@@ -388,7 +413,9 @@ impl Router {
     /// # Errors
     /// No port has this index, or the links are invalid.
     pub fn set_port(&mut self, now: u64, index: usize, port: Port) -> Result<(), ConfigError> {
-        let Some(before) = self.config.ports.get(index) else { return Err(ConfigError::NoSuchPort(0)) };
+        let Some(before) = self.config.ports.get(index) else {
+            return Err(ConfigError::NoSuchPort(0));
+        };
         if before.number != port.number {
             return Err(ConfigError::OtherPorts);
         }
@@ -406,7 +433,9 @@ impl Router {
                 let bytes = link_queue.occupancy();
                 let waiting = link_queue.cut();
                 self.unbuffer(direction, bytes);
-                waiting.into_iter().for_each(|slot| self.lose(slot, index, Drop::LinkDown));
+                waiting
+                    .into_iter()
+                    .for_each(|slot| self.lose(slot, index, Drop::LinkDown));
             }
         }
         // A queue whose rate limit was removed must not wait forever.
@@ -414,7 +443,13 @@ impl Router {
             let link_queue = self.link_queue(index, direction);
             if link_queue.schedule() {
                 let at = link_queue.free_at().max(now);
-                self.at(at, Event::Free { port: index as u16, direction });
+                self.at(
+                    at,
+                    Event::Free {
+                        port: index as u16,
+                        direction,
+                    },
+                );
             }
         }
         Ok(())
@@ -423,7 +458,9 @@ impl Router {
     /// Processes a frame received on the port with index `port`. `ingress`: the time of its arrival, at most `now`.
     pub fn receive(&mut self, now: u64, port: usize, frame: &[u8], ingress: u64, out: &mut dyn Wires) {
         self.now = self.now.max(now);
-        let Some(stats) = self.stats.ports.get_mut(port) else { return };
+        let Some(stats) = self.stats.ports.get_mut(port) else {
+            return;
+        };
         stats.received += 1;
         stats.received_bytes += frame.len() as u64;
         if !self.config.ports[port].up {
@@ -452,9 +489,12 @@ impl Router {
                     self.link_queue(usize::from(port), direction).freed();
                     self.transmit(usize::from(port), direction, out);
                 }
-                Event::Arrive { port, direction, slot, epoch } => {
-                    self.arrive(port, direction, slot, epoch, out)
-                }
+                Event::Arrive {
+                    port,
+                    direction,
+                    slot,
+                    epoch,
+                } => self.arrive(port, direction, slot, epoch, out),
                 Event::Resolve { port, address } => self.retry_resolution(port, address, out),
             }
         }
@@ -599,7 +639,9 @@ impl Router {
         // INT may have changed the packet's ports, so the flow is the one before INT.
         let flow = self.switch.flow_of(frame);
         let hash = flow.map_or(0, |flow| flow.hash(u64::from(self.config.node)));
-        let up = choices.iter().filter(|choice| self.config.ports[usize::from(choice.port)].up);
+        let up = choices
+            .iter()
+            .filter(|choice| self.config.ports[usize::from(choice.port)].up);
         let best = up.max_by_key(|choice| (mix(hash, u64::from(choice.port)), choice.port));
         best.or(choices.first()).map(hop)
     }
@@ -608,7 +650,9 @@ impl Router {
     fn too_big(&self, slot: u32, to: usize) -> Option<u16> {
         let port = &self.config.ports[to];
         let bytes = &self.frames[slot as usize].bytes;
-        let Some(bare) = self.switch.without_int(bytes) else { return Some(port.mtu) };
+        let Some(bare) = self.switch.without_int(bytes) else {
+            return Some(port.mtu);
+        };
         let int = bytes.len().saturating_sub(bare.len());
         if !port.edge {
             return Some(port.mtu.saturating_sub(int as u16));
@@ -634,7 +678,13 @@ impl Router {
             }
             Lookup::Unknown => match self.neighbours.wait(self.now, to as u16, next, slot) {
                 neighbours::WaitOutcome::SendRequest => {
-                    self.at(self.now + neighbours::RETRY, Event::Resolve { port: to as u16, address: next });
+                    self.at(
+                        self.now + neighbours::RETRY,
+                        Event::Resolve {
+                            port: to as u16,
+                            address: next,
+                        },
+                    );
                     self.send_request(to, next, out);
                 }
                 neighbours::WaitOutcome::Queued => {}
@@ -685,7 +735,13 @@ impl Router {
         let link_queue = self.link_queue(port, direction);
         if link_queue.schedule() {
             let at = link_queue.free_at();
-            self.at(at, Event::Free { port: port as u16, direction });
+            self.at(
+                at,
+                Event::Free {
+                    port: port as u16,
+                    direction,
+                },
+            );
         }
     }
 
@@ -710,22 +766,40 @@ impl Router {
             return self.lose(
                 slot,
                 port,
-                if direction == Direction::Out { Drop::LinkLoss } else { Drop::LinkLossIn },
+                if direction == Direction::Out {
+                    Drop::LinkLoss
+                } else {
+                    Drop::LinkLossIn
+                },
             );
         }
-        let extra = if self.random.chance(link.reorder) { link.reorder_delay } else { 0 };
+        let extra = if self.random.chance(link.reorder) {
+            link.reorder_delay
+        } else {
+            0
+        };
         let at = sent.saturating_add(link.delay).saturating_add(extra);
         let port = port as u16;
         if at <= now {
             return self.arrive(port, direction, slot, epoch, out);
         }
-        self.at(at, Event::Arrive { port, direction, slot, epoch });
+        self.at(
+            at,
+            Event::Arrive {
+                port,
+                direction,
+                slot,
+                epoch,
+            },
+        );
     }
 
     /// Applies INT at the egress.
     fn measure(&mut self, slot: u32, port: usize) -> Verdict {
         let queued = &mut self.frames[slot as usize];
-        let Some(from) = self.config.ports.get(usize::from(queued.from)) else { return Verdict::Forward };
+        let Some(from) = self.config.ports.get(usize::from(queued.from)) else {
+            return Verdict::Forward;
+        };
         let to = &self.config.ports[port];
         let visit = Visit {
             ingress_if: from.number,
@@ -742,7 +816,9 @@ impl Router {
             to_edge: to.is_sink(),
             from_border: from.is_sink(),
         };
-        self.switch.forward(&mut queued.bytes, &visit, &mut self.outbox).verdict
+        self.switch
+            .forward(&mut queued.bytes, &visit, &mut self.outbox)
+            .verdict
     }
 
     /// A frame arrives at the end of a link.
@@ -779,7 +855,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError::TooManyIntercepted);
     }
     for (index, port) in config.ports.iter().enumerate() {
-        let again = config.ports[..index].iter().any(|other| other.number == port.number);
+        let again = config.ports[..index]
+            .iter()
+            .any(|other| other.number == port.number);
         if port.number == 0 || again {
             return Err(ConfigError::PortNumber(port.number));
         }
@@ -790,5 +868,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
 
 fn check_links(port: &Port) -> Result<(), ConfigError> {
     let good = |link: &Link| link.rate != Some(0) && link.loss <= 1_000_000 && link.reorder <= 1_000_000;
-    if good(&port.out) && good(&port.into) { Ok(()) } else { Err(ConfigError::BadLink(port.number)) }
+    if good(&port.out) && good(&port.into) {
+        Ok(())
+    } else {
+        Err(ConfigError::BadLink(port.number))
+    }
 }

@@ -27,8 +27,15 @@ pub(super) struct Neighbours {
 
 #[derive(Debug)]
 enum Neighbour {
-    Known { mac: [u8; 6], last_seen: u64, requests: u8 },
-    Pending { tries: u8, waiting: Vec<u32> },
+    Known {
+        mac: [u8; 6],
+        last_seen: u64,
+        requests: u8,
+    },
+    Pending {
+        tries: u8,
+        waiting: Vec<u32>,
+    },
 }
 
 /// Result of a look-up.
@@ -59,16 +66,26 @@ impl Neighbours {
     }
 
     pub(super) fn find(&mut self, now: u64, port: u16, address: IpAddr) -> Lookup {
-        let Some(Neighbour::Known { mac, last_seen, requests }) = self.entries.get_mut(&(port, address))
+        let Some(Neighbour::Known {
+            mac,
+            last_seen,
+            requests,
+        }) = self.entries.get_mut(&(port, address))
         else {
             return Lookup::Unknown;
         };
         if now.saturating_sub(*last_seen) <= FRESH + u64::from(*requests) * RETRY {
-            return Lookup::Known { mac: *mac, probe: false };
+            return Lookup::Known {
+                mac: *mac,
+                probe: false,
+            };
         }
         if *requests < TRIES {
             *requests += 1;
-            return Lookup::Known { mac: *mac, probe: true };
+            return Lookup::Known {
+                mac: *mac,
+                probe: true,
+            };
         }
         self.entries.remove(&(port, address));
         self.last = None;
@@ -96,7 +113,13 @@ impl Neighbours {
             self.forget_oldest(now);
         }
         self.unresolved += 1;
-        self.entries.insert((port, address), Neighbour::Pending { tries: 1, waiting: vec![slot] });
+        self.entries.insert(
+            (port, address),
+            Neighbour::Pending {
+                tries: 1,
+                waiting: vec![slot],
+            },
+        );
         WaitOutcome::SendRequest
     }
 
@@ -132,12 +155,18 @@ impl Neighbours {
         unsolicited: bool,
     ) -> Vec<u32> {
         let full = self.entries.len() - self.unresolved >= MAX_NEIGHBOURS;
-        let known = Neighbour::Known { mac, last_seen: now, requests: 0 };
+        let known = Neighbour::Known {
+            mac,
+            last_seen: now,
+            requests: 0,
+        };
         match self.entries.get_mut(&(port, address)) {
             Some(entry) => {
                 let before = std::mem::replace(entry, known);
                 self.note_last(port, address, mac);
-                let Neighbour::Pending { waiting, .. } = before else { return Vec::new() };
+                let Neighbour::Pending { waiting, .. } = before else {
+                    return Vec::new();
+                };
                 self.unresolved -= 1;
                 return waiting;
             }
@@ -156,8 +185,11 @@ impl Neighbours {
 
     /// Whether it is known with this address and was seen recently: then there is nothing to learn.
     pub(super) fn is_known(&mut self, now: u64, port: u16, address: IpAddr, mac: [u8; 6]) -> bool {
-        let Some(Neighbour::Known { mac: known, last_seen, requests }) =
-            self.entries.get_mut(&(port, address))
+        let Some(Neighbour::Known {
+            mac: known,
+            last_seen,
+            requests,
+        }) = self.entries.get_mut(&(port, address))
         else {
             return false;
         };
@@ -174,7 +206,10 @@ impl Neighbours {
             Neighbour::Known { last_seen, .. } => Some(*last_seen),
             Neighbour::Pending { .. } => None,
         };
-        let known = self.entries.iter().filter_map(|(key, neighbour)| Some((age(neighbour)?, *key)));
+        let known = self
+            .entries
+            .iter()
+            .filter_map(|(key, neighbour)| Some((age(neighbour)?, *key)));
         if let Some((_, key)) = known.min() {
             self.entries.remove(&key);
             self.last = None;

@@ -19,7 +19,10 @@ pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Result<(), ()>
     let covered = frame.get_mut(start..).ok_or(())?;
     let sum = checksum::of(covered);
     let sum = if sum == 0 && offset == IN_UDP { 0xffff } else { sum };
-    covered.get_mut(offset..offset + 2).ok_or(())?.copy_from_slice(&sum.to_be_bytes());
+    covered
+        .get_mut(offset..offset + 2)
+        .ok_or(())?
+        .copy_from_slice(&sum.to_be_bytes());
     Ok(())
 }
 
@@ -39,7 +42,10 @@ pub fn segment(
     let v6 = ethertype == ethertype::IPV6;
     let rest = frame.get(ip..).ok_or(())?;
     let (header, proto) = if v6 {
-        (ipv6::HEADER_LEN, ipv6::Packet::new_checked(rest).map_err(|_| ())?.next_header())
+        (
+            ipv6::HEADER_LEN,
+            ipv6::Packet::new_checked(rest).map_err(|_| ())?.next_header(),
+        )
     } else if ethertype == ethertype::IPV4 {
         let packet = ipv4::Packet::new_checked(rest).map_err(|_| ())?;
         (packet.header_len(), packet.proto())
@@ -50,7 +56,9 @@ pub fn segment(
     let segment = frame.get(l4..).ok_or(())?;
     let l4_len = match proto {
         TCP => tcp::Packet::new_checked(segment).map_err(|_| ())?.header_len(),
-        UDP => udp::Packet::new_checked(segment).map(|_| udp::HEADER_LEN).map_err(|_| ())?,
+        UDP => udp::Packet::new_checked(segment)
+            .map(|_| udp::HEADER_LEN)
+            .map_err(|_| ())?,
         _ => return Err(()),
     };
     let (head, payload) = frame.split_at_checked(l4 + l4_len).ok_or(())?;
@@ -96,7 +104,11 @@ impl HeaderOffsets {
             }
         }
         let (head, segment) = frame.split_at_mut(l4);
-        let addresses = if v6 { &head[ip + 8..ip + 40] } else { &head[ip + 12..ip + 20] };
+        let addresses = if v6 {
+            &head[ip + 8..ip + 40]
+        } else {
+            &head[ip + 12..ip + 20]
+        };
         if proto == TCP {
             const FIN_PSH: u8 = 0x09;
             const CWR: u8 = 0x80;

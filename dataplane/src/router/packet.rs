@@ -109,7 +109,9 @@ pub(super) fn ip_of(frame: &[u8]) -> Option<Ip> {
 
 fn v4(bytes: &[u8], at: usize) -> Option<Ip> {
     const OFFSET: u16 = 0x1fff;
-    let packet = ipv4::Packet::new_checked(bytes).ok().filter(ipv4::Packet::verify_checksum)?;
+    let packet = ipv4::Packet::new_checked(bytes)
+        .ok()
+        .filter(ipv4::Packet::verify_checksum)?;
     let (header, len) = (packet.header_len(), usize::from(packet.total_len()));
     if len < header || len > bytes.len() {
         return None;
@@ -136,8 +138,20 @@ fn v6(bytes: &[u8], at: usize) -> Option<Ip> {
     let proto = packet.next_header();
     let offset = bytes.get(ipv6::HEADER_LEN + 2..ipv6::HEADER_LEN + 4);
     let later = proto == FRAGMENT && offset.is_some_and(|two| u16::from_be_bytes([two[0], two[1]]) >> 3 != 0);
-    let (src, dst) = (Ipv6Addr::from(packet.src()).into(), Ipv6Addr::from(packet.dst()).into());
-    Some(Ip { at, len, header: ipv6::HEADER_LEN, src, dst, hops: packet.hop_limit(), proto, later })
+    let (src, dst) = (
+        Ipv6Addr::from(packet.src()).into(),
+        Ipv6Addr::from(packet.dst()).into(),
+    );
+    Some(Ip {
+        at,
+        len,
+        header: ipv6::HEADER_LEN,
+        src,
+        dst,
+        hops: packet.hop_limit(),
+        proto,
+        later,
+    })
 }
 
 /// Decrements the hop limit, and updates the checksum.

@@ -50,12 +50,22 @@ impl Routes {
     }
 
     fn add(&mut self, route: &Route, choice: NextHop) {
-        let family = if route.to.is_v6() { &mut self.v6 } else { &mut self.v4 };
+        let family = if route.to.is_v6() {
+            &mut self.v6
+        } else {
+            &mut self.v4
+        };
         let bits = u32::from(route.to.len()) + if route.to.is_v6() { 0 } else { 96 };
         let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
         let at = family.partition_point(|length| length.mask > mask);
         if family.get(at).is_none_or(|length| length.mask != mask) {
-            family.insert(at, Length { mask, entries: Vec::new() });
+            family.insert(
+                at,
+                Length {
+                    mask,
+                    entries: Vec::new(),
+                },
+            );
         }
         let (entries, network) = (&mut family[at].entries, wide(route.to.network()));
         match entries.binary_search_by_key(&network, |(network, _)| *network) {
@@ -70,7 +80,9 @@ impl Routes {
         let family = if address.is_ipv6() { &self.v6 } else { &self.v4 };
         let bits = wide(address);
         family.iter().find_map(|length| {
-            let found = length.entries.binary_search_by_key(&(bits & length.mask), |(network, _)| *network);
+            let found = length
+                .entries
+                .binary_search_by_key(&(bits & length.mask), |(network, _)| *network);
             found.ok().map(|at| length.entries[at].1.as_slice())
         })
     }

@@ -107,7 +107,10 @@ impl Drop {
 
     /// Whether it occurs at the egress port, which is then known.
     pub(super) fn is_egress(self) -> bool {
-        matches!(self, Self::TooBig | Self::Unresolved | Self::QueueFull | Self::LinkDown)
+        matches!(
+            self,
+            Self::TooBig | Self::Unresolved | Self::QueueFull | Self::LinkDown
+        )
     }
 }
 
@@ -162,7 +165,10 @@ pub struct Stats {
 
 impl Stats {
     pub(super) fn new(ports: usize) -> Self {
-        Self { ports: vec![PortStats::default(); ports], ..Self::default() }
+        Self {
+            ports: vec![PortStats::default(); ports],
+            ..Self::default()
+        }
     }
 
     /// Frames received.

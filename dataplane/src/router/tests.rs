@@ -47,10 +47,21 @@ fn v6(last: u16, net: u16) -> Ipv6Addr {
 
 /// Port 1 (index 0): hosts of net 1. Port 2: a switch, behind it net 2. Port 3: hosts of net 3.
 fn config() -> Config {
-    let port = |number, edge| Port { edge, ..Port::new(number, Port::mac_for(11, number)) };
-    let route = |to: &str, port| Route { to: to.parse().unwrap(), port, via: None };
-    let routes = [1, 2, 3]
-        .map(|net| [route(&format!("10.0.{net}.0/24"), net), route(&format!("fd00:0:0:{net}::/64"), net)]);
+    let port = |number, edge| Port {
+        edge,
+        ..Port::new(number, Port::mac_for(11, number))
+    };
+    let route = |to: &str, port| Route {
+        to: to.parse().unwrap(),
+        port,
+        via: None,
+    };
+    let routes = [1, 2, 3].map(|net| {
+        [
+            route(&format!("10.0.{net}.0/24"), net),
+            route(&format!("fd00:0:0:{net}::/64"), net),
+        ]
+    });
     Config {
         node: 11,
         switch: switch::Config::default(),
@@ -78,10 +89,24 @@ fn udp_frame(src: IpAddr, dst: IpAddr, ports: (u16, u16), len: usize, hops: u8) 
     let (ip, l4) = (14, 14 + if v6 { 40 } else { 20 });
     let mut frame = vec![0; l4 + 8 + len];
     let ethertype = if v6 { ethertype::IPV6 } else { ethertype::IPV4 };
-    ethernet::Repr { dst: mac(1), src: HOST, ethertype }.emit(&mut frame);
+    ethernet::Repr {
+        dst: mac(1),
+        src: HOST,
+        ethertype,
+    }
+    .emit(&mut frame);
     let total = (8 + len) as u16;
-    udp::Repr { src_port: ports.0, dst_port: ports.1, len: total, checksum: 0 }.emit(&mut frame[l4..]);
-    frame[l4 + 8..].iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
+    udp::Repr {
+        src_port: ports.0,
+        dst_port: ports.1,
+        len: total,
+        checksum: 0,
+    }
+    .emit(&mut frame[l4..]);
+    frame[l4 + 8..]
+        .iter_mut()
+        .enumerate()
+        .for_each(|(at, byte)| *byte = at as u8);
     match (src, dst) {
         (IpAddr::V4(s), IpAddr::V4(d)) => ipv4::Repr {
             src: s.octets(),
@@ -108,7 +133,9 @@ fn udp_frame(src: IpAddr, dst: IpAddr, ports: (u16, u16), len: usize, hops: u8) 
         _ => panic!("two families"),
     }
     let addresses = frame[if v6 { ip + 8..ip + 40 } else { ip + 12..ip + 20 }].to_vec();
-    udp::Packet::new_checked(&mut frame[l4..]).unwrap().fill_checksum(&addresses);
+    udp::Packet::new_checked(&mut frame[l4..])
+        .unwrap()
+        .fill_checksum(&addresses);
     frame
 }
 
@@ -122,16 +149,30 @@ fn assert_sound(frame: &[u8]) {
     let at = ip.at + if ip.dst.is_ipv6() { 8 } else { 12 };
     let addresses = &frame[at..ip.at + if ip.dst.is_ipv6() { 40 } else { 20 }];
     let segment = &frame[ip.at + ip.header..ip.at + ip.len];
-    assert_eq!(checksum::transport(addresses, ip.proto, segment), 0, "{frame:02x?}");
+    assert_eq!(
+        checksum::transport(addresses, ip.proto, segment),
+        0,
+        "{frame:02x?}"
+    );
 }
 
 fn assert_balanced(router: &Router) {
-    assert!(router.stats().is_balanced(router.queued()), "{:?} queued {}", router.stats(), router.queued());
+    assert!(
+        router.stats().is_balanced(router.queued()),
+        "{:?} queued {}",
+        router.stats(),
+        router.queued()
+    );
 }
 
 fn arp(operation: u16, sender: ([u8; 6], Ipv4Addr), target: ([u8; 6], Ipv4Addr), dst: [u8; 6]) -> Vec<u8> {
     let mut frame = vec![0; 14];
-    ethernet::Repr { dst, src: sender.0, ethertype: packet::ARP }.emit(&mut frame);
+    ethernet::Repr {
+        dst,
+        src: sender.0,
+        ethertype: packet::ARP,
+    }
+    .emit(&mut frame);
     frame.extend([0, 1, 8, 0, 6, 4]);
     frame.extend(operation.to_be_bytes());
     for (mac, address) in [sender, target] {
@@ -147,7 +188,10 @@ fn a_packet_goes_to_the_next_switch_with_one_hop_less() {
     let frame = from_1_to(2, 100);
     router.receive(5, 0, &frame, 4, &mut sent);
     let (port, out) = sent.one();
-    assert_eq!((port, &out[..6], &out[6..12]), (1, &packet::PEER[..], &mac(2)[..]));
+    assert_eq!(
+        (port, &out[..6], &out[6..12]),
+        (1, &packet::PEER[..], &mac(2)[..])
+    );
     let ip = packet::ip_of(&out).unwrap();
     assert_eq!((ip.hops, ip.len), (63, 128));
     assert_sound(&out);
@@ -157,14 +201,22 @@ fn a_packet_goes_to_the_next_switch_with_one_hop_less() {
     let (port, out) = sent.one();
     assert_eq!((port, packet::ip_of(&out).unwrap().hops), (1, 8));
     assert_sound(&out);
-    assert_eq!((router.queued(), router.stats().received(), router.stats().sent()), (0, 2, 2));
+    assert_eq!(
+        (router.queued(), router.stats().received(), router.stats().sent()),
+        (0, 2, 2)
+    );
     assert_balanced(&router);
 }
 
 #[test]
 fn arp_requests_for_any_address_get_a_reply() {
     let (mut router, mut sent) = (router(config()), Sent::default());
-    let question = arp(1, (HOST, v4(5, 1)), ([0; 6], Ipv4Addr::new(169, 254, 1, 1)), [0xff; 6]);
+    let question = arp(
+        1,
+        (HOST, v4(5, 1)),
+        ([0; 6], Ipv4Addr::new(169, 254, 1, 1)),
+        [0xff; 6],
+    );
     router.receive(1, 0, &question, 1, &mut sent);
     let (port, answer) = sent.one();
     let expected = arp(2, (mac(1), Ipv4Addr::new(169, 254, 1, 1)), (HOST, v4(5, 1)), HOST);
@@ -202,7 +254,9 @@ fn a_host_is_resolved_while_its_packets_are_queued() {
     router.receive(SECOND + 1, 2, &answer, SECOND + 1, &mut sent);
     let out = sent.take();
     assert_eq!(
-        out.iter().map(|(port, frame)| (*port, &frame[..6])).collect::<Vec<_>>(),
+        out.iter()
+            .map(|(port, frame)| (*port, &frame[..6]))
+            .collect::<Vec<_>>(),
         [(2, &OTHER[..]); 2]
     );
     assert_balanced(&router);
@@ -221,10 +275,16 @@ fn packets_to_a_host_that_never_replies_are_dropped_and_the_sender_is_notified()
     assert_eq!(ports, [2, 2, 2, 0], "three questions and an error");
     assert_eq!(&out[3].1[34..36], [3, 1], "host unreachable");
     assert_eq!(&out[3].1[..6], HOST);
-    assert_eq!((router.stats().dropped(Drop::Unresolved), router.queued()), (1, 0));
+    assert_eq!(
+        (router.stats().dropped(Drop::Unresolved), router.queued()),
+        (1, 0)
+    );
     // At most 16 frames are queued for one host, and at most 256 hosts are resolved at once.
     (0..20).for_each(|_| router.receive(4 * SECOND, 0, &from_1_to(3, 10), 0, &mut sent));
-    assert_eq!((router.queued(), router.stats().dropped(Drop::Unresolved)), (16, 5));
+    assert_eq!(
+        (router.queued(), router.stats().dropped(Drop::Unresolved)),
+        (16, 5)
+    );
     for host in 0..300u16 {
         let frame = udp_frame(v6(5, 1).into(), v6(host, 3).into(), (1, 2), 0, 64);
         router.receive(4 * SECOND, 0, &frame, 0, &mut sent);
@@ -257,7 +317,10 @@ fn neighbour_solicitations_are_sent_and_get_replies() {
     let mut detection = question.clone();
     detection[22..38].fill(0);
     second.receive(2, 2, &detection, 2, &mut other);
-    assert_eq!((other.take(), second.stats().dropped(Drop::Malformed)), (vec![], 1));
+    assert_eq!(
+        (other.take(), second.stats().dropped(Drop::Malformed)),
+        (vec![], 1)
+    );
 }
 
 #[test]
@@ -270,19 +333,44 @@ fn packets_that_cannot_be_forwarded_are_dropped_with_a_reason() {
         frame
     };
     let cases = [
-        (changed(&|frame| frame[0..6].copy_from_slice(&OTHER)), Drop::NotForUs),
+        (
+            changed(&|frame| frame[0..6].copy_from_slice(&OTHER)),
+            Drop::NotForUs,
+        ),
         (changed(&|frame| frame.truncate(13)), Drop::Malformed),
         (changed(&|frame| frame.truncate(30)), Drop::Malformed),
         (changed(&|frame| frame[24] ^= 1), Drop::Malformed),
-        (changed(&|frame| frame[12..14].copy_from_slice(&[0x88, 0xcc])), Drop::NotIp),
-        (udp_frame(v4(5, 1).into(), Ipv4Addr::new(224, 0, 0, 251).into(), (1, 2), 3, 9), Drop::LinkScope),
-        (udp_frame(v4(5, 1).into(), Ipv4Addr::BROADCAST.into(), (1, 2), 3, 9), Drop::LinkScope),
-        (udp_frame("fe80::1".parse().unwrap(), v6(6, 2).into(), (1, 2), 3, 9), Drop::LinkScope),
+        (
+            changed(&|frame| frame[12..14].copy_from_slice(&[0x88, 0xcc])),
+            Drop::NotIp,
+        ),
+        (
+            udp_frame(
+                v4(5, 1).into(),
+                Ipv4Addr::new(224, 0, 0, 251).into(),
+                (1, 2),
+                3,
+                9,
+            ),
+            Drop::LinkScope,
+        ),
+        (
+            udp_frame(v4(5, 1).into(), Ipv4Addr::BROADCAST.into(), (1, 2), 3, 9),
+            Drop::LinkScope,
+        ),
+        (
+            udp_frame("fe80::1".parse().unwrap(), v6(6, 2).into(), (1, 2), 3, 9),
+            Drop::LinkScope,
+        ),
     ];
     for (frame, reason) in &cases {
         let before = router.stats().dropped(*reason);
         router.receive(1, 0, frame, 1, &mut sent);
-        assert_eq!((sent.take(), router.stats().dropped(*reason)), (vec![], before + 1), "{reason:?}");
+        assert_eq!(
+            (sent.take(), router.stats().dropped(*reason)),
+            (vec![], before + 1),
+            "{reason:?}"
+        );
     }
     // Padding after the packet is not part of it.
     router.receive(2, 0, &changed(&|frame| frame.extend([0; 20])), 2, &mut sent);
@@ -297,7 +385,10 @@ fn errors_are_sent_to_the_sender_at_a_limited_rate() {
     router.receive(0, 0, &expired, 0, &mut sent);
     let (port, error) = sent.one();
     let ip = packet::ip_of(&error).unwrap();
-    assert_eq!((port, ip.src, ip.dst), (0, Ipv4Addr::new(192, 0, 0, 8).into(), v4(5, 1).into()));
+    assert_eq!(
+        (port, ip.src, ip.dst),
+        (0, Ipv4Addr::new(192, 0, 0, 8).into(), v4(5, 1).into())
+    );
     assert_eq!((&error[34..36], checksum::of(&error[34..])), (&[11, 0][..], 0));
     assert_eq!(error[42..], expired[14..], "the packet is quoted");
     let nowhere = udp_frame(v6(5, 1).into(), v6(6, 77).into(), (1, 2), 10, 64);
@@ -334,15 +425,31 @@ fn errors_are_sent_to_the_sender_at_a_limited_rate() {
 fn a_queue_is_paced_and_measured() {
     let mut config = config();
     // 1 Mbit/s: a frame of 125 bytes takes 1 ms. The queue has space for three frames.
-    config.ports[1].out = Link { rate: Some(1_000_000), depth: 375, delay: 10 * MS, ..Link::default() };
-    config.watchlist = Watch { mode: Mode::Postcard, ..Watch::new(Match::default()) }.into();
+    config.ports[1].out = Link {
+        rate: Some(1_000_000),
+        depth: 375,
+        delay: 10 * MS,
+        ..Link::default()
+    };
+    config.watchlist = Watch {
+        mode: Mode::Postcard,
+        ..Watch::new(Match::default())
+    }
+    .into();
     let (mut router, mut sent) = (router(config), Sent::default());
     let frame = from_1_to(2, 125 - 42);
     assert_eq!(frame.len(), 125);
     (0..5).for_each(|_| router.receive(0, 0, &frame, 0, &mut sent));
     // One is being transmitted, three are queued, one was dropped.
     assert_eq!((router.queued(), router.stats().dropped(Drop::QueueFull)), (4, 1));
-    assert_eq!(router.queue(1), QueueStats { bytes: 375, frames: 3, max_bytes: 375 });
+    assert_eq!(
+        router.queue(1),
+        QueueStats {
+            bytes: 375,
+            frames: 3,
+            max_bytes: 375
+        }
+    );
     assert_balanced(&router);
     let mut times = Vec::new();
     while let Some(next) = router.next() {
@@ -370,13 +477,22 @@ fn a_queue_is_paced_and_measured() {
 #[test]
 fn queues_share_a_buffer_and_ports_have_logical_interfaces() {
     let mut config = config();
-    let limited = Link { rate: Some(1_000_000), depth: 375, ..Link::default() };
+    let limited = Link {
+        rate: Some(1_000_000),
+        depth: 375,
+        ..Link::default()
+    };
     (config.ports[1].out, config.ports[2].out) = (limited, limited);
     // No address is resolved.
     config.ports[2].edge = false;
     config.ports[1].logical = 70_000;
     config.switch.available = 0xff80;
-    config.watchlist = Watch { mode: Mode::Postcard, bitmap: 0x8280, ..Watch::new(Match::default()) }.into();
+    config.watchlist = Watch {
+        mode: Mode::Postcard,
+        bitmap: 0x8280,
+        ..Watch::new(Match::default())
+    }
+    .into();
     let (mut router, mut sent) = (router(config.clone()), Sent::default());
     let fill = |router: &mut Router, sent: &mut Sent| {
         for net in [2, 3] {
@@ -392,18 +508,37 @@ fn queues_share_a_buffer_and_ports_have_logical_interfaces() {
     let mut hops = Vec::new();
     for datagram in router.reports().datagrams() {
         let mut decoder = wire::Decoder::new(wire::Profile::default());
-        let hop = decoder.reports(datagram.payload).next().unwrap().unwrap().metadata_hop();
+        let hop = decoder
+            .reports(datagram.payload)
+            .next()
+            .unwrap()
+            .unwrap()
+            .metadata_hop();
         assert_eq!(hop.buffer_id, Some(0));
-        hops.push((hop.buffer_occupancy.unwrap(), hop.l2_ingress_if.unwrap(), hop.l2_egress_if.unwrap()));
+        hops.push((
+            hop.buffer_occupancy.unwrap(),
+            hop.l2_ingress_if.unwrap(),
+            hop.l2_egress_if.unwrap(),
+        ));
     }
     // The first frame to each network is sent at once, and then one a millisecond.
     let (two, three) = (70_000, 3);
-    let both = [(0, 1, two), (250, 1, three), (0, 1, two), (250, 1, three), (125, 1, two), (375, 1, three)];
+    let both = [
+        (0, 1, two),
+        (250, 1, three),
+        (0, 1, two),
+        (250, 1, three),
+        (125, 1, two),
+        (375, 1, three),
+    ];
     assert_eq!(hops, both);
     // The queued frames of a link that goes down are no longer in the buffer.
     let mut router = self::router(config.clone());
     fill(&mut router, &mut sent);
-    let down = Port { up: false, ..config.ports[1].clone() };
+    let down = Port {
+        up: false,
+        ..config.ports[1].clone()
+    };
     router.set_port(0, 1, down).unwrap();
     assert_eq!(router.buffered, 250);
     assert_balanced(&router);
@@ -412,7 +547,11 @@ fn queues_share_a_buffer_and_ports_have_logical_interfaces() {
 #[test]
 fn ingress_can_be_shaped_by_a_link() {
     let mut config = config();
-    config.ports[0].into = Link { rate: Some(1_000_000), delay: 5 * MS, ..Link::default() };
+    config.ports[0].into = Link {
+        rate: Some(1_000_000),
+        delay: 5 * MS,
+        ..Link::default()
+    };
     let (mut router, mut sent) = (router(config), Sent::default());
     let frame = from_1_to(2, 125 - 42);
     (0..2).for_each(|_| router.receive(0, 0, &frame, 0, &mut sent));
@@ -429,8 +568,13 @@ fn ingress_can_be_shaped_by_a_link() {
 fn loss_and_reordering_are_as_asked_and_the_same_each_time() {
     let run = || {
         let mut config = config();
-        config.ports[1].out =
-            Link { loss: 100_000, reorder: 50_000, reorder_delay: MS, delay: 1, ..Link::default() };
+        config.ports[1].out = Link {
+            loss: 100_000,
+            reorder: 50_000,
+            reorder_delay: MS,
+            delay: 1,
+            ..Link::default()
+        };
         let (mut router, mut sent) = (router(config), Sent::default());
         for number in 0..10_000u64 {
             let mut frame = from_1_to(2, 10);
@@ -441,7 +585,10 @@ fn loss_and_reordering_are_as_asked_and_the_same_each_time() {
         router.advance(SECOND, &mut sent);
         assert_balanced(&router);
         let lost = router.stats().dropped(Drop::LinkLoss);
-        let numbers = sent.take().into_iter().map(|(_, f)| u64::from_be_bytes(f[44..52].try_into().unwrap()));
+        let numbers = sent
+            .take()
+            .into_iter()
+            .map(|(_, f)| u64::from_be_bytes(f[44..52].try_into().unwrap()));
         (lost, numbers.collect::<Vec<_>>())
     };
     let (lost, numbers) = run();
@@ -454,8 +601,15 @@ fn loss_and_reordering_are_as_asked_and_the_same_each_time() {
 #[test]
 fn a_port_that_goes_down_loses_what_it_holds_and_comes_back() {
     let mut config = config();
-    config.ports[1].out = Link { rate: Some(1_000_000), delay: 10 * MS, ..Link::default() };
-    let down = Port { up: false, ..config.ports[1].clone() };
+    config.ports[1].out = Link {
+        rate: Some(1_000_000),
+        delay: 10 * MS,
+        ..Link::default()
+    };
+    let down = Port {
+        up: false,
+        ..config.ports[1].clone()
+    };
     let up = config.ports[1].clone();
     let (mut router, mut sent) = (router(config), Sent::default());
     (0..5).for_each(|_| router.receive(0, 0, &from_1_to(2, 83), 0, &mut sent));
@@ -470,14 +624,23 @@ fn a_port_that_goes_down_loses_what_it_holds_and_comes_back() {
     router.advance(2 * SECOND, &mut sent);
     assert_eq!(sent.take().len(), 1);
     assert_balanced(&router);
-    assert_eq!(router.set_port(0, 1, Port::new(9, [2; 6])), Err(ConfigError::OtherPorts));
+    assert_eq!(
+        router.set_port(0, 1, Port::new(9, [2; 6])),
+        Err(ConfigError::OtherPorts)
+    );
 }
 
 #[test]
 fn a_rate_that_is_taken_away_empties_the_queue() {
     let mut config = config();
-    config.ports[1].out = Link { rate: Some(1_000), ..Link::default() };
-    let free = Port { out: Link::default(), ..config.ports[1].clone() };
+    config.ports[1].out = Link {
+        rate: Some(1_000),
+        ..Link::default()
+    };
+    let free = Port {
+        out: Link::default(),
+        ..config.ports[1].clone()
+    };
     let (mut router, mut sent) = (router(config), Sent::default());
     (0..5).for_each(|_| router.receive(0, 0, &from_1_to(2, 83), 0, &mut sent));
     router.set_port(MS, 1, free).unwrap();
@@ -492,10 +655,26 @@ fn a_rate_that_is_taken_away_empties_the_queue() {
 fn equal_routes_share_flows_and_a_flow_keeps_its_own() {
     let mut config = config();
     config.routes = vec![
-        Route { to: "10.0.0.0/8".parse().unwrap(), port: 1, via: None },
-        Route { to: "10.0.2.0/24".parse().unwrap(), port: 2, via: None },
-        Route { to: "10.0.2.0/24".parse().unwrap(), port: 3, via: None },
-        Route { to: "10.0.2.77".parse().unwrap(), port: 2, via: None },
+        Route {
+            to: "10.0.0.0/8".parse().unwrap(),
+            port: 1,
+            via: None,
+        },
+        Route {
+            to: "10.0.2.0/24".parse().unwrap(),
+            port: 2,
+            via: None,
+        },
+        Route {
+            to: "10.0.2.0/24".parse().unwrap(),
+            port: 3,
+            via: None,
+        },
+        Route {
+            to: "10.0.2.77".parse().unwrap(),
+            port: 2,
+            via: None,
+        },
     ];
     config.ports[2].edge = false;
     let (mut router, mut sent) = (router(config), Sent::default());
@@ -520,10 +699,23 @@ fn equal_routes_share_flows_and_a_flow_keeps_its_own() {
 #[test]
 fn int_goes_in_at_the_first_switch_and_out_at_the_last() {
     let watchlist: Watchlist = Watch::new(Match::default()).into();
-    let mut first = router(Config { watchlist: watchlist.clone(), ..config() });
-    let mut last = router(Config { node: 12, watchlist, ..config() });
+    let mut first = router(Config {
+        watchlist: watchlist.clone(),
+        ..config()
+    });
+    let mut last = router(Config {
+        node: 12,
+        watchlist,
+        ..config()
+    });
     let (mut sent, mut delivered) = (Sent::default(), Sent::default());
-    last.receive(0, 2, &arp(2, (OTHER, v4(6, 2)), (mac(3), v4(1, 1)), mac(3)), 0, &mut delivered);
+    last.receive(
+        0,
+        2,
+        &arp(2, (OTHER, v4(6, 2)), (mac(3), v4(1, 1)), mac(3)),
+        0,
+        &mut delivered,
+    );
     for frame in [from_1_to(2, 100), from_1_to(2, 1500 - 28)] {
         first.receive(1000, 0, &frame, 500, &mut sent);
         let (port, on_the_link) = sent.one();
@@ -531,7 +723,11 @@ fn int_goes_in_at_the_first_switch_and_out_at_the_last() {
         // The other switch has net 2 behind port 3.
         let mut config = last.config().routes.clone();
         config.retain(|route| route.port != 2);
-        config.push(Route { to: "10.0.2.0/24".parse().unwrap(), port: 3, via: None });
+        config.push(Route {
+            to: "10.0.2.0/24".parse().unwrap(),
+            port: 3,
+            via: None,
+        });
         last.set_routes(config).unwrap();
         last.receive(3000, 1, &on_the_link, 2500, &mut delivered);
         let (port, out) = delivered.one();
@@ -542,7 +738,11 @@ fn int_goes_in_at_the_first_switch_and_out_at_the_last() {
     // The longer packet had no space for INT, and was sent without it.
     let stats = first.switch().stats();
     assert_eq!((stats.recorded, stats.mtu_exceeded), (1, 1));
-    let reports = last.reports().datagrams().map(|datagram| datagram.payload.to_vec()).collect::<Vec<_>>();
+    let reports = last
+        .reports()
+        .datagrams()
+        .map(|datagram| datagram.payload.to_vec())
+        .collect::<Vec<_>>();
     assert_eq!(reports.len(), 1);
     let mut decoder = wire::Decoder::new(wire::Profile::default());
     let report = decoder.reports(&reports[0]).next().unwrap().unwrap();
@@ -555,7 +755,10 @@ fn int_goes_in_at_the_first_switch_and_out_at_the_last() {
 #[test]
 fn a_packet_that_int_makes_too_long_for_a_later_link_is_reported_with_its_own_length() {
     let watchlist: Watchlist = Watch::new(Match::default()).into();
-    let mut config = Config { watchlist, ..config() };
+    let mut config = Config {
+        watchlist,
+        ..config()
+    };
     config.ports[1].mtu = 2000;
     let (mut first, mut sent) = (router(config), Sent::default());
     first.receive(0, 0, &from_1_to(2, 1472), 0, &mut sent);
@@ -564,14 +767,23 @@ fn a_packet_that_int_makes_too_long_for_a_later_link_is_reported_with_its_own_le
     assert!(int > 0);
     // A sink strips INT, and the rest fits.
     let mut last = router(self::config());
-    last.set_routes(vec![Route { to: "10.0.2.0/24".parse().unwrap(), port: 2, via: None }]).unwrap();
+    last.set_routes(vec![Route {
+        to: "10.0.2.0/24".parse().unwrap(),
+        port: 2,
+        via: None,
+    }])
+    .unwrap();
     last.receive(0, 1, &with_int, 0, &mut sent);
     // Between switches INT remains, so the packet is too long: the sender gets the MTU less INT, and its original packet.
     assert_eq!(last.stats().dropped(Drop::TooBig), 1);
     let (port, error) = sent.one();
     assert_eq!((port, &error[34..36]), (1, &[3, 4][..]));
     assert_eq!(u16::from_be_bytes([error[40], error[41]]) as usize, 1500 - int);
-    assert_eq!(u16::from_be_bytes([error[44], error[45]]), 1500, "the quoted packet is as it was sent");
+    assert_eq!(
+        u16::from_be_bytes([error[44], error[45]]),
+        1500,
+        "the quoted packet is as it was sent"
+    );
     assert_balanced(&last);
 }
 
@@ -593,7 +805,13 @@ fn vlan_tags_stay_and_replies_have_them() {
 #[test]
 fn no_bytes_make_it_panic_and_all_are_accounted_for() {
     let watchlist: Watchlist = Watch::new(Match::default()).into();
-    let (mut router, mut sent) = (router(Config { watchlist, ..config() }), Sent::default());
+    let (mut router, mut sent) = (
+        router(Config {
+            watchlist,
+            ..config()
+        }),
+        Sent::default(),
+    );
     let mut random = Random::new(3);
     let seeds = [
         from_1_to(2, 60),
@@ -621,7 +839,12 @@ fn no_bytes_make_it_panic_and_all_are_accounted_for() {
 fn long_data_is_segmented_as_by_a_nic() {
     let (ip, l4) = (14, 34);
     let mut frame = vec![0; l4 + 32 + 2500];
-    ethernet::Repr { dst: mac(1), src: HOST, ethertype: ethertype::IPV4 }.emit(&mut frame);
+    ethernet::Repr {
+        dst: mac(1),
+        src: HOST,
+        ethertype: ethertype::IPV4,
+    }
+    .emit(&mut frame);
     ipv4::Repr {
         src: [10, 0, 1, 5],
         dst: [10, 0, 2, 6],
@@ -647,18 +870,36 @@ fn long_data_is_segmented_as_by_a_nic() {
         options: &[1; 12],
     };
     header.emit(&mut frame[l4..]);
-    frame[l4 + 32..].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 251) as u8);
+    frame[l4 + 32..]
+        .iter_mut()
+        .enumerate()
+        .for_each(|(at, byte)| *byte = (at % 251) as u8);
     let mut parts = Vec::new();
-    offload::segment(&frame, 1000, &mut Vec::new(), &mut |part| parts.push(part.to_vec())).unwrap();
+    offload::segment(&frame, 1000, &mut Vec::new(), &mut |part| {
+        parts.push(part.to_vec())
+    })
+    .unwrap();
     parts.iter().for_each(|part| assert_sound(part));
     let segments: Vec<_> = parts
         .iter()
         .map(|part| {
             let header = tcp::Packet::new_checked(&part[l4..]).unwrap();
-            (part.len() - l4 - 32, header.seq(), header.flags(), u16::from_be_bytes([part[18], part[19]]))
+            (
+                part.len() - l4 - 32,
+                header.seq(),
+                header.flags(),
+                u16::from_be_bytes([part[18], part[19]]),
+            )
         })
         .collect();
-    assert_eq!(segments, [(1000, u32::MAX - 999, 0x90, 0xffff), (1000, 0, 0x10, 0), (500, 1000, 0x19, 1)]);
+    assert_eq!(
+        segments,
+        [
+            (1000, u32::MAX - 999, 0x90, 0xffff),
+            (1000, 0, 0x10, 0),
+            (500, 1000, 0x19, 1)
+        ]
+    );
     let data: Vec<u8> = parts.iter().flat_map(|part| &part[l4 + 32..]).copied().collect();
     assert_eq!(data, frame[l4 + 32..]);
     let long = udp_frame(v6(5, 1).into(), v6(6, 2).into(), (1, 2), 2500, 64);
@@ -672,8 +913,13 @@ fn long_data_is_segmented_as_by_a_nic() {
     assert!(offload::segment(&long, 0, &mut Vec::new(), &mut |_| {}).is_err());
     assert!(offload::segment(&long[..50], 100, &mut Vec::new(), &mut |_| {}).is_err());
     assert!(
-        offload::segment(&arp(1, (HOST, v4(1, 1)), (HOST, v4(1, 1)), HOST), 9, &mut Vec::new(), &mut |_| {})
-            .is_err()
+        offload::segment(
+            &arp(1, (HOST, v4(1, 1)), (HOST, v4(1, 1)), HOST),
+            9,
+            &mut Vec::new(),
+            &mut |_| {}
+        )
+        .is_err()
     );
 }
 
@@ -683,7 +929,11 @@ fn a_checksum_left_to_the_nic_is_completed() {
     let mut left = whole.clone();
     let addresses = left[26..34].to_vec();
     let len = (left.len() - 34) as u16;
-    let pseudo = checksum::Sum::default().with(&addresses).with(&[0, 17]).with(&len.to_be_bytes()).finish();
+    let pseudo = checksum::Sum::default()
+        .with(&addresses)
+        .with(&[0, 17])
+        .with(&len.to_be_bytes())
+        .finish();
     left[40..42].copy_from_slice(&(!pseudo).to_be_bytes());
     offload::complete(&mut left, 34, 6).unwrap();
     assert_eq!(left, whole);
@@ -697,11 +947,26 @@ fn configurations_that_cannot_be_are_refused() {
         change(&mut config);
         Router::new(config).map(|_| ()).unwrap_err()
     };
-    assert_eq!(refused(&|config| config.ports[1].number = 1), ConfigError::PortNumber(1));
-    assert_eq!(refused(&|config| config.ports[0].number = 0), ConfigError::PortNumber(0));
-    assert_eq!(refused(&|config| config.routes[0].port = 9), ConfigError::NoSuchPort(9));
-    assert_eq!(refused(&|config| config.ports[0].out.rate = Some(0)), ConfigError::BadLink(1));
-    assert_eq!(refused(&|config| config.ports[0].into.loss = 1_000_001), ConfigError::BadLink(1));
+    assert_eq!(
+        refused(&|config| config.ports[1].number = 1),
+        ConfigError::PortNumber(1)
+    );
+    assert_eq!(
+        refused(&|config| config.ports[0].number = 0),
+        ConfigError::PortNumber(0)
+    );
+    assert_eq!(
+        refused(&|config| config.routes[0].port = 9),
+        ConfigError::NoSuchPort(9)
+    );
+    assert_eq!(
+        refused(&|config| config.ports[0].out.rate = Some(0)),
+        ConfigError::BadLink(1)
+    );
+    assert_eq!(
+        refused(&|config| config.ports[0].into.loss = 1_000_001),
+        ConfigError::BadLink(1)
+    );
     let bad = refused(&|config| config.switch.mark.dscp = 0);
     assert_eq!(bad, ConfigError::Switch(switch::ConfigError::BadDscp(0)));
 }
@@ -727,7 +992,11 @@ fn source_and_sink_of_a_port_are_set_apart() {
         router.receive(0, 0, &frame, 0, &mut sent);
         router.flush_reports();
         let (port, out) = sent.one();
-        let found = (port, out.len() > frame.len(), router.reports().datagrams().count() == 1);
+        let found = (
+            port,
+            out.len() > frame.len(),
+            router.reports().datagrams().count() == 1,
+        );
         assert_eq!(found, (1, leaves, reports), "{source:?} {sink:?}");
         assert_balanced(&router);
     }
@@ -736,19 +1005,32 @@ fn source_and_sink_of_a_port_are_set_apart() {
 /// A port to hosts that is not a source, or one whose cable nobody knows, is at the border as well.
 #[test]
 fn int_is_removed_where_it_enters_by_a_source_or_a_sink() {
-    let (mut other, mut sent) =
-        (router(Config { watchlist: Watch::new(Match::default()).into(), ..config() }), Sent::default());
+    let (mut other, mut sent) = (
+        router(Config {
+            watchlist: Watch::new(Match::default()).into(),
+            ..config()
+        }),
+        Sent::default(),
+    );
     other.receive(0, 0, &from_1_to(2, 64), 0, &mut sent);
     let (_, mut marked) = sent.one();
     marked[..6].copy_from_slice(&mac(1));
-    for (source, sink, stripped) in [(false, false, 0), (true, false, 1), (false, true, 1), (true, true, 1)] {
+    for (source, sink, stripped) in [
+        (false, false, 0),
+        (true, false, 1),
+        (false, true, 1),
+        (true, true, 1),
+    ] {
         let mut config = config();
         (config.ports[0].source, config.ports[0].sink) = (Some(source), Some(sink));
         let mut router = router(config);
         router.receive(0, 0, &marked, 0, &mut sent);
         let (_, out) = sent.one();
         let stats = router.switch().stats();
-        assert_eq!((stats.edge_stripped, out.len() < marked.len()), (stripped, stripped == 1));
+        assert_eq!(
+            (stats.edge_stripped, out.len() < marked.len()),
+            (stripped, stripped == 1)
+        );
         assert_balanced(&router);
     }
 }

@@ -43,25 +43,48 @@ pub(crate) fn process(
         let write = |bits, record: &mut [u8]| {
             visit.write_record(id, bits, u16::MAX, record);
         };
-        if !node.exporter.flow_report_direct(frame, &packet, (bits, visit.egress_if), write, out) {
+        if !node
+            .exporter
+            .flow_report_direct(frame, &packet, (bits, visit.egress_if), write, out)
+        {
             return None;
         }
     }
-    let done = if suppressed { PacketOutcome::Filtered } else { PacketOutcome::Reported };
+    let done = if suppressed {
+        PacketOutcome::Filtered
+    } else {
+        PacketOutcome::Reported
+    };
     strip(frame, common, int)?;
     let discard = int.flags().contains(Flags::DISCARD);
-    let verdict = if discard { Verdict::Discard } else { Verdict::Forward };
-    Some(Outcome { done, verdict, sf: int.sf().filter(|_| !suppressed) })
+    let verdict = if discard {
+        Verdict::Discard
+    } else {
+        Verdict::Forward
+    };
+    Some(Outcome {
+        done,
+        verdict,
+        sf: int.sf().filter(|_| !suppressed),
+    })
 }
 
 /// Whether the filters suppress the report.
 #[inline]
 fn suppresses(node: &mut Node, frame: &[u8], common: Common, int: Int, visit: &Visit) -> bool {
-    let Some(flow) = common.flow(frame) else { return false };
+    let Some(flow) = common.flow(frame) else {
+        return false;
+    };
     let bytes = frame.get(int.shim + HEADS..int.end).unwrap_or_default();
     let layout = *node.cache.layout();
     let count = layout.records(bytes.len() / 4) as u8;
-    node.suppresses_path(&flow, int.flags(), &Stack { bytes, layout, count }, int.bitmap, visit)
+    node.suppresses_path(
+        &flow,
+        int.flags(),
+        &Stack { bytes, layout, count },
+        int.bitmap,
+        visit,
+    )
 }
 
 /// Removes INT, and restores port or DSCP.

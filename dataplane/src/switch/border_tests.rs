@@ -12,25 +12,51 @@ const MODES: [Mode; 4] = [Mode::Md21, Mode::Md10, Mode::Mx21, Mode::Sf];
 fn configs() -> Vec<Config> {
     let marks = [
         Mark::default(),
-        Mark { port: Some(33_122), ..Mark::default() },
-        Mark { hop_by_hop: true, ..Mark::default() },
+        Mark {
+            port: Some(33_122),
+            ..Mark::default()
+        },
+        Mark {
+            hop_by_hop: true,
+            ..Mark::default()
+        },
     ];
     let treatments = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero];
     marks
         .into_iter()
-        .flat_map(|mark| treatments.map(|l4_checksum| Config { mark, l4_checksum, ..Config::default() }))
+        .flat_map(|mark| {
+            treatments.map(|l4_checksum| Config {
+                mark,
+                l4_checksum,
+                ..Config::default()
+            })
+        })
         .collect()
 }
 
 /// A packet, with INT of a node that knows the domain, and without.
 fn forged(config: &Config, mode: Mode, family: Family, transport: Transport) -> (Vec<u8>, Vec<u8>) {
-    let config = Config { l4_checksum: L4Checksum::Update, ..config.clone() };
+    let config = Config {
+        l4_checksum: L4Checksum::Update,
+        ..config.clone()
+    };
     let bitmap = 0x9000;
-    let watch = Watch { mode, bitmap, ..Watch::new(Match::default()) };
+    let watch = Watch {
+        mode,
+        bitmap,
+        ..Watch::new(Match::default())
+    };
     let mut host = Switch::new(66, config, watch.into()).unwrap();
     let original = frame(family, transport, 50);
     let mut marked = original.clone();
-    host.forward(&mut marked, &Visit { from_edge: true, ..visit(1) }, &mut Outbox::default());
+    host.forward(
+        &mut marked,
+        &Visit {
+            from_edge: true,
+            ..visit(1)
+        },
+        &mut Outbox::default(),
+    );
     assert_ne!(marked, original);
     (marked, original)
 }
@@ -39,14 +65,20 @@ fn forged(config: &Config, mode: Mode, family: Family, transport: Transport) -> 
 fn int_from_outside_is_removed_in_every_form() {
     let families = [Family::V4, Family::V6];
     for config in configs() {
-        for (family, transport) in
-            families.into_iter().flat_map(|family| [Transport::Udp, Transport::Tcp].map(|l4| (family, l4)))
+        for (family, transport) in families
+            .into_iter()
+            .flat_map(|family| [Transport::Udp, Transport::Tcp].map(|l4| (family, l4)))
         {
             for mode in MODES {
                 let (marked, original) = forged(&config, mode, family, transport);
                 for (from_edge, to_edge) in [(true, false), (false, false), (true, true), (false, true)] {
                     let mut switch = Switch::new(1, config.clone(), Watchlist::default()).unwrap();
-                    let visit = Visit { from_edge, to_edge, from_border: !from_edge, ..visit(2) };
+                    let visit = Visit {
+                        from_edge,
+                        to_edge,
+                        from_border: !from_edge,
+                        ..visit(2)
+                    };
                     let (mut packet, mut outbox) = (marked.clone(), Outbox::default());
                     let step = switch.forward(&mut packet, &visit, &mut outbox);
                     assert_eq!(
@@ -54,7 +86,9 @@ fn int_from_outside_is_removed_in_every_form() {
                         (Verdict::Forward, original.clone()),
                         "{mode:?} {config:?}"
                     );
-                    let Stats { plain, edge_stripped, .. } = *switch.stats();
+                    let Stats {
+                        plain, edge_stripped, ..
+                    } = *switch.stats();
                     assert_eq!((plain, edge_stripped, outbox.datagrams().count()), (1, 1, 0));
                 }
             }
@@ -70,7 +104,10 @@ fn a_measured_packet_has_only_the_records_of_the_domain() {
     let source = |frame: &[u8]| {
         let mut switch = Switch::new(1, config.clone(), Watch::new(Match::default()).into()).unwrap();
         let mut frame = frame.to_vec();
-        let visit = Visit { from_edge: true, ..visit(1) };
+        let visit = Visit {
+            from_edge: true,
+            ..visit(1)
+        };
         let step = switch.forward(&mut frame, &visit, &mut Outbox::default());
         (frame, step)
     };
@@ -82,19 +119,32 @@ fn a_measured_packet_has_only_the_records_of_the_domain() {
 #[test]
 fn a_drop_of_a_packet_from_outside_is_not_reported_for_its_int() {
     let (marked, original) = forged(&Config::default(), Mode::Md21, Family::V4, Transport::Udp);
-    let outside = Visit { from_border: true, egress_if: 0, ..visit(2) };
+    let outside = Visit {
+        from_border: true,
+        egress_if: 0,
+        ..visit(2)
+    };
     let dropped = |watchlist: Watchlist, frame: &[u8], visit: &Visit| {
         let mut outbox = Outbox::default();
         let mut switch = Switch::new(1, Config::default(), watchlist).unwrap();
         let reported = switch.dropped(frame, visit, 71, &mut outbox);
-        let reports: Vec<Vec<u8>> = outbox.datagrams().map(|datagram| datagram.payload.to_vec()).collect();
+        let reports: Vec<Vec<u8>> = outbox
+            .datagrams()
+            .map(|datagram| datagram.payload.to_vec())
+            .collect();
         (reported, reports)
     };
-    let inside = Visit { from_border: false, ..outside };
+    let inside = Visit {
+        from_border: false,
+        ..outside
+    };
     assert!(dropped(Watchlist::default(), &marked, &inside).0);
     assert_eq!(dropped(Watchlist::default(), &marked, &outside), (false, vec![]));
     let watched = || Watchlist::from(Watch::new(Match::default()));
-    assert_eq!(dropped(watched(), &marked, &outside), dropped(watched(), &original, &outside));
+    assert_eq!(
+        dropped(watched(), &marked, &outside),
+        dropped(watched(), &original, &outside)
+    );
 }
 
 /// A packet for this switch itself, such as a DTA report, of a host that adds INT to it.
@@ -108,8 +158,20 @@ fn int_from_outside_ends_without_a_report_where_the_packet_ends() {
         assert_eq!(frame, original);
         outbox.datagrams().count()
     };
-    let to_here = Visit { to_edge: true, ..visit(2) };
-    assert_eq!((end(&to_here), end(&Visit { from_border: true, ..to_here })), (1, 0));
+    let to_here = Visit {
+        to_edge: true,
+        ..visit(2)
+    };
+    assert_eq!(
+        (
+            end(&to_here),
+            end(&Visit {
+                from_border: true,
+                ..to_here
+            })
+        ),
+        (1, 0)
+    );
 }
 
 /// INT in INT is not taken apart: one header is removed for each packet at most.
@@ -124,13 +186,34 @@ fn int_behind_int_is_dropped() {
     let mut nested = inner.clone();
     let mut shell = inner[carried.shim..carried.end].to_vec();
     shell[3] = 0x17 << 2;
-    carried.headers.splice(&mut nested, carried.shim..carried.shim, &shell);
-    let outside = Visit { from_border: true, ..visit(2) };
+    carried
+        .headers
+        .splice(&mut nested, carried.shim..carried.shim, &shell);
+    let outside = Visit {
+        from_border: true,
+        ..visit(2)
+    };
     let mut switch = Switch::new(1, Config::default(), Watchlist::default()).unwrap();
     let step = switch.forward(&mut nested.clone(), &outside, &mut Outbox::default());
-    assert_eq!(step, Step { verdict: Verdict::Discard, recorded: false, sf: None });
-    let Stats { plain, refused, edge_stripped, edge_refused, .. } = *switch.stats();
+    assert_eq!(
+        step,
+        Step {
+            verdict: Verdict::Discard,
+            recorded: false,
+            sf: None
+        }
+    );
+    let Stats {
+        plain,
+        refused,
+        edge_stripped,
+        edge_refused,
+        ..
+    } = *switch.stats();
     assert_eq!((plain, refused, edge_stripped, edge_refused), (0, 1, 0, 1));
     assert!(!switch.dropped(&nested, &outside, 71, &mut Outbox::default()));
-    assert_eq!(switch.end_int(&mut nested, &outside, &mut Outbox::default()), Verdict::Discard);
+    assert_eq!(
+        switch.end_int(&mut nested, &outside, &mut Outbox::default()),
+        Verdict::Discard
+    );
 }

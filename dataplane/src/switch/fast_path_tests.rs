@@ -18,18 +18,31 @@ struct Path {
 
 impl Path {
     fn new(fast_path: bool, port: Option<u16>, single: bool) -> Self {
-        let mut config = Config { sf: sf::Config { single, ..sf::Config::default() }, ..Config::default() };
+        let mut config = Config {
+            sf: sf::Config {
+                single,
+                ..sf::Config::default()
+            },
+            ..Config::default()
+        };
         config.mark.port = port;
         let mut switch = Switch::new(9, config, Watchlist::default()).unwrap();
         switch.fast_path = fast_path;
-        Self { switch, outbox: Outbox::default() }
+        Self {
+            switch,
+            outbox: Outbox::default(),
+        }
     }
 
     fn go(&mut self, frame: &[u8], visit: &Visit) -> Made {
         let mut frame = frame.to_vec();
         self.outbox.clear();
         let step = self.switch.forward(&mut frame, visit, &mut self.outbox);
-        let reports = self.outbox.datagrams().map(|datagram| datagram.payload.to_vec()).collect();
+        let reports = self
+            .outbox
+            .datagrams()
+            .map(|datagram| datagram.payload.to_vec())
+            .collect();
         (step, frame, reports, *self.switch.stats())
     }
 }
@@ -49,14 +62,24 @@ fn frames(visit: &Visit) -> Vec<Vec<u8>> {
         (Mode::Sf, None, false),
         (Mode::Sf, None, true),
     ] {
-        let watch = Watch { mode, ..Watch::new(Match::default()) };
+        let watch = Watch {
+            mode,
+            ..Watch::new(Match::default())
+        };
         let mut config = Config::default();
         config.mark.port = port;
         config.sf.urgent.every = Some(2);
         let mut source = Switch::new(1, config, Watchlist::from(watch)).unwrap();
         for flow in [1, 1, 2] {
             let mut frame = template(flow, v6);
-            source.forward(&mut frame, &Visit { from_edge: true, ..*visit }, &mut Outbox::default());
+            source.forward(
+                &mut frame,
+                &Visit {
+                    from_edge: true,
+                    ..*visit
+                },
+                &mut Outbox::default(),
+            );
             frames.push(frame);
         }
     }
@@ -71,7 +94,9 @@ fn frames(visit: &Visit) -> Vec<Vec<u8>> {
             tcp.splice(place, [0, 0, 0, 1, 0x50, 0x10, 0x20, 0, 0x12, 0x34, 0, 0]);
             let len = (tcp.len() - 14) as u16;
             tcp[16..18].copy_from_slice(&len.to_be_bytes());
-            wire::ipv4::Packet::new_checked(&mut tcp[14..]).unwrap().fill_checksum();
+            wire::ipv4::Packet::new_checked(&mut tcp[14..])
+                .unwrap()
+                .fill_checksum();
             frames.push(tcp);
         }
     }
@@ -82,7 +107,9 @@ fn frames(visit: &Visit) -> Vec<Vec<u8>> {
 fn the_fast_path_equals_the_general_code() {
     let mut state = 3_u64;
     let mut rng = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize
     };
     let visit = Visit {
@@ -118,7 +145,12 @@ fn the_fast_path_equals_the_general_code() {
                 }
                 let mtu = [1500, 160 + rng() as u16 % 64][rng() % 2];
                 let egress_ts = visit.egress_ts + rng() as u64 % (1 << 31);
-                let visit = Visit { mtu, egress_ts, to_edge: rng() % 3 == 0, ..visit };
+                let visit = Visit {
+                    mtu,
+                    egress_ts,
+                    to_edge: rng() % 3 == 0,
+                    ..visit
+                };
                 assert_eq!(fast.go(&frame, &visit), slow.go(&frame, &visit), "{frame:02x?}");
             }
         }
@@ -128,6 +160,8 @@ fn the_fast_path_equals_the_general_code() {
         done.reported += stats.reported;
         done.refused += stats.refused;
     }
-    let least = [done.recorded, done.swapped, done.reported, done.refused].into_iter().min();
+    let least = [done.recorded, done.swapped, done.reported, done.refused]
+        .into_iter()
+        .min();
     assert!(least > Some(500), "{done:?}");
 }

@@ -42,7 +42,10 @@ pub(super) fn push(
     let grown = sum + u64::from(int.hop_ml) + complement(1);
     set_length(head, headers, common.ip_end - headers.ip + len, None);
     update_l4(head, headers, Some(len as u16), grown, None);
-    Some(Outcome { sf: int.sf(), ..Outcome::forward(PacketOutcome::Recorded) })
+    Some(Outcome {
+        sf: int.sf(),
+        ..Outcome::forward(PacketOutcome::Recorded)
+    })
 }
 
 /// SF-INT: swaps the arriving record with the one in the register.
@@ -54,14 +57,30 @@ pub(super) fn swap(
     int: Int,
     visit: &Visit,
 ) -> Option<Outcome> {
-    let Node { registers, stats, id, config, .. } = node;
+    let Node {
+        registers,
+        stats,
+        id,
+        config,
+        ..
+    } = node;
     let sf = int.sf().filter(|_| int.remaining > 0)?;
     let tag = common.flow_id(frame)?;
     let (head, rest) = frame.split_at_mut_checked(int.shim + HEADS)?;
     let record = rest.get_mut(..usize::from(int.hop_ml) * 4)?;
-    let arrival = Arrival { tag, sf, bitmap: int.bitmap, record, now: visit.egress_ts };
+    let arrival = Arrival {
+        tag,
+        sf,
+        bitmap: int.bitmap,
+        record,
+        now: visit.egress_ts,
+    };
     let write = |record: &mut [u8]| visit.write_record(*id, int.bitmap, config.available, record);
-    let SwapResult { rule, sf: after, sums } = registers.swap(arrival, write);
+    let SwapResult {
+        rule,
+        sf: after,
+        sums,
+    } = registers.swap(arrival, write);
     stats.sf_rules[usize::from(rule.number) % 10] += 1;
     let is_local = rule.forward.0 == sf::Forward::Local;
     let heads = head.last_chunk_mut::<{ header::LEN_2 }>()?;
@@ -75,6 +94,13 @@ pub(super) fn swap(
         let changed = said(after) + sums.1 + complement(said(sf) + sums.0 + u64::from(is_local));
         update_l4(head, common.headers, None, changed, None);
     }
-    let done = if is_local { PacketOutcome::Recorded } else { PacketOutcome::SwapResult };
-    Some(Outcome { sf: Some(after), ..Outcome::forward(done) })
+    let done = if is_local {
+        PacketOutcome::Recorded
+    } else {
+        PacketOutcome::SwapResult
+    };
+    Some(Outcome {
+        sf: Some(after),
+        ..Outcome::forward(done)
+    })
 }

@@ -1,6 +1,9 @@
 //! Values that a sink's filter suppresses are within the threshold of reported ones: a congested fabric runs with and without filters.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,8 +33,10 @@ impl FabricSink for Reports {
         for report in decoder.reports(payload) {
             let report = report.unwrap();
             let hops: Vec<_> = report.hops().collect();
-            let queues =
-                hops.iter().map(|hop| (hop.node_id.unwrap(), hop.queue_occupancy.unwrap())).collect();
+            let queues = hops
+                .iter()
+                .map(|hop| (hop.node_id.unwrap(), hop.queue_occupancy.unwrap()))
+                .collect();
             let stamp = hops.first().unwrap().ingress_ts.unwrap();
             self.by_sink.entry(from.node).or_default().push((
                 report.seq,
@@ -44,10 +49,17 @@ impl FabricSink for Reports {
 }
 
 fn run(format: Format, mode: Mode, filters: Option<&Filters>) -> (Fabric, Reports) {
-    let watch = Watch { mode, drops: false, ..Watch::new(Match::default()) };
+    let watch = Watch {
+        mode,
+        drops: false,
+        ..Watch::new(Match::default())
+    };
     let config = Config {
         start: 1_790_000_000_000_000_000,
-        switch: switch::Config { format, ..switch::Config::default() },
+        switch: switch::Config {
+            format,
+            ..switch::Config::default()
+        },
         watchlist: watch.into(),
         channel: Channel::default(),
         ..Config::default()
@@ -73,7 +85,11 @@ fn run(format: Format, mode: Mode, filters: Option<&Filters>) -> (Fabric, Report
 
 /// Flows between the leaves, and bursts of many into one host.
 fn busy(config: Config) -> Fabric {
-    let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
+    let wire = Wire {
+        rate: 100_000_000,
+        delay: 5_000,
+        depth: 60_000,
+    };
     let topology = Topology::leaf_spine(4, 2, 2, wire).unwrap();
     let start = config.start;
     let mut fabric = Fabric::new(topology, config, 11).unwrap();
@@ -81,7 +97,11 @@ fn busy(config: Config) -> Fabric {
         let (from, to) = (10_001 + u32::from(n) % 4, 10_005 + u32::from(n) % 3);
         let spec = FlowSpec {
             payload: 400,
-            transport: if n % 2 == 0 { Transport::Udp } else { Transport::Tcp },
+            transport: if n % 2 == 0 {
+                Transport::Udp
+            } else {
+                Transport::Tcp
+            },
             pattern: Pattern::poisson(1500),
             ..FlowSpec::new(from, to, 5_000 + n, 9)
         };
@@ -95,24 +115,52 @@ fn busy(config: Config) -> Fabric {
         };
         let flow = fabric.add_flow(&spec).unwrap();
         for round in 1..6 {
-            fabric.schedule(start + round * 40 * MS, Action::Burst { flow, packets: 40, gap: 0 }).unwrap();
+            fabric
+                .schedule(
+                    start + round * 40 * MS,
+                    Action::Burst {
+                        flow,
+                        packets: 40,
+                        gap: 0,
+                    },
+                )
+                .unwrap();
         }
     }
     fabric
 }
 
 fn filters(algorithm: Algorithm, threshold: u64, registers: usize) -> Filters {
-    let detector = Detector { algorithm, metric: Metric::QueueOccupancy, threshold };
-    Filters::new(vec![Filter { flows: Match::default(), detector }], registers, Units::default()).unwrap()
+    let detector = Detector {
+        algorithm,
+        metric: Metric::QueueOccupancy,
+        threshold,
+    };
+    Filters::new(
+        vec![Filter {
+            flows: Match::default(),
+            detector,
+        }],
+        registers,
+        Units::default(),
+    )
+    .unwrap()
 }
 
 /// The keys and values by which a packet is compared.
 fn values(algorithm: &Algorithm, flow: &str, queues: &[(u32, u32)]) -> Vec<((String, u32), u64)> {
-    let each =
-        |flow: &str| queues.iter().map(|&(node, queue)| ((flow.to_owned(), node), queue.into())).collect();
+    let each = |flow: &str| {
+        queues
+            .iter()
+            .map(|&(node, queue)| ((flow.to_owned(), node), queue.into()))
+            .collect()
+    };
     match algorithm {
         Algorithm::PerFlow => {
-            vec![((flow.to_owned(), 0), queues.iter().map(|(_, queue)| u64::from(*queue)).sum())]
+            vec![(
+                (flow.to_owned(), 0),
+                queues.iter().map(|(_, queue)| u64::from(*queue)).sum(),
+            )]
         }
         Algorithm::PerHop => each(""),
         _ => each(flow),
@@ -122,7 +170,11 @@ fn values(algorithm: &Algorithm, flow: &str, queues: &[(u32, u32)]) -> Vec<((Str
 #[test]
 fn suppressed_values_are_within_the_threshold_of_the_last_report() {
     let v20 = Format::default();
-    let v10 = Format { version: Version::V10, metadata_on_stack: true, ..v20 };
+    let v10 = Format {
+        version: Version::V10,
+        metadata_on_stack: true,
+        ..v20
+    };
     let threshold = 2_000_u64;
     for (format, mode) in [(v20, Mode::Md21), (v10, Mode::Md10)] {
         let (_, all) = run(format, mode, None);
@@ -133,7 +185,11 @@ fn suppressed_values_are_within_the_threshold_of_the_last_report() {
             (Algorithm::PerHopOfFlow, 64),
         ];
         for (algorithm, registers) in cases {
-            let (fabric, some) = run(format, mode, Some(&filters(algorithm.clone(), threshold, registers)));
+            let (fabric, some) = run(
+                format,
+                mode,
+                Some(&filters(algorithm.clone(), threshold, registers)),
+            );
             let (mut hidden, mut reported) = (0_u64, 0_u64);
             for (sink, reports) in &all.by_sink {
                 let mut left = some.by_sink[sink].iter().peekable();
@@ -141,14 +197,20 @@ fn suppressed_values_are_within_the_threshold_of_the_last_report() {
                 for report in reports {
                     let (_, flow, queues, stamp) = report;
                     let values = values(&algorithm, flow, queues);
-                    let is_reported =
-                        left.next_if(|(_, of, path, at)| (of, path, at) == (flow, queues, stamp)).is_some();
-                    (reported, hidden) =
-                        (reported + u64::from(is_reported), hidden + u64::from(!is_reported));
+                    let is_reported = left
+                        .next_if(|(_, of, path, at)| (of, path, at) == (flow, queues, stamp))
+                        .is_some();
+                    (reported, hidden) = (
+                        reported + u64::from(is_reported),
+                        hidden + u64::from(!is_reported),
+                    );
                     for (key, value) in values {
                         let known = known.entry(key.clone()).or_default();
                         let near = known.iter().any(|last| last.abs_diff(value) <= threshold);
-                        assert!(is_reported || near, "{algorithm:?} at {sink}: {key:?} {known:?} {value}");
+                        assert!(
+                            is_reported || near,
+                            "{algorithm:?} at {sink}: {key:?} {known:?} {value}"
+                        );
                         match algorithm {
                             _ if !is_reported => {}
                             // The next values are compared with the reported one, whichever hop was the reason for the report.
@@ -156,14 +218,20 @@ fn suppressed_values_are_within_the_threshold_of_the_last_report() {
                         }
                     }
                 }
-                assert!(left.next().is_none(), "{algorithm:?} at {sink}: reported what did not happen");
+                assert!(
+                    left.next().is_none(),
+                    "{algorithm:?} at {sink}: reported what did not happen"
+                );
             }
             assert!(
                 hidden > 500 && reported > 50,
                 "{algorithm:?} with {registers}: {hidden} hidden, {reported} reported"
             );
-            let filtered: u64 =
-                all.by_sink.keys().map(|sink| fabric.switch(*sink).unwrap().stats().filtered).sum();
+            let filtered: u64 = all
+                .by_sink
+                .keys()
+                .map(|sink| fabric.switch(*sink).unwrap().stats().filtered)
+                .sum();
             assert_eq!(filtered, hidden, "{algorithm:?}");
         }
     }

@@ -1,7 +1,10 @@
 //! Reports match the ground truth: every report of a busy, failing, congested fabric is decoded and compared with the
 //! truth, item by item.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -38,7 +41,10 @@ struct Auditor {
 
 impl Auditor {
     fn new(config: &Config, watch: &Watch) -> Self {
-        let profile = Profile { int_udp_port: config.switch.mark.port.unwrap_or(0), ..Profile::default() };
+        let profile = Profile {
+            int_udp_port: config.switch.mark.port.unwrap_or(0),
+            ..Profile::default()
+        };
         Self {
             decoder: Decoder::new(profile),
             mode: watch.mode,
@@ -62,11 +68,18 @@ impl Auditor {
             let carried = report.int.unwrap().stack.hop(0);
             let (_, real) = truth.carried.expect("a record that was made");
             assert_eq!(carried.ingress_ts, Some(real.ingress_ts()), "{truth:?}");
-            assert_eq!(report.metadata_hop().ingress_ts, Some(truth.reporter.ingress_ts()));
+            assert_eq!(
+                report.metadata_hop().ingress_ts,
+                Some(truth.reporter.ingress_ts())
+            );
         }
         let hops: Vec<Hop> = report.hops().collect();
         let path: Vec<Option<u32>> = hops.iter().map(|hop| hop.node_id).collect();
-        assert_eq!(path, truth.path().into_iter().map(Some).collect::<Vec<_>>(), "{truth:?}");
+        assert_eq!(
+            path,
+            truth.path().into_iter().map(Some).collect::<Vec<_>>(),
+            "{truth:?}"
+        );
         match truth.kind {
             ReportKind::Queue => {
                 assert!(report.flags == wire::Flags::QUEUE);
@@ -76,13 +89,20 @@ impl Auditor {
             ReportKind::Drop => {
                 assert!(report.flags.contains(wire::Flags::DROP));
                 assert_eq!(report.drop_reason, truth.reason.map(DropReason::code));
-                assert_eq!(hops[hops.len() - 1].egress_if, truth.hops[hops.len() - 1].known_egress());
+                assert_eq!(
+                    hops[hops.len() - 1].egress_if,
+                    truth.hops[hops.len() - 1].known_egress()
+                );
             }
             ReportKind::Flow | ReportKind::Postcard => {
                 for (at, (hop, truth)) in hops.iter().zip(&truth.hops).enumerate() {
                     let is_reporter = at + 1 == hops.len();
                     let wanted = self.wanted(truth, is_reporter && self.in_header());
-                    let got = Hop { carried: wanted.carried, wide_ts: wanted.wide_ts, ..*hop };
+                    let got = Hop {
+                        carried: wanted.carried,
+                        wide_ts: wanted.wide_ts,
+                        ..*hop
+                    };
                     assert_eq!(got, wanted);
                 }
             }
@@ -134,8 +154,11 @@ impl FabricSink for Auditor {
         let mut decoder = self.decoder.clone();
         let reports: Vec<Report<'_>> = decoder.reports(payload).map(|report| report.unwrap()).collect();
         let key = (from.node, reports[0].hw_id, reports[0].seq);
-        let datagram =
-            self.underway.get_mut(&key).and_then(VecDeque::pop_front).expect("a datagram that was sent");
+        let datagram = self
+            .underway
+            .get_mut(&key)
+            .and_then(VecDeque::pop_front)
+            .expect("a datagram that was sent");
         assert_eq!(reports.len(), datagram.reports.len());
         for (report, truth) in reports.iter().zip(&datagram.reports) {
             assert_eq!(report.node_id, Some(from.node));
@@ -143,7 +166,10 @@ impl FabricSink for Auditor {
             *self.kinds.entry(truth.kind).or_default() += 1;
             self.longest = self.longest.max(truth.hops.len());
             if truth.kind == ReportKind::Drop {
-                *self.drops_reported.entry((from.node, report.drop_reason.unwrap())).or_default() += 1;
+                *self
+                    .drops_reported
+                    .entry((from.node, report.drop_reason.unwrap()))
+                    .or_default() += 1;
             }
         }
     }
@@ -170,7 +196,12 @@ impl FabricSink for Auditor {
                 let queue = self.underway.entry(key).or_default();
                 queue.extend((0..copies).map(|_| (*datagram).clone()));
             }
-            GroundTruth::Dropped { node, reason, reported, .. } => {
+            GroundTruth::Dropped {
+                node,
+                reason,
+                reported,
+                ..
+            } => {
                 assert_eq!(*reported, *reason != DropReason::LostOnLink && *node < 10_000);
                 if *reported {
                     *self.drops_true.entry((*node, reason.code())).or_default() += 1;
@@ -184,7 +215,11 @@ impl FabricSink for Auditor {
 
 /// Four leaves, two spines, clocks with different offsets, 40 flows, bursts to one host, a link that fails and is restored.
 fn busy(config: Config, seed: u64) -> Fabric {
-    let wire = Wire { rate: 100_000_000, delay: 5_000, depth: 60_000 };
+    let wire = Wire {
+        rate: 100_000_000,
+        delay: 5_000,
+        depth: 60_000,
+    };
     let mut topology = Topology::leaf_spine(4, 2, 2, wire).unwrap();
     for (node, offset) in [(101, 1_500_000), (103, -2_000_000), (201, 77)] {
         assert!(topology.set_clock_offset(node, offset));
@@ -192,12 +227,27 @@ fn busy(config: Config, seed: u64) -> Fabric {
     let start = config.start;
     let mut fabric = Fabric::new(topology, config, seed).unwrap();
     for at in 0..40u16 {
-        let (from, to) = (10_001 + u32::from(at % 8), 10_001 + u32::from((at % 8 + 1 + at % 7) % 8));
+        let (from, to) = (
+            10_001 + u32::from(at % 8),
+            10_001 + u32::from((at % 8 + 1 + at % 7) % 8),
+        );
         let spec = FlowSpec {
-            family: if at % 5 == 2 { dataplane::fabric::Family::V6 } else { dataplane::fabric::Family::V4 },
-            transport: if at % 3 == 0 { Transport::Tcp } else { Transport::Udp },
+            family: if at % 5 == 2 {
+                dataplane::fabric::Family::V6
+            } else {
+                dataplane::fabric::Family::V4
+            },
+            transport: if at % 3 == 0 {
+                Transport::Tcp
+            } else {
+                Transport::Udp
+            },
             payload: 100 + at * 20,
-            pattern: if at % 2 == 0 { Pattern::poisson(400) } else { Pattern::constant(300) },
+            pattern: if at % 2 == 0 {
+                Pattern::poisson(400)
+            } else {
+                Pattern::constant(300)
+            },
             start: start + u64::from(at) * MS / 8,
             ..FlowSpec::new(from, to, 30_000 + at, 443)
         };
@@ -210,11 +260,26 @@ fn busy(config: Config, seed: u64) -> Fabric {
             ..FlowSpec::new(from, 10_008, 7_000 + at as u16, 9)
         };
         let flow = fabric.add_flow(&spec).unwrap();
-        fabric.schedule(start + 40 * MS, Action::Burst { flow, packets: 100, gap: 0 }).unwrap();
+        fabric
+            .schedule(
+                start + 40 * MS,
+                Action::Burst {
+                    flow,
+                    packets: 100,
+                    gap: 0,
+                },
+            )
+            .unwrap();
     }
-    fabric.schedule(start + 100 * MS, Action::CutLink { a: 102, b: 202 }).unwrap();
-    fabric.schedule(start + 300 * MS, Action::MendLink { a: 102, b: 202 }).unwrap();
-    fabric.schedule(start + 200 * MS, Action::Wipe { node: 201 }).unwrap();
+    fabric
+        .schedule(start + 100 * MS, Action::CutLink { a: 102, b: 202 })
+        .unwrap();
+    fabric
+        .schedule(start + 300 * MS, Action::MendLink { a: 102, b: 202 })
+        .unwrap();
+    fabric
+        .schedule(start + 200 * MS, Action::Wipe { node: 201 })
+        .unwrap();
     fabric
 }
 
@@ -224,12 +289,21 @@ fn config(format: Format, watch: Watch) -> Config {
         convergence: 50 * MS,
         switch: switch::Config {
             format,
-            congestion: Some(Congestion { rise: 20_000, fall: 5_000, quota: 0 }),
+            congestion: Some(Congestion {
+                rise: 20_000,
+                fall: 5_000,
+                quota: 0,
+            }),
             ..switch::Config::default()
         },
         watchlist: watch.into(),
         frames: Frames::Sent,
-        channel: Channel { loss: 10_000, duplication: 10_000, reordering: 20_000, ..Channel::default() },
+        channel: Channel {
+            loss: 10_000,
+            duplication: 10_000,
+            reordering: 20_000,
+            ..Channel::default()
+        },
         ..Config::default()
     }
 }
@@ -249,29 +323,111 @@ fn audit(config: Config, watch: Watch) -> (Fabric, Auditor) {
 fn every_report_matches_the_ground_truth() {
     let watch = Watch::new(Match::default());
     let v20 = Format::default();
-    let v10 = Format { version: Version::V10, ..v20 };
+    let v10 = Format {
+        version: Version::V10,
+        ..v20
+    };
     let cases = [
         (v20, watch),
-        (Format { metadata_on_stack: true, ethernet: true, ..v20 }, watch),
-        (Format { group: 8, subsystems: 3, drop_with_int: true, ..v20 }, watch),
-        (v20, Watch { mode: Mode::Md10, ..watch }),
-        (Format { metadata_on_stack: true, ..v10 }, Watch { mode: Mode::Md10, ..watch }),
-        (v10, Watch { mode: Mode::Md10, bitmap: 0xf500, ..watch }),
-        (v20, Watch { mode: Mode::Sf, ..watch }),
-        (Format { group: 4, drop_with_int: true, ..v20 }, Watch { mode: Mode::Sf, ..watch }),
-        (Format { group: 4, ..v20 }, Watch { mode: Mode::Mx21, ..watch }),
-        (Format { group: 16, ..v20 }, Watch { mode: Mode::Postcard, bitmap: 0x1c00, ..watch }),
+        (
+            Format {
+                metadata_on_stack: true,
+                ethernet: true,
+                ..v20
+            },
+            watch,
+        ),
+        (
+            Format {
+                group: 8,
+                subsystems: 3,
+                drop_with_int: true,
+                ..v20
+            },
+            watch,
+        ),
+        (
+            v20,
+            Watch {
+                mode: Mode::Md10,
+                ..watch
+            },
+        ),
+        (
+            Format {
+                metadata_on_stack: true,
+                ..v10
+            },
+            Watch {
+                mode: Mode::Md10,
+                ..watch
+            },
+        ),
+        (
+            v10,
+            Watch {
+                mode: Mode::Md10,
+                bitmap: 0xf500,
+                ..watch
+            },
+        ),
+        (
+            v20,
+            Watch {
+                mode: Mode::Sf,
+                ..watch
+            },
+        ),
+        (
+            Format {
+                group: 4,
+                drop_with_int: true,
+                ..v20
+            },
+            Watch {
+                mode: Mode::Sf,
+                ..watch
+            },
+        ),
+        (
+            Format { group: 4, ..v20 },
+            Watch {
+                mode: Mode::Mx21,
+                ..watch
+            },
+        ),
+        (
+            Format { group: 16, ..v20 },
+            Watch {
+                mode: Mode::Postcard,
+                bitmap: 0x1c00,
+                ..watch
+            },
+        ),
     ];
     for (case, (format, watch)) in cases.into_iter().enumerate() {
         for port in [None, Some(33_122)] {
             let mut config = config(format, watch);
-            config.switch.mark = Mark { port, ..Mark::default() };
+            config.switch.mark = Mark {
+                port,
+                ..Mark::default()
+            };
             let (fabric, auditor) = audit(config, watch);
-            assert!(auditor.underway.values().all(VecDeque::is_empty), "all have arrived");
+            assert!(
+                auditor.underway.values().all(VecDeque::is_empty),
+                "all have arrived"
+            );
             let hop_reports = matches!(watch.mode, Mode::Md21 | Mode::Md10 | Mode::Sf);
-            let kind = if hop_reports { ReportKind::Flow } else { ReportKind::Postcard };
+            let kind = if hop_reports {
+                ReportKind::Flow
+            } else {
+                ReportKind::Postcard
+            };
             let counts = [kind, ReportKind::Drop, ReportKind::Queue].map(|kind| auditor.kinds[&kind]);
-            assert!(counts[0] > 5_000 && counts[1] > 100 && counts[2] >= 1, "case {case}: {counts:?}");
+            assert!(
+                counts[0] > 5_000 && counts[1] > 100 && counts[2] >= 1,
+                "case {case}: {counts:?}"
+            );
             // An SF-INT report contains the carried record and at most the sink's.
             let longest = if watch.mode == Mode::Sf { 2 } else { 3 };
             assert_eq!(auditor.longest, if hop_reports { longest } else { 1 });
@@ -281,7 +437,10 @@ fn every_report_matches_the_ground_truth() {
             }
             // Packets arrive byte for byte as they were sent.
             for (frame, count) in &auditor.received {
-                assert!(auditor.sent.get(frame).is_some_and(|sent| sent >= count), "case {case}");
+                assert!(
+                    auditor.sent.get(frame).is_some_and(|sent| sent >= count),
+                    "case {case}"
+                );
             }
         }
     }
@@ -290,18 +449,45 @@ fn every_report_matches_the_ground_truth() {
 #[test]
 fn without_faults_every_drop_except_on_a_link_is_reported() {
     let watch = Watch::new(Match::default());
-    let config = Config { channel: Channel::default(), ..config(Format::default(), watch) };
+    let config = Config {
+        channel: Channel::default(),
+        ..config(Format::default(), watch)
+    };
     let (fabric, auditor) = audit(config, watch);
     assert_eq!(auditor.drops_reported, auditor.drops_true);
-    assert!(auditor.drops_true.keys().any(|&(_, reason)| reason == DropReason::LinkDown.code()));
-    assert!(auditor.drops_true.keys().any(|&(_, reason)| reason == DropReason::QueueFull.code()));
-    assert!(fabric.channel_totals().iter().all(|one| one.sent == one.arrived && one.lost == 0));
+    assert!(
+        auditor
+            .drops_true
+            .keys()
+            .any(|&(_, reason)| reason == DropReason::LinkDown.code())
+    );
+    assert!(
+        auditor
+            .drops_true
+            .keys()
+            .any(|&(_, reason)| reason == DropReason::QueueFull.code())
+    );
+    assert!(
+        fabric
+            .channel_totals()
+            .iter()
+            .all(|one| one.sent == one.arrived && one.lost == 0)
+    );
 }
 
 #[test]
 fn the_counters_of_the_channel_balance() {
     let watch = Watch::new(Match::default());
-    let (fabric, _) = audit(config(Format { subsystems: 2, ..Format::default() }, watch), watch);
+    let (fabric, _) = audit(
+        config(
+            Format {
+                subsystems: 2,
+                ..Format::default()
+            },
+            watch,
+        ),
+        watch,
+    );
     let totals = fabric.channel_totals();
     let sum = |count: fn(&dataplane::fabric::ChannelTotals) -> u64| totals.iter().map(count).sum::<u64>();
     assert!(totals.iter().all(|one| one.sent == one.arrived + one.lost));

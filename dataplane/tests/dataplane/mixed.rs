@@ -12,7 +12,9 @@ use wire::{checksum, ipv4};
 
 /// The frames of a classic little-endian pcap file.
 fn frames(name: &str) -> Vec<Vec<u8>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/captures").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/captures")
+        .join(name);
     let file = std::fs::read(path).unwrap();
     let mut rest = &file[24..];
     let mut frames = Vec::new();
@@ -26,15 +28,34 @@ fn frames(name: &str) -> Vec<Vec<u8>> {
 }
 
 fn switch(node: u32, l4_checksum: L4Checksum, watch: Vec<Watch>) -> Switch {
-    let format = Format { version: Version::V10, metadata_on_stack: true, ..Format::default() };
-    Switch::new(node, Config { l4_checksum, format, ..Config::default() }, Watchlist::new(watch)).unwrap()
+    let format = Format {
+        version: Version::V10,
+        metadata_on_stack: true,
+        ..Format::default()
+    };
+    Switch::new(
+        node,
+        Config {
+            l4_checksum,
+            format,
+            ..Config::default()
+        },
+        Watchlist::new(watch),
+    )
+    .unwrap()
 }
 
 /// Whether the UDP checksum of an IPv4 packet over Ethernet is correct or absent.
 fn udp_is_right(frame: &[u8]) -> bool {
     let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
     let segment = &frame[34..end];
-    let pseudo = [&frame[26..34], &[0, 17], &(segment.len() as u16).to_be_bytes(), segment].concat();
+    let pseudo = [
+        &frame[26..34],
+        &[0, 17],
+        &(segment.len() as u16).to_be_bytes(),
+        segment,
+    ]
+    .concat();
     segment[6..8] == [0, 0] || checksum::of(&pseudo) == 0
 }
 
@@ -65,8 +86,12 @@ fn packet() -> Vec<u8> {
     (frame[22], frame[23]) = (64, 17);
     frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
     frame[34..40].copy_from_slice(&[0x13, 0x88, 0x17, 0x70, 0, 24]);
-    ipv4::Packet::new_checked(&mut frame[14..]).unwrap().fill_checksum();
-    wire::udp::Packet::new_checked(&mut frame[34..]).unwrap().fill_checksum(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    ipv4::Packet::new_checked(&mut frame[14..])
+        .unwrap()
+        .fill_checksum();
+    wire::udp::Packet::new_checked(&mut frame[34..])
+        .unwrap()
+        .fill_checksum(&[10, 0, 0, 1, 10, 0, 0, 2]);
     assert!(udp_is_right(&frame));
     frame
 }
@@ -74,7 +99,9 @@ fn packet() -> Vec<u8> {
 /// A transit of INT 1.0 that pushes a record of seven words and does not change the L4 checksum, like that of ONOS.
 fn foreign_transit(frame: &mut Vec<u8>) {
     const STACK: usize = 14 + 20 + 8 + 4 + 8;
-    let record = [0_u8, 0, 0, 12, 0, 1, 0, 2, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0, 0];
+    let record = [
+        0_u8, 0, 0, 12, 0, 1, 0, 2, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0, 0,
+    ];
     frame.splice(STACK..STACK, record);
     for length in [16, 38] {
         let before = u16::from_be_bytes([frame[length], frame[length + 1]]);
@@ -82,12 +109,17 @@ fn foreign_transit(frame: &mut Vec<u8>) {
     }
     frame[44] += 7;
     frame[49] -= 1;
-    ipv4::Packet::new_checked(&mut frame[14..]).unwrap().fill_checksum();
+    ipv4::Packet::new_checked(&mut frame[14..])
+        .unwrap()
+        .fill_checksum();
 }
 
 /// The packet that a host receives through hopwise's source, that transit and hopwise's sink; and the sink's counters.
 fn through_foreign_transit(setting: L4Checksum) -> (Vec<u8>, [u64; 2]) {
-    let watch = Watch { mode: Mode::Md10, ..Watch::new(Match::default()) };
+    let watch = Watch {
+        mode: Mode::Md10,
+        ..Watch::new(Match::default())
+    };
     let (mut source, mut sink) = (switch(11, setting, vec![watch]), switch(13, setting, Vec::new()));
     let mut frame = packet();
     source.forward(&mut frame, &visit(true, false), &mut Outbox::default());
@@ -95,7 +127,10 @@ fn through_foreign_transit(setting: L4Checksum) -> (Vec<u8>, [u64; 2]) {
     let mut reports = Outbox::default();
     sink.forward(&mut frame, &visit(false, true), &mut reports);
     assert_eq!(reports.datagrams().count(), 1);
-    (frame, [sink.stats().checksums_examined, sink.stats().checksums_wrong])
+    (
+        frame,
+        [sink.stats().checksums_examined, sink.stats().checksums_wrong],
+    )
 }
 
 /// Whether the checksums of the capture's packets are correct after a sink, and its counters.
@@ -134,9 +169,11 @@ fn zero_delivers_packets_without_a_checksum() {
 #[test]
 fn the_capture_is_of_a_mixed_domain_and_the_sink_notices() {
     // Its source updated the checksum and its transit did not: a sink cannot restore it, only set it to zero ("none").
-    for (setting, right, wrong) in
-        [(L4Checksum::Update, false, 1), (L4Checksum::Leave, false, 1), (L4Checksum::Zero, true, 0)]
-    {
+    for (setting, right, wrong) in [
+        (L4Checksum::Update, false, 1),
+        (L4Checksum::Leave, false, 1),
+        (L4Checksum::Zero, true, 0),
+    ] {
         let (delivered, counted) = deliver(setting);
         assert!(delivered.iter().all(|found| *found == right), "{setting:?}");
         assert_eq!(counted, [1, wrong], "{setting:?}");

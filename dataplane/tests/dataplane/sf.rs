@@ -1,7 +1,10 @@
 //! SF-INT through a row of switches: the reported sets are those of wire-formats 3.4 and 3.5, packets keep their size, and hosts
 //! receive the original packets, despite loss, reordering and cleared registers.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,14 +60,30 @@ fn packet(v6: bool, src_port: u16) -> Vec<u8> {
         out.extend([8, 0]);
         out.extend([0; 20]);
         let total_len = 20 + len as u16;
-        ipv4::Repr { src, dst, proto: 17, total_len, ttl: 64, ..ipv4::Repr::default() }.emit(&mut out[14..]);
+        ipv4::Repr {
+            src,
+            dst,
+            proto: 17,
+            total_len,
+            ttl: 64,
+            ..ipv4::Repr::default()
+        }
+        .emit(&mut out[14..]);
         [src, dst].concat()
     };
     let at = out.len();
     out.extend([0; 8]);
-    udp::Repr { src_port, dst_port: 9000, len: len as u16, checksum: 0 }.emit(&mut out[at..]);
+    udp::Repr {
+        src_port,
+        dst_port: 9000,
+        len: len as u16,
+        checksum: 0,
+    }
+    .emit(&mut out[at..]);
     out.extend(PAYLOAD);
-    udp::Packet::new_checked(&mut out[at..]).unwrap().fill_checksum(&addresses);
+    udp::Packet::new_checked(&mut out[at..])
+        .unwrap()
+        .fill_checksum(&addresses);
     out
 }
 
@@ -107,8 +126,16 @@ const GAP: u64 = 1_000;
 
 impl Row {
     fn new(nodes: u32, v6: bool, sf: sf::Config) -> Self {
-        let watch = Watch { mode: Mode::Sf, bitmap: 0xac00, hops: 32, ..Watch::new(Match::default()) };
-        let config = Config { sf, ..Config::default() };
+        let watch = Watch {
+            mode: Mode::Sf,
+            bitmap: 0xac00,
+            hops: 32,
+            ..Watch::new(Match::default())
+        };
+        let config = Config {
+            sf,
+            ..Config::default()
+        };
         let switch = |node| Switch::new(node, config.clone(), Watchlist::from(watch)).unwrap();
         Self {
             switches: (1..=nodes).map(switch).collect(),
@@ -206,7 +233,9 @@ impl Row {
     fn sets(&self) -> BTreeMap<(String, u16), BTreeMap<u32, u64>> {
         let mut sets = BTreeMap::<_, BTreeMap<u32, u64>>::new();
         for report in &self.reports {
-            let set = sets.entry((report.flow.to_string(), report.packet_id)).or_default();
+            let set = sets
+                .entry((report.flow.to_string(), report.packet_id))
+                .or_default();
             set.insert(report.carried.0, report.carried.1);
             if report.state == State::Medium {
                 set.insert(report.reporter.0, report.reporter.1);
@@ -218,13 +247,22 @@ impl Row {
     /// Number of sets with a record of every node, and number of those in which all records are of one packet.
     fn full(&self) -> (usize, usize) {
         let sets = self.sets();
-        let full: Vec<_> = sets.values().filter(|set| set.len() == self.switches.len()).collect();
-        let clean = full.iter().filter(|set| set.values().collect::<BTreeSet<_>>().len() == 1).count();
+        let full: Vec<_> = sets
+            .values()
+            .filter(|set| set.len() == self.switches.len())
+            .collect();
+        let clean = full
+            .iter()
+            .filter(|set| set.values().collect::<BTreeSet<_>>().len() == 1)
+            .count();
         (full.len(), clean)
     }
 
     fn states(&self) -> String {
-        self.reports.iter().map(|report| report.state.name()[..1].to_uppercase()).collect()
+        self.reports
+            .iter()
+            .map(|report| report.state.name()[..1].to_uppercase())
+            .collect()
     }
 }
 
@@ -234,7 +272,12 @@ fn the_traces_are_those_of_the_format_reference() {
     let reports = |nodes| {
         let row = Row::run(nodes, 5, Faults::default());
         let line = |report: &Reported| {
-            format!("{}{} n{}", &report.state.name()[..1], report.packet_id, report.carried.0)
+            format!(
+                "{}{} n{}",
+                &report.state.name()[..1],
+                report.packet_id,
+                report.carried.0
+            )
         };
         row.reports.iter().map(line).collect::<Vec<_>>().join(", ")
     };
@@ -258,7 +301,11 @@ fn a_thousand_packets_make_the_sets_of_the_format_reference() {
         let row = Row::run(nodes, 1000, Faults::default());
         let sets = row.sets();
         assert_eq!(row.reports.len(), 1000);
-        assert_eq!(row.full(), (full, full), "{nodes} nodes: full sets, and clean ones");
+        assert_eq!(
+            row.full(),
+            (full, full),
+            "{nodes} nodes: full sets, and clean ones"
+        );
         assert_eq!(sets.len() - full, partial, "{nodes} nodes: partial ids");
         assert_eq!(1000 - sets.len(), never, "{nodes} nodes: ids never reported");
         assert!(
@@ -292,7 +339,10 @@ fn over_ipv4_the_same_sets_come_out() {
 fn yield_of(nodes: u32, trouble: Faults) -> u64 {
     const PACKETS: u64 = 20_000;
     let row = Row::run(nodes, PACKETS, trouble);
-    assert_eq!(row.delivered + row.lost + row.held.iter().flatten().count() as u64, PACKETS);
+    assert_eq!(
+        row.delivered + row.lost + row.held.iter().flatten().count() as u64,
+        PACKETS
+    );
     let (full, clean) = row.full();
     assert_eq!(full, clean, "no set has records of two packets");
     full as u64 * 1000 * (nodes - 1).next_power_of_two() as u64 / PACKETS
@@ -313,7 +363,10 @@ fn sets_survive_loss_and_overtaking_as_often_as_the_format_reference_says() {
         ("8 nodes, 1 % swapped", swapped(8), 906),
     ] {
         println!("{what}: {got} of 1000, expected {expected}");
-        assert!(got.abs_diff(expected) <= 40, "{what}: {got} of 1000 sets, not {expected}");
+        assert!(
+            got.abs_diff(expected) <= 40,
+            "{what}: {got} of 1000 sets, not {expected}"
+        );
     }
 }
 
@@ -331,10 +384,20 @@ fn a_wiped_register_loses_a_few_sets_and_recovers() {
         }
         let whole = 20_000 / (nodes as usize - 1).next_power_of_two();
         let (full, clean) = row.full();
-        println!("{nodes} nodes: {wipes} wipes cost {} of {whole} sets", whole - full);
+        println!(
+            "{nodes} nodes: {wipes} wipes cost {} of {whole} sets",
+            whole - full
+        );
         assert_eq!(full, clean);
-        assert!(wipes > 10 && whole - full <= wipes + 1, "{wipes} wipes cost {} sets", whole - full);
-        assert!(row.switches[2].stats().sf_rules[6] > 0, "rule 6 is for a wiped register");
+        assert!(
+            wipes > 10 && whole - full <= wipes + 1,
+            "{wipes} wipes cost {} sets",
+            whole - full
+        );
+        assert!(
+            row.switches[2].stats().sf_rules[6] > 0,
+            "rule 6 is for a wiped register"
+        );
         // After two periods the yield is as before.
         let before = row.full().0;
         (20_000..21_000).for_each(|number| row.send(40_000, number));
@@ -357,34 +420,75 @@ fn flows_that_share_one_register_get_each_others_records() {
     assert_eq!(full, clean);
     assert!((4_990..=5_000).contains(&full), "{full} sets");
 
-    let row = two_flows(sf::Config { single: true, ..sf::Config::default() });
+    let row = two_flows(sf::Config {
+        single: true,
+        ..sf::Config::default()
+    });
     // Which flow a packet was of.
     let mut coin = Rng(3);
-    let of: Vec<u16> = (0..20_000).map(|_| 40_000 + (coin.roll() >> 20) as u16 % 2).collect();
+    let of: Vec<u16> = (0..20_000)
+        .map(|_| 40_000 + (coin.roll() >> 20) as u16 % 2)
+        .collect();
     let other = |report: &&Reported| report.flow.src_port() != Some(of[report.carried.1 as usize]);
     let unrelated = row.reports.iter().filter(other).count();
-    println!("{unrelated} of {} reports carry the other flow's record", row.reports.len());
-    assert!((unrelated as i64 * 1000 / 20_000 - 374).abs() < 30, "{unrelated} unrelated, not 37.4 %");
+    println!(
+        "{unrelated} of {} reports carry the other flow's record",
+        row.reports.len()
+    );
+    assert!(
+        (unrelated as i64 * 1000 / 20_000 - 374).abs() < 30,
+        "{unrelated} unrelated, not 37.4 %"
+    );
 }
 
 /// A record that was in a register while its flow paused is not delivered.
 #[test]
 fn a_pause_ages_registers_out() {
-    let mut row = Row::new(4, true, sf::Config { aging: 10 * GAP, ..sf::Config::default() });
+    let mut row = Row::new(
+        4,
+        true,
+        sf::Config {
+            aging: 10 * GAP,
+            ..sf::Config::default()
+        },
+    );
     row.send(40_000, 0);
     row.now += 10 * GAP;
     row.send(40_000, 1);
-    let states: Vec<_> = row.reports.iter().map(|report| (report.state, report.packet_id)).collect();
-    assert_eq!(states, [(State::Medium, 1), (State::Medium, 2)], "both set out anew");
+    let states: Vec<_> = row
+        .reports
+        .iter()
+        .map(|report| (report.state, report.packet_id))
+        .collect();
+    assert_eq!(
+        states,
+        [(State::Medium, 1), (State::Medium, 2)],
+        "both set out anew"
+    );
 }
 
 #[test]
 fn urgent_packets_collect_all_records_and_leave_the_others_alone() {
-    let urgent = sf::Urgent { every: Some(10), queue: None };
-    let watch = Watch { mode: Mode::Sf, bitmap: 0xac00, hops: 32, ..Watch::new(Match::default()) };
-    let config = Config { sf: sf::Config { urgent, ..sf::Config::default() }, ..Config::default() };
-    let mut switches: Vec<_> =
-        (1..=5).map(|node| Switch::new(node, config.clone(), Watchlist::from(watch)).unwrap()).collect();
+    let urgent = sf::Urgent {
+        every: Some(10),
+        queue: None,
+    };
+    let watch = Watch {
+        mode: Mode::Sf,
+        bitmap: 0xac00,
+        hops: 32,
+        ..Watch::new(Match::default())
+    };
+    let config = Config {
+        sf: sf::Config {
+            urgent,
+            ..sf::Config::default()
+        },
+        ..Config::default()
+    };
+    let mut switches: Vec<_> = (1..=5)
+        .map(|node| Switch::new(node, config.clone(), Watchlist::from(watch)).unwrap())
+        .collect();
     let (mut paths, mut full, mut outbox) = (0, BTreeMap::<u16, BTreeSet<u32>>::new(), Outbox::default());
     for number in 0..400_u64 {
         let mut frame = packet(true, 40_000);
@@ -456,7 +560,10 @@ fn a_node_without_int_on_the_path_is_counted_at_the_sink() {
     frame[option + 3] += 6;
     frame[55] += (int / 8) as u8;
     frame[19] += int as u8;
-    assert_eq!(wire::packet::contents(&frame, &Profile::default()).err(), Some(Refusal::BadSfStack));
+    assert_eq!(
+        wire::packet::contents(&frame, &Profile::default()).err(),
+        Some(Refusal::BadSfStack)
+    );
     row.switches[2].forward(&mut frame, &visit(2), &mut row.outbox);
     let stats = row.switches[2].stats();
     assert_eq!((stats.refused, stats.plain_nodes, stats.reported), (1, 1, 0));
@@ -468,7 +575,14 @@ fn a_node_without_int_on_the_path_is_counted_at_the_sink() {
 /// Every packet is counted once, in one place.
 #[test]
 fn counters_add_up() {
-    let row = Row::run(6, 5_000, Faults { lost: 10, swapped: 10 });
+    let row = Row::run(
+        6,
+        5_000,
+        Faults {
+            lost: 10,
+            swapped: 10,
+        },
+    );
     for (at, switch) in row.switches.iter().enumerate() {
         let stats = switch.stats();
         let all = stats.plain
@@ -483,7 +597,10 @@ fn counters_add_up() {
         let transit = (1..5).contains(&at);
         assert_eq!(by_rule, if transit { all } else { 0 }, "node {}", at + 1);
         let local = stats.sf_rules[2] + stats.sf_rules[3];
-        assert!(!transit || stats.recorded == local, "rules 2 and 3 write the local record");
+        assert!(
+            !transit || stats.recorded == local,
+            "rules 2 and 3 write the local record"
+        );
     }
     assert_eq!(row.switches[0].stats().recorded, 5_000);
     assert_eq!(row.switches[5].stats().reported, row.delivered);

@@ -1,6 +1,9 @@
 //! Every vector of `vectors/switch/` that is about a switch: input packets, tables and registers, and expected packets and reports.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 use std::fmt::Write as _;
 
@@ -76,7 +79,14 @@ impl Run {
             from_border: false,
         };
         let outbox = Outbox::default();
-        Self { switch, visit, outbox, out: None, reports: Vec::new(), wrong: String::new() }
+        Self {
+            switch,
+            visit,
+            outbox,
+            out: None,
+            reports: Vec::new(),
+            wrong: String::new(),
+        }
     }
 
     fn differences(mut self, vector: &Vector) -> String {
@@ -93,7 +103,10 @@ impl Run {
                         since: line.need("since"),
                         record: &record,
                     };
-                    assert!(self.switch.registers_mut().put(&flow(line), &entry), "the record is too long");
+                    assert!(
+                        self.switch.registers_mut().put(&flow(line), &entry),
+                        "the record is too long"
+                    );
                 }
                 "visit" => self.see(line),
                 "in" => self.forward(&line.bytes),
@@ -150,8 +163,10 @@ impl Run {
         visit.tx_utilization = line.get("tx").unwrap_or(visit.tx_utilization);
         visit.buffer_occupancy = line.get("buffer").unwrap_or(visit.buffer_occupancy);
         let [l2_ingress, l2_egress] = visit.l2_interfaces;
-        visit.l2_interfaces =
-            [line.get("l2_ingress_if").unwrap_or(l2_ingress), line.get("l2_egress_if").unwrap_or(l2_egress)];
+        visit.l2_interfaces = [
+            line.get("l2_ingress_if").unwrap_or(l2_ingress),
+            line.get("l2_egress_if").unwrap_or(l2_egress),
+        ];
         visit.mtu = line.get("mtu").unwrap_or(visit.mtu);
         if let Some(edge) = line.get::<String>("edge") {
             (visit.from_edge, visit.to_edge) = match edge.as_str() {
@@ -175,14 +190,30 @@ impl Run {
             frame.clear();
         }
         self.out = Some(frame);
-        self.reports = self.outbox.datagrams().map(|datagram| datagram.payload.to_vec()).collect();
+        self.reports = self
+            .outbox
+            .datagrams()
+            .map(|datagram| datagram.payload.to_vec())
+            .collect();
     }
 
     fn compare(&mut self, what: &str, expected: &[u8], got: &[u8]) {
         if expected != got {
             let at = expected.iter().zip(got).position(|(a, b)| a != b);
-            writeln!(self.wrong, "  {what} at {at:?}, lengths {} {}", expected.len(), got.len()).unwrap();
-            writeln!(self.wrong, "    expected {}\n    got      {}", text(expected), text(got)).unwrap();
+            writeln!(
+                self.wrong,
+                "  {what} at {at:?}, lengths {} {}",
+                expected.len(),
+                got.len()
+            )
+            .unwrap();
+            writeln!(
+                self.wrong,
+                "    expected {}\n    got      {}",
+                text(expected),
+                text(got)
+            )
+            .unwrap();
         }
     }
 
@@ -190,7 +221,12 @@ impl Run {
         line.only(&[&FLOW[..], &["state", "packet_id", "record", "empty"]].concat());
         let got = self.switch.registers().get(&flow(line));
         let got = got.map_or("empty".to_owned(), |entry| {
-            format!("{} {} {}", entry.state.name(), entry.packet_id, text(entry.record))
+            format!(
+                "{} {} {}",
+                entry.state.name(),
+                entry.packet_id,
+                text(entry.record)
+            )
         });
         let expected = match line.has("empty") {
             true => "empty".to_owned(),
@@ -200,7 +236,11 @@ impl Run {
             }
         };
         if got != expected {
-            writeln!(self.wrong, "  register expected {expected}\n           got      {got}").unwrap();
+            writeln!(
+                self.wrong,
+                "  register expected {expected}\n           got      {got}"
+            )
+            .unwrap();
         }
     }
 
@@ -235,7 +275,10 @@ fn counter(stats: &Stats, name: &str) -> u64 {
         "urgent" => stats.urgent,
         "checksums_examined" => stats.checksums_examined,
         "checksums_wrong" => stats.checksums_wrong,
-        _ => match name.strip_prefix("rule_").and_then(|rule| rule.parse::<usize>().ok()) {
+        _ => match name
+            .strip_prefix("rule_")
+            .and_then(|rule| rule.parse::<usize>().ok())
+        {
             Some(rule @ 1..=9) => stats.sf_rules[rule],
             _ => panic!("unknown counter {name}"),
         },
@@ -277,12 +320,23 @@ fn set(config: &mut Config, line: &Line) {
             config.congestion = Some(Congestion { rise, fall, quota });
         }
         Some("sf") => {
-            line.only(&["sf", "registers", "single", "aging", "form", "urgent_every", "urgent_queue"]);
+            line.only(&[
+                "sf",
+                "registers",
+                "single",
+                "aging",
+                "form",
+                "urgent_every",
+                "urgent_queue",
+            ]);
             let sf = &mut config.sf;
             sf.registers = line.get("registers").unwrap_or(sf.registers);
             sf.single = line.get("single").unwrap_or(sf.single);
             sf.aging = line.get("aging").unwrap_or(sf.aging);
-            sf.urgent = sf::Urgent { every: line.get("urgent_every"), queue: line.get("urgent_queue") };
+            sf.urgent = sf::Urgent {
+                every: line.get("urgent_every"),
+                queue: line.get("urgent_queue"),
+            };
             sf.form = match line.get::<String>("form").as_deref() {
                 Some("compact") => Form::Compact,
                 Some("stack") => Form::Stack,
@@ -320,7 +374,10 @@ fn filter(line: &Line) -> Filter {
         "keep_alive",
         "rule",
     ]);
-    Filter { flows: flows(line), detector: line.detector() }
+    Filter {
+        flows: flows(line),
+        detector: line.detector(),
+    }
 }
 
 fn role(line: &Line) -> (Match, Role) {
@@ -347,7 +404,12 @@ fn watch(line: &Line) -> Watch {
         "sf" => Mode::Sf,
         other => panic!("unknown mode {other}"),
     };
-    Watch { mode, bitmap: line.hex16("bitmap").unwrap(), hops: line.need("hops"), ..Watch::new(flows) }
+    Watch {
+        mode,
+        bitmap: line.hex16("bitmap").unwrap(),
+        hops: line.need("hops"),
+        ..Watch::new(flows)
+    }
 }
 
 fn flow(line: &Line) -> FlowKey {

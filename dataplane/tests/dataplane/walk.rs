@@ -1,7 +1,10 @@
 //! One packet's walk through three switches in each mode, byte by byte, with the ground truth and the reports: `walk.txt`. It is
 //! a reference example for other implementations of the switch.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 use std::fmt::Write as _;
 
@@ -23,7 +26,8 @@ impl Recorder {
             self.text.push_str("   ");
             for word in line.chunks(4) {
                 self.text.push(' ');
-                word.iter().for_each(|byte| write!(self.text, "{byte:02x}").unwrap());
+                word.iter()
+                    .for_each(|byte| write!(self.text, "{byte:02x}").unwrap());
             }
             self.text.push('\n');
         }
@@ -75,15 +79,36 @@ struct Case {
 }
 
 fn walk(case: &Case) -> String {
-    let mut topology = Topology::line(3, Wire { rate: 1_000_000_000, delay: 1_000, depth: 10_000 }).unwrap();
+    let mut topology = Topology::line(
+        3,
+        Wire {
+            rate: 1_000_000_000,
+            delay: 1_000,
+            depth: 10_000,
+        },
+    )
+    .unwrap();
     assert!(topology.set_clock_offset(102, 1_000_000));
     let switch = switch::Config {
-        mark: Mark { port: case.port, ..Mark::default() },
+        mark: Mark {
+            port: case.port,
+            ..Mark::default()
+        },
         format: case.format,
         ..switch::Config::default()
     };
-    let watch = Watch { mode: case.mode, bitmap: case.bitmap, hops: 8, ..Watch::new(Match::default()) };
-    let config = Config { switch, watchlist: watch.into(), frames: Frames::Sent, ..Config::default() };
+    let watch = Watch {
+        mode: case.mode,
+        bitmap: case.bitmap,
+        hops: 8,
+        ..Watch::new(Match::default())
+    };
+    let config = Config {
+        switch,
+        watchlist: watch.into(),
+        frames: Frames::Sent,
+        ..Config::default()
+    };
     let mut fabric = Fabric::new(topology, config, 1).unwrap();
     let spec = FlowSpec {
         family: case.family,
@@ -94,15 +119,32 @@ fn walk(case: &Case) -> String {
         ..FlowSpec::new(10_001, 10_002, 40_000, 9_000)
     };
     let flow = fabric.add_flow(&spec).unwrap();
-    fabric.schedule(0, Action::Burst { flow, packets: 1, gap: 0 }).unwrap();
-    let mut scribe = Recorder { text: format!("== {}\n", case.name) };
+    fabric
+        .schedule(
+            0,
+            Action::Burst {
+                flow,
+                packets: 1,
+                gap: 0,
+            },
+        )
+        .unwrap();
+    let mut scribe = Recorder {
+        text: format!("== {}\n", case.name),
+    };
     fabric.run_until(2_000_000, &mut scribe);
     scribe.text
 }
 
 #[test]
 fn a_packets_walk_is_as_written_down() {
-    let (v20, v10) = (Format::default(), Format { version: Version::V10, ..Format::default() });
+    let (v20, v10) = (
+        Format::default(),
+        Format {
+            version: Version::V10,
+            ..Format::default()
+        },
+    );
     let udp = |name, mode, bitmap| Case {
         name,
         mode,
@@ -113,7 +155,11 @@ fn a_packets_walk_is_as_written_down() {
         format: v20,
     };
     let cases = [
-        udp("INT-MD 2.1, IPv4, UDP, DSCP, Report 2.0, own metadata in the report", Mode::Md21, 0xb800),
+        udp(
+            "INT-MD 2.1, IPv4, UDP, DSCP, Report 2.0, own metadata in the report",
+            Mode::Md21,
+            0xb800,
+        ),
         Case {
             family: Family::V6,
             port: Some(33_122),
@@ -130,11 +176,22 @@ fn a_packets_walk_is_as_written_down() {
         },
         Case {
             transport: Transport::Tcp,
-            format: Format { metadata_on_stack: true, ethernet: true, ..v10 },
-            ..udp("INT 1.0, IPv4, TCP, DSCP, Report 1.0, own metadata on the stack", Mode::Md10, 0xec00)
+            format: Format {
+                metadata_on_stack: true,
+                ethernet: true,
+                ..v10
+            },
+            ..udp(
+                "INT 1.0, IPv4, TCP, DSCP, Report 1.0, own metadata on the stack",
+                Mode::Md10,
+                0xec00,
+            )
         },
         udp("INT-MX 2.1, IPv4, UDP, DSCP", Mode::Mx21, 0xa000),
-        Case { format: Format { group: 4, ..v20 }, ..udp("postcards", Mode::Postcard, 0x1c00) },
+        Case {
+            format: Format { group: 4, ..v20 },
+            ..udp("postcards", Mode::Postcard, 0x1c00)
+        },
     ];
     let text: String = cases.iter().map(walk).collect();
     if text != include_str!("walk.txt") {

@@ -101,16 +101,31 @@ mod tests {
         assert_eq!(bytes.value(), 0xe306_9283);
         let words = Crc::new().word(0x3132_3334).word(0x3536_3738).byte(0x39);
         assert_eq!(words.value(), 0xe306_9283);
-        assert_eq!(Crc::new().long(0x3132_3334_3536_3738).byte(0x39).value(), 0xe306_9283);
+        assert_eq!(
+            Crc::new().long(0x3132_3334_3536_3738).byte(0x39).value(),
+            0xe306_9283
+        );
     }
 
     #[test]
     fn a_flows_checksum_is_of_its_tuple() {
         let by_bytes = |bytes: &[u8]| bytes.iter().fold(Crc::new(), |crc, byte| crc.byte(*byte)).value();
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1234, 80)), 6);
-        assert_eq!(flow_crc(&flow).value(), by_bytes(&[10, 0, 0, 1, 10, 0, 0, 2, 4, 210, 0, 80, 6]));
-        assert_eq!(flow_crc(&flow).value() & 0xf_ffff, 0x9_f9de, "wire-formats 5.6, n = 0");
-        let flow = FlowKey::new("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap(), None, 58);
+        assert_eq!(
+            flow_crc(&flow).value(),
+            by_bytes(&[10, 0, 0, 1, 10, 0, 0, 2, 4, 210, 0, 80, 6])
+        );
+        assert_eq!(
+            flow_crc(&flow).value() & 0xf_ffff,
+            0x9_f9de,
+            "wire-formats 5.6, n = 0"
+        );
+        let flow = FlowKey::new(
+            "2001:db8::1".parse().unwrap(),
+            "2001:db8::2".parse().unwrap(),
+            None,
+            58,
+        );
         let mut bytes = [0; 37];
         bytes[..4].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);
         bytes[16..20].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);

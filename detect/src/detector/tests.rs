@@ -9,7 +9,11 @@ use crate::rule::tests::{random_hops, random_rule_of};
 const LARGE: usize = 1 << 16;
 
 fn detector(algorithm: Algorithm, metric: Metric, threshold: u64) -> Detector {
-    Detector { algorithm, metric, threshold }
+    Detector {
+        algorithm,
+        metric,
+        threshold,
+    }
 }
 
 fn monitor(algorithm: Algorithm, metric: Metric, threshold: u64) -> Monitor {
@@ -22,7 +26,12 @@ fn flow(number: u64) -> FlowKey {
 }
 
 fn hop(node: u32, hop_latency: u64, queue_occupancy: u64) -> HopValues {
-    HopValues { node, hop_latency, queue_occupancy, ..HopValues::NOTHING }
+    HopValues {
+        node,
+        hop_latency,
+        queue_occupancy,
+        ..HopValues::NOTHING
+    }
 }
 
 /// The decisions of a monitor of queues on packets of one flow, each with these hops (node, queue), as letters.
@@ -30,7 +39,11 @@ fn course(monitor: &mut Monitor, packets: &[&[(u32, u64)]]) -> String {
     let letters = ['.', 'e', 'k', 'f', 'u', '!'];
     let decide = |hops: &&[(u32, u64)]| {
         let hops: Vec<_> = hops.iter().map(|&(node, queue)| hop(node, 10, queue)).collect();
-        let observation = Observation { hops: &hops, flow_latency: Some(5), looped: false };
+        let observation = Observation {
+            hops: &hops,
+            flow_latency: Some(5),
+            looped: false,
+        };
         letters[monitor.decide(&observation, &flow(1), 0) as usize]
     };
     packets.iter().map(decide).collect()
@@ -57,10 +70,20 @@ fn the_algorithms_match_manual_calculations() {
     assert_eq!(run(half, &[100, 120, 100, 100, 120, 120]), "f...!.");
     assert_eq!(run(Algorithm::PerFlow, &[100, 120, 100, 100, 120, 120]), "f!!.!.");
     // Two nodes: each is compared with itself, the sum with the sum.
-    let packets: [&[(u32, u64)]; 4] =
-        [&[(1, 10), (2, 50)], &[(2, 50), (1, 10)], &[(1, 21), (2, 40)], &[(3, 1), (1, 60)]];
-    assert_eq!(course(&mut monitor(Algorithm::PerHop, queue, 10), &packets), "f.!!");
-    assert_eq!(course(&mut monitor(Algorithm::PerFlow, queue, 10), &packets), "f...");
+    let packets: [&[(u32, u64)]; 4] = [
+        &[(1, 10), (2, 50)],
+        &[(2, 50), (1, 10)],
+        &[(1, 21), (2, 40)],
+        &[(3, 1), (1, 60)],
+    ];
+    assert_eq!(
+        course(&mut monitor(Algorithm::PerHop, queue, 10), &packets),
+        "f.!!"
+    );
+    assert_eq!(
+        course(&mut monitor(Algorithm::PerFlow, queue, 10), &packets),
+        "f..."
+    );
     // A hop without a node id.
     let packets: [&[(u32, u64)]; 2] = [&[(1, 10)], &[(1, 10), (NO_NODE, 10)]];
     assert_eq!(course(&mut monitor(Algorithm::PerHop, queue, 10), &packets), "fu");
@@ -68,11 +91,25 @@ fn the_algorithms_match_manual_calculations() {
 
 #[test]
 fn changes_and_durations_match_a_manual_calculation() {
-    let change = Change { latency_bits: 10, queue_bits: 64, keep_alive: 1000 };
+    let change = Change {
+        latency_bits: 10,
+        queue_bits: 64,
+        keep_alive: 1000,
+    };
     let mut monitor = monitor(Algorithm::Change(change), Metric::FlowPath, 0);
     let mut decide = |path: &[(u32, u64)], now| {
-        let hops: Vec<_> = path.iter().map(|&(node, latency)| hop(node, latency, now)).collect();
-        monitor.decide(&Observation { hops: &hops, ..Observation::default() }, &flow(1), now)
+        let hops: Vec<_> = path
+            .iter()
+            .map(|&(node, latency)| hop(node, latency, now))
+            .collect();
+        monitor.decide(
+            &Observation {
+                hops: &hops,
+                ..Observation::default()
+            },
+            &flow(1),
+            now,
+        )
     };
     let steps = [
         (vec![(1, 0), (2, 5000)], 0, Decision::First),
@@ -139,10 +176,15 @@ impl Naive {
         });
         let worst = compared.max().unwrap_or(Decision::MissingValue);
         let anonymous = values.iter().any(|(node, _)| *node == NO_NODE);
-        let worst = if anonymous { worst.max(Decision::MissingValue) } else { worst };
+        let worst = if anonymous {
+            worst.max(Decision::MissingValue)
+        } else {
+            worst
+        };
         // A reader of the report sees all hops of the packet.
         if worst.is_reported() {
-            self.reported.extend(named().map(|&(node, value)| (key(node), value.into())));
+            self.reported
+                .extend(named().map(|&(node, value)| (key(node), value.into())));
         }
         worst
     }
@@ -154,8 +196,11 @@ impl Naive {
         flow: &str,
         now: u64,
     ) -> Decision {
-        let values: Vec<(u32, u64)> =
-            observation.hops.iter().filter_map(|hop| Some((hop.node, hop.value(detector.metric)?))).collect();
+        let values: Vec<(u32, u64)> = observation
+            .hops
+            .iter()
+            .filter_map(|hop| Some((hop.node, hop.value(detector.metric)?)))
+            .collect();
         let total = match detector.metric {
             Metric::FlowLatency => observation.flow_latency.map(i128::from),
             _ => (!values.is_empty()).then(|| values.iter().map(|(_, value)| i128::from(*value)).sum()),
@@ -172,7 +217,9 @@ impl Naive {
                 None => Decision::MissingValue,
             },
             Algorithm::MovingAverage { alpha } => {
-                let Some(total) = total else { return Decision::MissingValue };
+                let Some(total) = total else {
+                    return Decision::MissingValue;
+                };
                 let average = match self.averages.get(&flow) {
                     None => total * 256,
                     Some(average) => {
@@ -206,15 +253,21 @@ impl Naive {
 }
 
 fn random_detector(random: &mut Random) -> Detector {
-    let metrics =
-        [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization];
+    let metrics = [
+        Metric::HopLatency,
+        Metric::QueueOccupancy,
+        Metric::QueueCongestion,
+        Metric::LinkUtilization,
+    ];
     let mut metric = metrics[random.below(4) as usize];
     let algorithm = match random.below(6) {
         0 => Algorithm::Noop,
         1 => Algorithm::PerHop,
         2 => Algorithm::PerHopOfFlow,
         3 => Algorithm::PerFlow,
-        4 => Algorithm::MovingAverage { alpha: 1 + random.below(255) as u8 },
+        4 => Algorithm::MovingAverage {
+            alpha: 1 + random.below(255) as u8,
+        },
         _ => Algorithm::Change(Change {
             latency_bits: random.below(4) as u8,
             queue_bits: random.below(4) as u8,
@@ -240,8 +293,11 @@ fn each_algorithm_decides_as_its_definition() {
             if random.below(3) == 0 {
                 hops = random_hops(&mut random);
             }
-            let observation =
-                Observation { flow_latency: random.maybe(|r| r.below(9)), looped: false, hops: &hops };
+            let observation = Observation {
+                flow_latency: random.maybe(|r| r.below(9)),
+                looped: false,
+                hops: &hops,
+            };
             let flow = flow(random.below(4));
             let expected = naive.decide(&detector, &observation, &flow.to_string(), now);
             let decision = monitor.decide(&observation, &flow, now);
@@ -249,9 +305,18 @@ fn each_algorithm_decides_as_its_definition() {
             seen[decision as usize] += 1;
         }
         assert_eq!(monitor.counts().decisions.iter().sum::<u64>(), 200);
-        assert_eq!(monitor.counts().collisions, 0, "four flows, four nodes, 65,536 registers");
+        assert_eq!(
+            monitor.counts().collisions,
+            0,
+            "four flows, four nodes, 65,536 registers"
+        );
     }
-    assert!(seen.iter().enumerate().all(|(kind, count)| *count > 300 || kind == 1), "{seen:?}");
+    assert!(
+        seen.iter()
+            .enumerate()
+            .all(|(kind, count)| *count > 300 || kind == 1),
+        "{seen:?}"
+    );
 }
 
 #[test]
@@ -260,7 +325,9 @@ fn rules_decide_as_in_the_collector() {
     let (mut rules, mut events, mut packets) = (0, 0, 0);
     while rules < 300 {
         let text = random_rule_of(&mut random, 3, true);
-        let Ok(set) = RuleSet::compile(&[("r".into(), text.clone())]) else { continue };
+        let Ok(set) = RuleSet::compile(&[("r".into(), text.clone())]) else {
+            continue;
+        };
         let Ok(program) = Program::new(&set) else { continue };
         rules += 1;
         let mut monitor = monitor(Algorithm::Rule(Arc::new(program)), Metric::FlowPath, 0);
@@ -286,7 +353,10 @@ fn rules_decide_as_in_the_collector() {
             packets += 1;
         }
     }
-    assert!(events > packets / 10 && events < packets * 9 / 10, "{events} of {packets}");
+    assert!(
+        events > packets / 10 && events < packets * 9 / 10,
+        "{events} of {packets}"
+    );
 }
 
 #[test]
@@ -299,17 +369,27 @@ fn a_flood_of_flows_hides_nothing_beyond_the_threshold() {
         let mut packets = 0;
         for _ in 0..100_000 {
             packets += 1;
-            let number = if random.below(3) == 0 { random.below(5) } else { random.below(60_000) };
+            let number = if random.below(3) == 0 {
+                random.below(5)
+            } else {
+                random.below(60_000)
+            };
             let node = if of_node { number as u32 } else { 1 };
             let queue = 100 + random.below(50);
             let hops = [hop(node, 1, queue)];
-            let observation = Observation { hops: &hops, ..Observation::default() };
+            let observation = Observation {
+                hops: &hops,
+                ..Observation::default()
+            };
             let decision = monitor.decide(&observation, &flow(number), 0);
             if decision.is_reported() {
                 reported.insert(number, queue);
             } else {
                 let last: u64 = reported[&number];
-                assert!(last.abs_diff(queue) <= 20, "{number}: {last} was reported, {queue} is suppressed");
+                assert!(
+                    last.abs_diff(queue) <= 20,
+                    "{number}: {last} was reported, {queue} is suppressed"
+                );
             }
         }
         let counts = monitor.counts();
@@ -349,13 +429,20 @@ fn a_suppressed_hop_is_within_the_threshold_of_what_the_last_report_shows() {
             let hops: Vec<_> = (0..path)
                 .map(|_| {
                     hop(
-                        if random.below(50) == 0 { NO_NODE } else { random.below(5) as u32 },
+                        if random.below(50) == 0 {
+                            NO_NODE
+                        } else {
+                            random.below(5) as u32
+                        },
                         1,
                         random.below(30),
                     )
                 })
                 .collect();
-            let observation = Observation { hops: &hops, ..Observation::default() };
+            let observation = Observation {
+                hops: &hops,
+                ..Observation::default()
+            };
             // Now and then a latency was implausible.
             let decision = match random.below(8) {
                 0 => monitor.decide_implausible(&observation, &flow(1)),
@@ -365,7 +452,10 @@ fn a_suppressed_hop_is_within_the_threshold_of_what_the_last_report_shows() {
                 if decision.is_reported() {
                     shown.insert(hop.node, hop.queue_occupancy);
                 } else if let Some(last) = shown.get(&hop.node) {
-                    assert!(hop.queue_occupancy.abs_diff(*last) <= threshold, "{hops:?}, shown {last}");
+                    assert!(
+                        hop.queue_occupancy.abs_diff(*last) <= threshold,
+                        "{hops:?}, shown {last}"
+                    );
                     suppressed += 1;
                 }
             }
@@ -379,8 +469,14 @@ fn a_suppressed_hop_is_within_the_threshold_of_what_the_last_report_shows() {
 fn an_implausible_latency_suppresses_no_first_value_of_another_node() {
     let mut monitor = monitor(Algorithm::PerHop, Metric::HopLatency, 10);
     let mut decide = |implausible, hops: &[(u32, u64)]| {
-        let hops: Vec<_> = hops.iter().map(|&(node, latency)| hop(node, latency, 0)).collect();
-        let observation = Observation { hops: &hops, ..Observation::default() };
+        let hops: Vec<_> = hops
+            .iter()
+            .map(|&(node, latency)| hop(node, latency, 0))
+            .collect();
+        let observation = Observation {
+            hops: &hops,
+            ..Observation::default()
+        };
         match implausible {
             true => monitor.decide_implausible(&observation, &flow(1)),
             false => monitor.decide(&observation, &flow(1), 0),
@@ -389,15 +485,32 @@ fn an_implausible_latency_suppresses_no_first_value_of_another_node() {
     assert_eq!(decide(true, &[(1, ABSENT), (NO_NODE, 5)]), Decision::MissingValue);
     assert_eq!(decide(false, &[(1, 5)]), Decision::First);
     assert_eq!(decide(true, &[(1, ABSENT), (NO_NODE, 5)]), Decision::Suppressed);
-    assert_eq!(decide(true, &[(1, ABSENT), (2, 500), (NO_NODE, 5)]), Decision::First);
-    assert_eq!(decide(true, &[(1, ABSENT), (2, 510), (NO_NODE, 5)]), Decision::Suppressed);
-    assert_eq!(decide(true, &[(1, ABSENT), (2, 511), (NO_NODE, 5)]), Decision::Event);
+    assert_eq!(
+        decide(true, &[(1, ABSENT), (2, 500), (NO_NODE, 5)]),
+        Decision::First
+    );
+    assert_eq!(
+        decide(true, &[(1, ABSENT), (2, 510), (NO_NODE, 5)]),
+        Decision::Suppressed
+    );
+    assert_eq!(
+        decide(true, &[(1, ABSENT), (2, 511), (NO_NODE, 5)]),
+        Decision::Event
+    );
 }
 
 #[test]
 fn values_at_the_ends_of_64_bits_do_not_wrap() {
     let mut random = Random::new(37);
-    let edges = [0, 1, MAX_VALUE - 1, MAX_VALUE, MAX_VALUE + 1, 1 << 63, u64::MAX - 1];
+    let edges = [
+        0,
+        1,
+        MAX_VALUE - 1,
+        MAX_VALUE,
+        MAX_VALUE + 1,
+        1 << 63,
+        u64::MAX - 1,
+    ];
     for _ in 0..2000 {
         let mut detector = random_detector(&mut random);
         detector.threshold = *random.pick(&edges.each_ref());
@@ -413,8 +526,16 @@ fn values_at_the_ends_of_64_bits_do_not_wrap() {
                 })
                 .collect();
             let flow_latency = Some(*random.pick(&edges.each_ref()));
-            let observation = Observation { flow_latency, looped: false, hops: &hops };
-            monitor.decide(&observation, &flow(random.below(9)), *random.pick(&edges.each_ref()));
+            let observation = Observation {
+                flow_latency,
+                looped: false,
+                hops: &hops,
+            };
+            monitor.decide(
+                &observation,
+                &flow(random.below(9)),
+                *random.pick(&edges.each_ref()),
+            );
         }
         assert_eq!(monitor.counts().decisions.iter().sum::<u64>(), 20);
     }
@@ -423,7 +544,10 @@ fn values_at_the_ends_of_64_bits_do_not_wrap() {
 #[test]
 fn contradictory_settings_are_refused() {
     let refused = |algorithm, metric, registers| {
-        Monitor::new(detector(algorithm, metric, 5), registers).map(|_| ()).unwrap_err().to_string()
+        Monitor::new(detector(algorithm, metric, 5), registers)
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(
         refused(Algorithm::PerHop, Metric::FlowLatency, 64),
@@ -438,7 +562,10 @@ fn contradictory_settings_are_refused() {
         "a moving average needs alpha between 0.004 and 0.996"
     );
     for size in [0, 3, MAX_REGISTERS * 2] {
-        assert!(refused(Algorithm::PerFlow, Metric::HopLatency, size).contains("a power of two"), "{size}");
+        assert!(
+            refused(Algorithm::PerFlow, Metric::HopLatency, size).contains("a power of two"),
+            "{size}"
+        );
     }
     assert!(Monitor::new(Detector::noop(), 1).is_ok());
 }

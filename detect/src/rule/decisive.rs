@@ -20,7 +20,11 @@ pub struct Decisive<'a> {
 impl Decisive<'_> {
     /// The metric of the value. The number of hops is that of the path.
     pub fn metric(&self) -> Metric {
-        if self.term.aggregate == Aggregate::Count { Metric::FlowPath } else { self.term.subject.metric() }
+        if self.term.aggregate == Aggregate::Count {
+            Metric::FlowPath
+        } else {
+            self.term.subject.metric()
+        }
     }
 
     /// What the value was compared with, in the same unit.
@@ -52,7 +56,12 @@ impl RuleSet {
         for (clause, terms) in self.clauses(index).enumerate() {
             let truth =
                 |at: usize, term: &Term| truth(term, self.cells_of(index, clause, at), observation, history);
-            let find = |wanted| terms.iter().enumerate().find(|(at, term)| truth(*at, term) == wanted);
+            let find = |wanted| {
+                terms
+                    .iter()
+                    .enumerate()
+                    .find(|(at, term)| truth(*at, term) == wanted)
+            };
             let (at, term) = match find(Truth::Is).or_else(|| find(Truth::Replaced)) {
                 Some(found) if is_true => found,
                 // This clause, or one that could not be judged, is why the rule is not true.
@@ -73,7 +82,11 @@ impl RuleSet {
 fn truth(term: &Term, cells: HistoryCells, observation: &Observation<'_>, history: &[u64]) -> Truth {
     let stored = |cell: u8| history.get(usize::from(cell)).copied().unwrap_or(EMPTY);
     if cells.run != NO_CELL {
-        return if term.lasts(stored(cells.run)) { Truth::Is } else { Truth::IsNot };
+        return if term.lasts(stored(cells.run)) {
+            Truth::Is
+        } else {
+            Truth::IsNot
+        };
     }
     let is = match term.history {
         History::Now => term.truth(observation),
@@ -92,7 +105,9 @@ fn measured<'a>(
     let (value, hop) = match term.history {
         History::Previous | History::Change => (None, None),
         History::Average => {
-            let average = history.get(usize::from(cells.value)).filter(|average| **average != EMPTY);
+            let average = history
+                .get(usize::from(cells.value))
+                .filter(|average| **average != EMPTY);
             (average.map(|average| average >> 8), None)
         }
         History::Now => current(term, observation),
@@ -112,12 +127,19 @@ fn current(term: &Term, observation: &Observation<'_>) -> (Option<u64>, Option<u
     };
     let hops = observation.hops.iter().enumerate();
     let here = hops.filter(|(_, hop)| term.node == NO_NODE || term.node == hop.node);
-    let given = here.map(|(at, hop)| (at, of(hop))).filter(|(_, value)| *value != ABSENT);
+    let given = here
+        .map(|(at, hop)| (at, of(hop)))
+        .filter(|(_, value)| *value != ABSENT);
     let is_least = match term.aggregate {
         Aggregate::Sum | Aggregate::Avg => {
-            let (sum, count) =
-                given.fold((0_u128, 0_u128), |(sum, count), (_, value)| (sum + u128::from(value), count + 1));
-            let divisor = if term.aggregate == Aggregate::Sum { 1 } else { count };
+            let (sum, count) = given.fold((0_u128, 0_u128), |(sum, count), (_, value)| {
+                (sum + u128::from(value), count + 1)
+            });
+            let divisor = if term.aggregate == Aggregate::Sum {
+                1
+            } else {
+                count
+            };
             let value = sum.checked_div(divisor).filter(|_| count > 0);
             return (value.map(|value| u64::try_from(value).unwrap_or(u64::MAX)), None);
         }
@@ -127,7 +149,10 @@ fn current(term: &Term, observation: &Observation<'_>) -> (Option<u64>, Option<u
         _ => matches!(term.comparison, Comparison::Less | Comparison::AtMost),
     };
     // Of hops that are compared one by one, one of those for which it holds, if there are any.
-    let by_hop = matches!(term.aggregate, Aggregate::Any | Aggregate::All | Aggregate::CountWhere);
+    let by_hop = matches!(
+        term.aggregate,
+        Aggregate::Any | Aggregate::All | Aggregate::CountWhere
+    );
     let holds = |value: u64| by_hop && term.comparison.holds(&value, &term.value);
     let rank = |value: u64| (holds(value), if is_least { u64::MAX - value } else { value });
     let found = given.reduce(|best, next| if rank(next.1) > rank(best.1) { next } else { best });
@@ -139,9 +164,24 @@ mod tests {
     use super::*;
 
     const HOPS: [HopValues; 3] = [
-        HopValues { node: 101, hop_latency: 1_000, queue_occupancy: 10, ..HopValues::NOTHING },
-        HopValues { node: 102, hop_latency: 6_000_000, queue_occupancy: 80, ..HopValues::NOTHING },
-        HopValues { node: 103, hop_latency: 2_000, queue_occupancy: 60, ..HopValues::NOTHING },
+        HopValues {
+            node: 101,
+            hop_latency: 1_000,
+            queue_occupancy: 10,
+            ..HopValues::NOTHING
+        },
+        HopValues {
+            node: 102,
+            hop_latency: 6_000_000,
+            queue_occupancy: 80,
+            ..HopValues::NOTHING
+        },
+        HopValues {
+            node: 103,
+            hop_latency: 2_000,
+            queue_occupancy: 60,
+            ..HopValues::NOTHING
+        },
     ];
 
     /// After these reports: whether it is true, and the comparison, its value, and the hop.
@@ -149,11 +189,17 @@ mod tests {
         let rules = RuleSet::compile(&[("r".to_owned(), text.to_owned())]).unwrap();
         let mut history = vec![EMPTY; rules.cells().len()];
         let mut is_true = false;
-        let observation = |hops| Observation { flow_latency: Some(7_000_000), looped: false, hops };
+        let observation = |hops| Observation {
+            flow_latency: Some(7_000_000),
+            looped: false,
+            hops,
+        };
         for hops in reports {
             is_true = rules.evaluate_with(&observation(hops), &mut history) == 1;
         }
-        let found = rules.decisive(0, is_true, &observation(reports[reports.len() - 1]), &history).unwrap();
+        let found = rules
+            .decisive(0, is_true, &observation(reports[reports.len() - 1]), &history)
+            .unwrap();
         assert_eq!(found.threshold(), found.term.value);
         (is_true, found.term.to_string(), found.value, found.hop)
     }
@@ -170,24 +216,78 @@ mod tests {
             Some(80),
             Some(1),
         );
-        because("flow_latency > 5ms", "flow_latency > 5000000ns", Some(7_000_000), None);
+        because(
+            "flow_latency > 5ms",
+            "flow_latency > 5000000ns",
+            Some(7_000_000),
+            None,
+        );
         because("hops > 5 or hops > 2", "hops > 2", Some(3), None);
-        because("min(queue_occupancy) < 20", "min(queue_occupancy) < 20", Some(10), Some(0));
-        because("queue_occupancy > 50", "any(queue_occupancy > 50)", Some(80), Some(1));
-        because("queue_occupancy < 70", "any(queue_occupancy < 70)", Some(10), Some(0));
-        because("any(queue_occupancy == 60)", "any(queue_occupancy == 60)", Some(60), Some(2));
-        because("queue_occupancy@103 > 50", "any(queue_occupancy@103 > 50)", Some(60), Some(2));
-        because("count(queue_occupancy > 50) >= 2", "count(queue_occupancy > 50) >= 2", Some(80), Some(1));
-        because("count(queue_occupancy) >= 2", "count(queue_occupancy) >= 2", Some(3), None);
-        because("sum(queue_occupancy) > 100", "sum(queue_occupancy) > 100", Some(150), None);
-        because("avg(queue_occupancy) > 20", "avg(queue_occupancy) > 20", Some(50), None);
+        because(
+            "min(queue_occupancy) < 20",
+            "min(queue_occupancy) < 20",
+            Some(10),
+            Some(0),
+        );
+        because(
+            "queue_occupancy > 50",
+            "any(queue_occupancy > 50)",
+            Some(80),
+            Some(1),
+        );
+        because(
+            "queue_occupancy < 70",
+            "any(queue_occupancy < 70)",
+            Some(10),
+            Some(0),
+        );
+        because(
+            "any(queue_occupancy == 60)",
+            "any(queue_occupancy == 60)",
+            Some(60),
+            Some(2),
+        );
+        because(
+            "queue_occupancy@103 > 50",
+            "any(queue_occupancy@103 > 50)",
+            Some(60),
+            Some(2),
+        );
+        because(
+            "count(queue_occupancy > 50) >= 2",
+            "count(queue_occupancy > 50) >= 2",
+            Some(80),
+            Some(1),
+        );
+        because(
+            "count(queue_occupancy) >= 2",
+            "count(queue_occupancy) >= 2",
+            Some(3),
+            None,
+        );
+        because(
+            "sum(queue_occupancy) > 100",
+            "sum(queue_occupancy) > 100",
+            Some(150),
+            None,
+        );
+        because(
+            "avg(queue_occupancy) > 20",
+            "avg(queue_occupancy) > 20",
+            Some(50),
+            None,
+        );
         because("not loop", "not loop", Some(0), None);
     }
 
     #[test]
     fn a_rule_that_is_not_true_names_what_is_not() {
         let not = |text: &str, term: &str, value, hop| {
-            assert_eq!(why(text, &[&HOPS]), (false, term.to_owned(), value, hop), "{text}");
+            assert_eq!(
+                why(text, &[&HOPS]),
+                (false, term.to_owned(), value, hop),
+                "{text}"
+            );
         };
         not(
             "max(queue_occupancy) > 90 and flow_latency > 5ms",
@@ -196,20 +296,40 @@ mod tests {
             Some(1),
         );
         not("queue_occupancy > 90 or hops > 4", "hops > 4", Some(3), None);
-        not("link_utilization > 50%", "any(link_utilization > 50.0000%)", None, None);
+        not(
+            "link_utilization > 50%",
+            "any(link_utilization > 50.0000%)",
+            None,
+            None,
+        );
     }
 
     #[test]
     fn history_is_judged_by_what_is_left_of_it() {
-        let calm = [HopValues { node: 101, queue_occupancy: 10, ..HopValues::NOTHING }];
+        let calm = [HopValues {
+            node: 101,
+            queue_occupancy: 10,
+            ..HopValues::NOTHING
+        }];
         let run = why("max(queue_occupancy) > 50 for 2", &[&HOPS, &HOPS]);
-        assert_eq!(run, (true, "max(queue_occupancy) > 50 for 2".to_owned(), Some(80), Some(1)));
+        assert_eq!(
+            run,
+            (
+                true,
+                "max(queue_occupancy) > 50 for 2".to_owned(),
+                Some(80),
+                Some(1)
+            )
+        );
         let average = why("average(max(queue_occupancy), 0.5) > 40", &[&calm, &HOPS]);
         assert_eq!((average.0, average.2, average.3), (true, Some(45), None));
         // The value before is gone.
         let change = why("change(max(queue_occupancy)) > 40", &[&calm, &HOPS]);
         assert_eq!((change.0, change.2), (true, None));
-        let two = why("change(max(queue_occupancy)) > 40 and max(queue_occupancy) > 50", &[&calm, &HOPS]);
+        let two = why(
+            "change(max(queue_occupancy)) > 40 and max(queue_occupancy) > 50",
+            &[&calm, &HOPS],
+        );
         assert_eq!((two.1.as_str(), two.2), ("max(queue_occupancy) > 50", Some(80)));
         let off = why("change(max(queue_occupancy)) > 90", &[&calm, &HOPS]);
         assert_eq!((off.0, off.2), (false, None));

@@ -27,12 +27,26 @@ pub(crate) struct Fault {
 
 impl Fault {
     pub(crate) fn new(position: usize, length: usize, message: String) -> Self {
-        Self { position, length, message }
+        Self {
+            position,
+            length,
+            message,
+        }
     }
 
     pub(crate) fn in_rule(self, rule: &str, text: &str) -> RuleError {
-        let Self { position, length, message } = self;
-        RuleError { rule: rule.to_owned(), text: text.to_owned(), position, length, message }
+        let Self {
+            position,
+            length,
+            message,
+        } = self;
+        RuleError {
+            rule: rule.to_owned(),
+            text: text.to_owned(),
+            position,
+            length,
+            message,
+        }
     }
 }
 
@@ -41,7 +55,10 @@ impl RuleError {
     pub fn line_and_column(&self) -> (usize, usize) {
         let before = &self.text[..self.position];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+        (
+            before.matches('\n').count() + 1,
+            before[line_start..].chars().count() + 1,
+        )
     }
 }
 
@@ -49,15 +66,34 @@ impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (line, column) = self.line_and_column();
         write!(f, "rule `{}`: {}", self.rule, self.message)?;
-        let Some(shown) = self.text.lines().nth(line - 1).filter(|shown| shown.chars().count() <= MAX_WIDTH)
+        let Some(shown) = self
+            .text
+            .lines()
+            .nth(line - 1)
+            .filter(|shown| shown.chars().count() <= MAX_WIDTH)
         else {
             return write!(f, " (at line {line}, column {column})");
         };
         // A tab or another control character would shift the marker.
-        let shown: String = shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let covered = self.text.get(self.position..self.position + self.length).unwrap_or("");
-        let width = covered.lines().next().map_or(1, |part| part.chars().count().max(1));
-        write!(f, "\n  {shown}\n  {:column$}{:^<width$}", "", "", column = column - 1)
+        let shown: String = shown
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        let covered = self
+            .text
+            .get(self.position..self.position + self.length)
+            .unwrap_or("");
+        let width = covered
+            .lines()
+            .next()
+            .map_or(1, |part| part.chars().count().max(1));
+        write!(
+            f,
+            "\n  {shown}\n  {:column$}{:^<width$}",
+            "",
+            "",
+            column = column - 1
+        )
     }
 }
 

@@ -44,8 +44,10 @@ impl Expression {
             }
             (Self::Not(inner), negate) => inner.lasting(reports, !negate),
             (Self::And(parts), false) | (Self::Or(parts), true) => {
-                let parts: Result<_, _> =
-                    parts.into_iter().map(|part| part.lasting(reports, negate)).collect();
+                let parts: Result<_, _> = parts
+                    .into_iter()
+                    .map(|part| part.lasting(reports, negate))
+                    .collect();
                 parts.map(Self::And)
             }
             _ => Err(ForError::Choice),
@@ -61,7 +63,11 @@ fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
         let run = (1..=history.len()).rev().take_while(was_true).count();
         return Some((run >= usize::from(term.reports)) != term.lapsed);
     }
-    let quantity = Quantity { subject: term.subject, aggregate: term.aggregate, node: term.node };
+    let quantity = Quantity {
+        subject: term.subject,
+        aggregate: term.aggregate,
+        node: term.node,
+    };
     let value =
         |observation: &Observation<'_>| Some(quantity.of(observation)).filter(|value| *value != ABSENT);
     let previous = before.iter().rev().find_map(value);
@@ -72,11 +78,14 @@ fn truth_of(term: &Term, history: &[Observation<'_>]) -> Option<bool> {
         History::Change => Some(holds(value(last)?.abs_diff(previous?))),
         History::Average => {
             value(last)?;
-            let average = history.iter().filter_map(value).fold(None, |average: Option<u128>, value| {
-                debug_assert!(value <= MAX_VALUE);
-                let (value, k) = (u128::from(value), u128::from(term.alpha));
-                Some(average.map_or(value * 256, |average| average + k * value - k * average / 256))
-            });
+            let average = history
+                .iter()
+                .filter_map(value)
+                .fold(None, |average: Option<u128>, value| {
+                    debug_assert!(value <= MAX_VALUE);
+                    let (value, k) = (u128::from(value), u128::from(term.alpha));
+                    Some(average.map_or(value * 256, |average| average + k * value - k * average / 256))
+                });
             Some(term.comparison.holds(&average?, &(u128::from(term.value) * 256)))
         }
     }
@@ -125,14 +134,20 @@ impl NormalForm {
         let sets = builder.clauses(expression, false)?;
         let literals = builder.literals;
         let in_set = |set: u64| (0..literals.len()).filter(move |bit| set >> bit & 1 == 1);
-        let mut clauses: Vec<Vec<Term>> =
-            sets.iter().map(|&set| in_set(set).map(|bit| literals[bit]).collect()).collect();
+        let mut clauses: Vec<Vec<Term>> = sets
+            .iter()
+            .map(|&set| in_set(set).map(|bit| literals[bit]).collect())
+            .collect();
         for clause in &mut clauses {
             clause.sort_by_key(Term::cost);
         }
         clauses.sort_by_key(|clause| clause.iter().map(Term::cost).sum::<u32>());
         let terms: usize = clauses.iter().map(Vec::len).sum();
-        if terms > MAX_TERMS { Err(NormalFormError::Terms) } else { Ok(Self { clauses }) }
+        if terms > MAX_TERMS {
+            Err(NormalFormError::Terms)
+        } else {
+            Ok(Self { clauses })
+        }
     }
 }
 

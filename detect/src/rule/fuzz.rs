@@ -53,10 +53,18 @@ fn agrees(expression: &Expression, rules: &RuleSet, bytes: &[u8]) {
     for flow_latency in [None, Some(0), Some(bytes.len() as u64), Some(u64::MAX - 1)] {
         for looped in [false, true] {
             let hops = &hops[history.len().min(hops.len())..];
-            history.push(Observation { flow_latency, looped, hops });
+            history.push(Observation {
+                flow_latency,
+                looped,
+                hops,
+            });
             let expected = u64::from(expression.truth(&history) == Some(true));
             let last = &history[history.len() - 1];
-            assert_eq!(rules.evaluate_with(last, &mut cells), expected, "{expression:?} of {history:?}");
+            assert_eq!(
+                rules.evaluate_with(last, &mut cells),
+                expected,
+                "{expression:?} of {history:?}"
+            );
             if rules.cells().is_empty() || history.len() == 1 {
                 assert_eq!(rules.evaluate(last), expected, "{expression:?} of {last:?}");
             }
@@ -67,5 +75,11 @@ fn agrees(expression: &Expression, rules: &RuleSet, bytes: &[u8]) {
 fn reads_back(term: &Term) {
     let expression = parser::parse(&term.to_string());
     let read = expression.as_ref().map(NormalForm::of);
-    assert_eq!(read, Ok(Ok(NormalForm { clauses: vec![vec![*term]] })), "{term}");
+    assert_eq!(
+        read,
+        Ok(Ok(NormalForm {
+            clauses: vec![vec![*term]]
+        })),
+        "{term}"
+    );
 }

@@ -47,19 +47,29 @@ impl Quantity {
             Subject::QueueCongestion => self.over(observation.hops, |hop| hop.queue_congestion),
             Subject::LinkUtilization => self.over(observation.hops, |hop| hop.link_utilization),
         };
-        if value == ABSENT { ABSENT } else { value.min(MAX_VALUE) }
+        if value == ABSENT {
+            ABSENT
+        } else {
+            value.min(MAX_VALUE)
+        }
     }
 
     #[inline]
     fn over(&self, hops: &[HopValues], value_of: impl Fn(&HopValues) -> u64) -> u64 {
         let chosen = |hop: &&HopValues| self.node == NO_NODE || hop.node == self.node;
-        let given = hops.iter().filter(chosen).map(value_of).filter(|&value| value != ABSENT);
+        let given = hops
+            .iter()
+            .filter(chosen)
+            .map(value_of)
+            .filter(|&value| value != ABSENT);
         let given = given.map(|value| value.min(MAX_VALUE));
         match self.aggregate {
             Aggregate::Max => given.max().unwrap_or(ABSENT),
             Aggregate::Min => given.min().unwrap_or(ABSENT),
             Aggregate::Count => given.count() as u64,
-            _ => given.reduce(|sum, value| (sum + value).min(MAX_VALUE)).unwrap_or(ABSENT),
+            _ => given
+                .reduce(|sum, value| (sum + value).min(MAX_VALUE))
+                .unwrap_or(ABSENT),
         }
     }
 }
@@ -110,14 +120,21 @@ impl Cells {
 
     /// Finds or adds the cells that `term` uses; `None` if they do not fit.
     pub(crate) fn cells_of(&mut self, term: &Term) -> Option<HistoryCells> {
-        let quantity = Quantity { subject: term.subject, aggregate: term.aggregate, node: term.node };
+        let quantity = Quantity {
+            subject: term.subject,
+            aggregate: term.aggregate,
+            node: term.node,
+        };
         let value = match term.history {
             History::Now => NO_CELL,
             History::Previous | History::Change => self.enter(Cell::Previous(quantity))?,
             History::Average => self.enter(Cell::Average(quantity, term.alpha))?,
         };
-        let run =
-            if term.reports == 0 { NO_CELL } else { self.enter(Cell::Run(term.without_count(), value))? };
+        let run = if term.reports == 0 {
+            NO_CELL
+        } else {
+            self.enter(Cell::Run(term.without_count(), value))?
+        };
         Some(HistoryCells { value, run })
     }
 
@@ -149,7 +166,11 @@ impl Cells {
                     let (value, stored) = read_cell(*cell, &now, history);
                     let run = if history[at] == EMPTY { 0 } else { history[at] };
                     let truth = term.truth_with(observation, value, stored);
-                    history[at] = if truth == Some(true) { (run + 1).min(MAX_RUN) } else { 0 };
+                    history[at] = if truth == Some(true) {
+                        (run + 1).min(MAX_RUN)
+                    } else {
+                        0
+                    };
                 }
             }
         }
@@ -171,5 +192,8 @@ impl Cells {
 #[inline]
 pub(crate) fn read_cell(cell: u8, now: &[u64; CELLS], history: &[u64]) -> (u64, u64) {
     let at = usize::from(cell);
-    (now.get(at).copied().unwrap_or(ABSENT), history.get(at).copied().unwrap_or(EMPTY))
+    (
+        now.get(at).copied().unwrap_or(ABSENT),
+        history.get(at).copied().unwrap_or(EMPTY),
+    )
 }

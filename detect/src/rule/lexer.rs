@@ -65,7 +65,11 @@ impl<'a> Lexer<'a> {
             Some('a'..='z' | 'A'..='Z' | '_') => self.name(),
             Some(_) => self.symbol()?,
         };
-        Ok(SpannedToken { token, start, len: self.at - start })
+        Ok(SpannedToken {
+            token,
+            start,
+            len: self.at - start,
+        })
     }
 
     fn rest(&self) -> &'a str {
@@ -119,18 +123,33 @@ impl<'a> Lexer<'a> {
             return Ok(token);
         }
         if let Some((symbol, advice)) = INSTEAD.into_iter().find(|(symbol, _)| rest.starts_with(symbol)) {
-            return Err(Fault::new(self.at, symbol.len(), format!("`{symbol}` is not used here: {advice}")));
+            return Err(Fault::new(
+                self.at,
+                symbol.len(),
+                format!("`{symbol}` is not used here: {advice}"),
+            ));
         }
         let character = rest.chars().next().unwrap_or(' ');
-        Err(Fault::new(self.at, character.len_utf8(), format!("{character:?} does not belong in a rule")))
+        Err(Fault::new(
+            self.at,
+            character.len_utf8(),
+            format!("{character:?} does not belong in a rule"),
+        ))
     }
 
     fn number(&mut self) -> Result<Token<'a>, Fault> {
         let start = self.at;
-        let (digits, decimals) =
-            if self.rest().starts_with("0x") { self.hex(start)? } else { self.decimal(start)? };
+        let (digits, decimals) = if self.rest().starts_with("0x") {
+            self.hex(start)?
+        } else {
+            self.decimal(start)?
+        };
         let unit = self.unit()?;
-        Ok(Token::Number(Number { digits, decimals, unit }))
+        Ok(Token::Number(Number {
+            digits,
+            decimals,
+            unit,
+        }))
     }
 
     fn hex(&mut self, start: usize) -> Result<(u64, u32), Fault> {
@@ -148,7 +167,11 @@ impl<'a> Lexer<'a> {
             self.at += 1;
             let fraction = self.take_while(digit).replace('_', "");
             if fraction.is_empty() {
-                return Err(Fault::new(start, self.at - start, "digits are missing after the point".into()));
+                return Err(Fault::new(
+                    start,
+                    self.at - start,
+                    "digits are missing after the point".into(),
+                ));
             }
             let fraction = fraction.trim_end_matches('0');
             decimals = fraction.len() as u32;
@@ -156,12 +179,20 @@ impl<'a> Lexer<'a> {
         }
         // 10^20 does not fit into 64 bits, and a number with that many decimals would not be exact.
         let value = digits.parse().map_err(|_| self.bad_number(start))?;
-        if decimals > 18 { Err(self.bad_number(start)) } else { Ok((value, decimals)) }
+        if decimals > 18 {
+            Err(self.bad_number(start))
+        } else {
+            Ok((value, decimals))
+        }
     }
 
     fn bad_number(&self, start: usize) -> Fault {
         let written = &self.text[start..self.at];
-        Fault::new(start, written.len(), format!("`{written}` is not a number of at most 64 bits"))
+        Fault::new(
+            start,
+            written.len(),
+            format!("`{written}` is not a number of at most 64 bits"),
+        )
     }
 
     /// The unit directly after a number, or after blanks. A word after blanks that is not a unit is left to the

@@ -47,7 +47,12 @@ pub(crate) fn parse(text: &str) -> Result<Expression, Fault> {
     }
     let mut lexer = Lexer::new(text);
     let now = lexer.next()?;
-    let mut parser = Parser { text, lexer, now, depth: 0 };
+    let mut parser = Parser {
+        text,
+        lexer,
+        now,
+        depth: 0,
+    };
     let expression = parser.any_of()?;
     match parser.now.token {
         Token::End => Ok(expression),
@@ -91,7 +96,11 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         if self.now.token == Token::End {
-            return Err(Fault::new(open.start, open.len, "this `(` is never closed".into()));
+            return Err(Fault::new(
+                open.start,
+                open.len,
+                "this `(` is never closed".into(),
+            ));
         }
         Err(self.fault("expected `)`"))
     }
@@ -109,7 +118,11 @@ impl<'a> Parser<'a> {
         while self.accept(Token::Or)? {
             parts.push(self.all_of()?);
         }
-        Ok(if parts.len() == 1 { parts.remove(0) } else { Expression::Or(parts) })
+        Ok(if parts.len() == 1 {
+            parts.remove(0)
+        } else {
+            Expression::Or(parts)
+        })
     }
 
     fn all_of(&mut self) -> Result<Expression, Fault> {
@@ -117,7 +130,11 @@ impl<'a> Parser<'a> {
         while self.accept(Token::And)? {
             parts.push(self.unary()?);
         }
-        Ok(if parts.len() == 1 { parts.remove(0) } else { Expression::And(parts) })
+        Ok(if parts.len() == 1 {
+            parts.remove(0)
+        } else {
+            Expression::And(parts)
+        })
     }
 
     fn unary(&mut self) -> Result<Expression, Fault> {
@@ -152,7 +169,9 @@ impl<'a> Parser<'a> {
             return Err(self.fault("expected a number of reports behind `for`, such as 5"));
         };
         let plain = number.decimals == 0 && number.unit == Unit::None;
-        let reports = u16::try_from(number.digits).ok().filter(|&reports| plain && reports >= 2);
+        let reports = u16::try_from(number.digits)
+            .ok()
+            .filter(|&reports| plain && reports >= 2);
         let reports = reports.ok_or_else(|| {
             self.fault("`for` counts the reports of a flow, from 2 to 65535: write `for 5`")
         })?;
@@ -222,7 +241,11 @@ impl<'a> Parser<'a> {
             let hops = whole(number, Scale::Plain("a number of hops"))
                 .and_then(|hops| u32::try_from(hops).map_err(|_| "no report has so many hops".to_owned()));
             let hops = hops.map_err(|message| Self::fault_at(place, message))?;
-            return Ok(Term { hops, hops_comparison: sign, ..term });
+            return Ok(Term {
+                hops,
+                hops_comparison: sign,
+                ..term
+            });
         }
         let value = whole(number, Scale::of(&term)).and_then(|value| {
             let is_share = term.subject == Subject::LinkUtilization
@@ -234,7 +257,11 @@ impl<'a> Parser<'a> {
             let message = format!("what is remembered is never greater than {MAX_VALUE}");
             return Err(Self::fault_at(place, message));
         }
-        Ok(Term { value, comparison: sign, ..term })
+        Ok(Term {
+            value,
+            comparison: sign,
+            ..term
+        })
     }
 
     fn value(&mut self) -> Result<Value, Fault> {
@@ -277,7 +304,10 @@ impl<'a> Parser<'a> {
             return Err(Self::fault_at(open, message));
         }
         let place = self.now;
-        if History::NAMED.into_iter().any(|history| place.token == Token::Name(history.name())) {
+        if History::NAMED
+            .into_iter()
+            .any(|history| place.token == Token::Name(history.name()))
+        {
             return Err(self.fault("history functions cannot be nested"));
         }
         let term = match self.value()? {
@@ -290,13 +320,21 @@ impl<'a> Parser<'a> {
                 return Err(Self::fault_at(place, message));
             }
         };
-        let alpha = if history == History::Average { self.weight()? } else { 0 };
+        let alpha = if history == History::Average {
+            self.weight()?
+        } else {
+            0
+        };
         if let Token::Comparison(sign) = self.now.token {
             let sign = sign.symbol();
             return Err(self.fault(&format!("compare behind the parenthesis: {name}(…) {sign} …")));
         }
         self.expect_close(open)?;
-        Ok(Term { history, alpha, ..term })
+        Ok(Term {
+            history,
+            alpha,
+            ..term
+        })
     }
 
     /// The weight of new values in an average, 256ths.
@@ -311,8 +349,13 @@ impl<'a> Parser<'a> {
             Unit::Time(_) | Unit::Factor(_) => None,
         };
         let weight = divisor.and_then(|divisor| {
-            let (parts, whole) = (u128::from(number.digits) * 256, divisor * 10u128.pow(number.decimals));
-            u8::try_from((parts * 2 + whole) / (whole * 2)).ok().filter(|&weight| weight > 0)
+            let (parts, whole) = (
+                u128::from(number.digits) * 256,
+                divisor * 10u128.pow(number.decimals),
+            );
+            u8::try_from((parts * 2 + whole) / (whole * 2))
+                .ok()
+                .filter(|&weight| weight > 0)
         });
         weight.ok_or_else(|| {
             let message = "the weight of a new value in an average is between 0.004 and 0.996, such as 0.25";
@@ -355,8 +398,14 @@ impl<'a> Parser<'a> {
             }
             self.advance()?;
             let (number, place) = self.number()?;
-            let hop_value = Term { aggregate: Aggregate::Any, ..term };
-            term = Term { aggregate, ..self.finish(hop_value, sign, number, place)? };
+            let hop_value = Term {
+                aggregate: Aggregate::Any,
+                ..term
+            };
+            term = Term {
+                aggregate,
+                ..self.finish(hop_value, sign, number, place)?
+            };
             complete = aggregate != Aggregate::Count;
             if !complete {
                 term.aggregate = Aggregate::CountWhere;
@@ -364,12 +413,16 @@ impl<'a> Parser<'a> {
         }
         if matches!(self.now.token, Token::And | Token::Or) {
             let name = self.text[name.start..][..name.len].to_owned();
-            return Err(
-                self.fault(&format!("one comparison fits into {name}(): write {name}(…) and {name}(…)"))
-            );
+            return Err(self.fault(&format!(
+                "one comparison fits into {name}(): write {name}(…) and {name}(…)"
+            )));
         }
         self.expect_close(open)?;
-        Ok(if complete { Value::Complete(term) } else { Value::Comparable(term) })
+        Ok(if complete {
+            Value::Complete(term)
+        } else {
+            Value::Comparable(term)
+        })
     }
 
     fn subject(&mut self) -> Result<Subject, Fault> {
@@ -384,7 +437,10 @@ impl<'a> Parser<'a> {
                 "flow_path is not a number: use `hops` for its length, `loop` for a node seen twice",
             ));
         }
-        let known = Subject::ALL.iter().map(|s| s.name()).chain(AGGREGATES.iter().map(|a| a.name()));
+        let known = Subject::ALL
+            .iter()
+            .map(|s| s.name())
+            .chain(AGGREGATES.iter().map(|a| a.name()));
         let known = known.chain(History::NAMED.iter().map(|history| history.name()));
         let message = match names::nearest(written, known.chain(["and", "or", "not"])) {
             Some(name) => format!("unknown name `{written}`: did you mean `{name}`?"),
@@ -398,14 +454,19 @@ impl<'a> Parser<'a> {
 
     /// A hop's metric, of every hop or with `@node` of one node.
     fn at_node(&mut self, subject: Subject, aggregate: Aggregate) -> Result<Term, Fault> {
-        let mut term = Term { aggregate, ..Term::flow(subject, Comparison::Less, 0) };
+        let mut term = Term {
+            aggregate,
+            ..Term::flow(subject, Comparison::Less, 0)
+        };
         if self.accept(Token::At)? {
             let place = self.now;
             let Token::Number(number) = place.token else {
                 return Err(self.fault("expected a node id behind `@`, such as 102 or 0x66"));
             };
             let plain = number.decimals == 0 && number.unit == Unit::None;
-            let id = u32::try_from(number.digits).ok().filter(|&id| plain && id != NO_NODE);
+            let id = u32::try_from(number.digits)
+                .ok()
+                .filter(|&id| plain && id != NO_NODE);
             term.node = id.ok_or_else(|| self.fault("a node id is a whole number below 4294967295"))?;
             self.advance()?;
         }
@@ -463,7 +524,11 @@ pub fn amount(metric: Metric, text: &str) -> Result<u64, String> {
     match (first.token, rest.token) {
         (Token::Number(number), Token::End) => {
             let value = whole(number, Scale::of_metric(metric))?;
-            if metric == Metric::LinkUtilization { at_most_one(value) } else { Ok(value) }
+            if metric == Metric::LinkUtilization {
+                at_most_one(value)
+            } else {
+                Ok(value)
+            }
         }
         _ => Err(format!("{text:?} is no number with a unit")),
     }
@@ -482,7 +547,11 @@ pub fn unlikely_latencies(text: &str) -> Vec<String> {
             }
             Token::Comparison(comparison) => sign = Some(comparison.symbol()),
             Token::Number(number) => {
-                let Number { digits, decimals, unit } = number;
+                let Number {
+                    digits,
+                    decimals,
+                    unit,
+                } = number;
                 let is_small = (1..1_000).contains(&digits) && decimals == 0 && unit == Unit::None;
                 if let (Some(latency), Some(sign)) = (latency, sign.take())
                     && is_small
@@ -521,10 +590,15 @@ fn whole(number: Number, scale: Scale) -> Result<u64, String> {
             return Err(format!("this value is {what}: `%` has no meaning here"));
         }
         (Scale::Plain(what), Unit::Time(_)) => {
-            return Err(format!("this value is {what}: a unit of time has no meaning here"));
+            return Err(format!(
+                "this value is {what}: a unit of time has no meaning here"
+            ));
         }
     };
-    let (scaled, divisor) = (u128::from(number.digits) * u128::from(factor), 10u128.pow(number.decimals));
+    let (scaled, divisor) = (
+        u128::from(number.digits) * u128::from(factor),
+        10u128.pow(number.decimals),
+    );
     if scaled % divisor != 0 {
         return Err(match scale {
             Scale::Nanoseconds => "finer than a nanosecond".into(),
@@ -533,6 +607,8 @@ fn whole(number: Number, scale: Scale) -> Result<u64, String> {
         });
     }
     // u64::MAX stands for an absent value.
-    let value = u64::try_from(scaled / divisor).ok().filter(|&value| value != u64::MAX);
+    let value = u64::try_from(scaled / divisor)
+        .ok()
+        .filter(|&value| value != u64::MAX);
     value.ok_or_else(|| "too great for 64 bits".into())
 }

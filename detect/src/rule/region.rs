@@ -53,7 +53,12 @@ pub struct Summary {
 
 impl Summary {
     /// Of no value.
-    pub const EMPTY: Self = Self { least: ABSENT, greatest: 0, sum: 0, count: 0 };
+    pub const EMPTY: Self = Self {
+        least: ABSENT,
+        greatest: 0,
+        sum: 0,
+        count: 0,
+    };
 
     /// Adds a value, unless it is [`ABSENT`].
     #[inline(always)]
@@ -77,7 +82,11 @@ pub struct ReportSummary {
 
 impl Default for ReportSummary {
     fn default() -> Self {
-        Self { shape: Shape::default(), flow_latency: ABSENT, hops: [Summary::EMPTY; QUANTITIES] }
+        Self {
+            shape: Shape::default(),
+            flow_latency: ABSENT,
+            hops: [Summary::EMPTY; QUANTITIES],
+        }
     }
 }
 
@@ -92,12 +101,19 @@ struct Shape {
 
 impl Shape {
     /// Of no report: it has more values than can be summarised.
-    const IMPOSSIBLE: Self = Self { flow: 0, counts: (u64::MAX, u64::MAX) };
+    const IMPOSSIBLE: Self = Self {
+        flow: 0,
+        counts: (u64::MAX, u64::MAX),
+    };
 
     /// Adds the number of values of quantity number `at`.
     #[inline(always)]
     fn count(&mut self, at: usize, count: u16) {
-        let word = if at < 4 { &mut self.counts.0 } else { &mut self.counts.1 };
+        let word = if at < 4 {
+            &mut self.counts.0
+        } else {
+            &mut self.counts.1
+        };
         *word |= u64::from(count) << (16 * (at % 4));
     }
 
@@ -114,16 +130,27 @@ impl ReportSummary {
     /// [`RuleSet::quantities`] follows.
     #[inline(always)]
     pub fn begin(&mut self, rules: &RuleSet, flow_latency: u64, (hops, looped): (usize, bool)) {
-        let Needs { hops: needs_hops, looped: needs_loop, .. } = rules.needs;
+        let Needs {
+            hops: needs_hops,
+            looped: needs_loop,
+            ..
+        } = rules.needs;
         let hops = if needs_hops { hops as u64 } else { 0 };
-        self.shape = Shape { flow: hops << 1 | u64::from(looped && needs_loop), counts: (0, 0) };
+        self.shape = Shape {
+            flow: hops << 1 | u64::from(looped && needs_loop),
+            counts: (0, 0),
+        };
         self.flow_latency = flow_latency;
     }
 
     /// Adds the values of quantity number `at`.
     #[inline(always)]
     pub fn add(&mut self, at: usize, quantity: &HopQuantity, summary: Summary) {
-        let count = if quantity.counted { summary.count } else { summary.count.min(1) };
+        let count = if quantity.counted {
+            summary.count
+        } else {
+            summary.count.min(1)
+        };
         self.shape.count(at, count);
         self.hops[at % QUANTITIES] = summary;
     }
@@ -131,7 +158,10 @@ impl ReportSummary {
     /// A number that differs between most shapes.
     #[inline(always)]
     pub fn shape_hash(&self) -> u64 {
-        let Shape { flow, counts: (low, high) } = self.shape;
+        let Shape {
+            flow,
+            counts: (low, high),
+        } = self.shape;
         low ^ high.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ flow.rotate_left(40)
     }
 }
@@ -145,9 +175,15 @@ struct Range {
 
 impl Range {
     /// Every value.
-    const PRESENT: Self = Self { low: 0, width: ABSENT - 1 };
+    const PRESENT: Self = Self {
+        low: 0,
+        width: ABSENT - 1,
+    };
     /// No value.
-    const ABSENT: Self = Self { low: ABSENT, width: 0 };
+    const ABSENT: Self = Self {
+        low: ABSENT,
+        width: 0,
+    };
 
     #[inline(always)]
     fn contains(self, value: u64) -> bool {
@@ -159,7 +195,10 @@ impl Range {
         let cell = cell(value, comparison, number);
         let low = self.low.max(cell.low);
         let high = (self.low + self.width).min(cell.low + cell.width);
-        *self = Self { low, width: high - low };
+        *self = Self {
+            low,
+            width: high - low,
+        };
     }
 }
 
@@ -174,7 +213,10 @@ fn cell(value: u64, comparison: Comparison, number: u64) -> Range {
         Comparison::Equal | Comparison::Unequal if value > number => (number + 1, ABSENT - 1),
         Comparison::Equal | Comparison::Unequal => (number, number),
     };
-    Range { low, width: high - low }
+    Range {
+        low,
+        width: high - low,
+    }
 }
 
 /// The ranges of one quantity.
@@ -186,9 +228,16 @@ struct HopRegion {
 }
 
 impl HopRegion {
-    const EVERY: Self = Self { least: Range::PRESENT, greatest: Range::PRESENT, sum: Range::PRESENT };
+    const EVERY: Self = Self {
+        least: Range::PRESENT,
+        greatest: Range::PRESENT,
+        sum: Range::PRESENT,
+    };
     /// Of a quantity that no hop has.
-    const NONE: Self = Self { least: Range::ABSENT, ..Self::EVERY };
+    const NONE: Self = Self {
+        least: Range::ABSENT,
+        ..Self::EVERY
+    };
 
     #[inline(always)]
     fn contains(&self, summary: &Summary) -> bool {
@@ -199,7 +248,11 @@ impl HopRegion {
 
     /// Narrows the ranges to those of `summary` for which `term` has the same outcome. `None`: they do not determine it.
     fn narrow(&mut self, summary: &Summary, term: &Term) -> Option<()> {
-        let Term { comparison, value: number, .. } = *term;
+        let Term {
+            comparison,
+            value: number,
+            ..
+        } = *term;
         let upward = matches!(comparison, Comparison::Greater | Comparison::AtLeast);
         let ordered = !matches!(comparison, Comparison::Equal | Comparison::Unequal);
         match term.aggregate {
@@ -224,7 +277,11 @@ impl HopRegion {
                 self.greatest.narrow(summary.greatest, comparison, number);
             }
             Aggregate::Sum | Aggregate::Avg => {
-                let count = if term.aggregate == Aggregate::Avg { summary.count } else { 1 };
+                let count = if term.aggregate == Aggregate::Avg {
+                    summary.count
+                } else {
+                    1
+                };
                 if summary.sum == u64::MAX {
                     return None;
                 }
@@ -248,8 +305,11 @@ pub struct Region {
 
 impl Region {
     /// Contains no report.
-    pub const EMPTY: Self =
-        Self { shape: Shape::IMPOSSIBLE, flow_latency: Range::ABSENT, hops: [HopRegion::NONE; QUANTITIES] };
+    pub const EMPTY: Self = Self {
+        shape: Shape::IMPOSSIBLE,
+        flow_latency: Range::ABSENT,
+        hops: [HopRegion::NONE; QUANTITIES],
+    };
 
     /// The region of `rules` around a report, if it has one.
     pub fn around(rules: &RuleSet, report: &ReportSummary) -> Option<Self> {
@@ -257,11 +317,19 @@ impl Region {
         let mut region = Self {
             shape: report.shape,
             flow_latency: if known { Range::PRESENT } else { Range::ABSENT },
-            hops: report.hops.map(|hops| if hops.count > 0 { HopRegion::EVERY } else { HopRegion::NONE }),
+            hops: report.hops.map(|hops| {
+                if hops.count > 0 {
+                    HopRegion::EVERY
+                } else {
+                    HopRegion::NONE
+                }
+            }),
         };
         for term in rules.terms_in_regions() {
             if term.subject == Subject::FlowLatency && known {
-                region.flow_latency.narrow(report.flow_latency, term.comparison, term.value);
+                region
+                    .flow_latency
+                    .narrow(report.flow_latency, term.comparison, term.value);
             }
             if let Some(at) = rules.needs.quantity_of(term)
                 && report.hops[at].count > 0
@@ -321,13 +389,19 @@ impl Needs {
             Some(at) => self.quantities[at].counted |= counted,
             None if self.quantities.len() == QUANTITIES => self.too_many = true,
             None => {
-                self.quantities.push(HopQuantity { subject: term.subject, node: term.node, counted });
+                self.quantities.push(HopQuantity {
+                    subject: term.subject,
+                    node: term.node,
+                    counted,
+                });
             }
         }
     }
 
     fn quantity_of(&self, term: &Term) -> Option<usize> {
-        self.quantities.iter().position(|known| known.subject == term.subject && known.node == term.node)
+        self.quantities
+            .iter()
+            .position(|known| known.subject == term.subject && known.node == term.node)
     }
 }
 
@@ -340,7 +414,13 @@ impl RuleSet {
 
     /// Whether flow latencies are all that the rules use of a report.
     pub fn uses_only_flow_latency(&self) -> bool {
-        let Needs { quantities, hops, looped, too_many, .. } = &self.needs;
+        let Needs {
+            quantities,
+            hops,
+            looped,
+            too_many,
+            ..
+        } = &self.needs;
         self.stateful == 0 && !(*hops || *looped || *too_many) && quantities.is_empty()
     }
 
@@ -354,7 +434,10 @@ impl RuleSet {
         report.begin(self, latency, (observation.hops.len(), observation.looped));
         for (at, quantity) in self.quantities()?.iter().enumerate() {
             let mut summary = Summary::EMPTY;
-            observation.hops.iter().for_each(|hop| summary.add(quantity.of(hop)));
+            observation
+                .hops
+                .iter()
+                .for_each(|hop| summary.add(quantity.of(hop)));
             report.add(at, quantity, summary);
         }
         Some(report)
@@ -370,7 +453,11 @@ impl RuleSet {
     /// The rules that regions are about: bit `i` is rule `i`.
     #[inline(always)]
     pub fn in_regions(&self) -> u64 {
-        if self.needs.runs_only { u64::MAX } else { !self.stateful }
+        if self.needs.runs_only {
+            u64::MAX
+        } else {
+            !self.stateful
+        }
     }
 
     /// The comparisons of these rules. Under a `for` it is the condition that is compared.
@@ -384,7 +471,10 @@ impl RuleSet {
     pub(super) fn collect_needs(&mut self) {
         let is_run = |cell: &Cell| matches!(cell, Cell::Run(_, NO_CELL));
         self.needs.runs_only = self.stateful != 0 && self.cells().iter().all(is_run);
-        let mut needs = Needs { runs_only: self.needs.runs_only, ..Needs::default() };
+        let mut needs = Needs {
+            runs_only: self.needs.runs_only,
+            ..Needs::default()
+        };
         self.terms_in_regions().for_each(|term| needs.add(term));
         self.needs = needs;
     }
@@ -397,13 +487,20 @@ mod tests {
     use crate::rule::tests::{random_hops, random_rule};
 
     fn rules(texts: &[String]) -> RuleSet {
-        let named: Vec<_> =
-            texts.iter().enumerate().map(|(at, text)| (at.to_string(), text.clone())).collect();
+        let named: Vec<_> = texts
+            .iter()
+            .enumerate()
+            .map(|(at, text)| (at.to_string(), text.clone()))
+            .collect();
         RuleSet::compile(&named).unwrap()
     }
 
     fn observation<'a>(random: &mut Random, hops: &'a [HopValues]) -> Observation<'a> {
-        Observation { flow_latency: random.maybe(|r| r.below(6)), looped: random.below(2) == 0, hops }
+        Observation {
+            flow_latency: random.maybe(|r| r.below(6)),
+            looped: random.below(2) == 0,
+            hops,
+        }
     }
 
     #[test]
@@ -411,19 +508,30 @@ mod tests {
         let mut random = Random::new(17);
         let (mut regions, mut inside) = (0, 0);
         for _ in 0..3000 {
-            let texts: Vec<String> = (0..=random.below(3)).map(|_| random_rule(&mut random, 2)).collect();
+            let texts: Vec<String> = (0..=random.below(3))
+                .map(|_| random_rule(&mut random, 2))
+                .collect();
             let rules = rules(&texts);
-            let Some(quantities) = rules.quantities().map(<[HopQuantity]>::len) else { continue };
+            let Some(quantities) = rules.quantities().map(<[HopQuantity]>::len) else {
+                continue;
+            };
             let hops = random_hops(&mut random);
             let first = observation(&mut random, &hops);
-            let Some(summary) = rules.summarise(&first) else { panic!("{first:?}") };
-            let Some(region) = Region::around(&rules, &summary) else { continue };
+            let Some(summary) = rules.summarise(&first) else {
+                panic!("{first:?}")
+            };
+            let Some(region) = Region::around(&rules, &summary) else {
+                continue;
+            };
             assert!(region.contains(&summary, quantities), "{texts:?} {first:?}");
             regions += 1;
             for _ in 0..100 {
                 let hops = random_hops(&mut random);
                 let other = observation(&mut random, &hops);
-                if rules.summarise(&other).is_some_and(|summary| region.contains(&summary, quantities)) {
+                if rules
+                    .summarise(&other)
+                    .is_some_and(|summary| region.contains(&summary, quantities))
+                {
                     inside += 1;
                     assert_eq!(
                         rules.evaluate(&other),
@@ -439,18 +547,30 @@ mod tests {
     #[test]
     fn a_region_ends_where_a_comparison_changes() {
         let rules = rules(&["flow_latency > 5 and flow_latency <= 9 or max(queue_occupancy) == 7".into()]);
-        let hops = |occupancy| [HopValues { queue_occupancy: occupancy, ..HopValues::NOTHING }];
+        let hops = |occupancy| {
+            [HopValues {
+                queue_occupancy: occupancy,
+                ..HopValues::NOTHING
+            }]
+        };
         let summary = |latency: Option<u64>, occupancy| {
             let hops = hops(occupancy);
-            rules.summarise(&Observation { flow_latency: latency, hops: &hops, looped: false }).unwrap()
+            rules
+                .summarise(&Observation {
+                    flow_latency: latency,
+                    hops: &hops,
+                    looped: false,
+                })
+                .unwrap()
         };
         let region = Region::around(&rules, &summary(Some(6), 3)).unwrap();
         let inside: Vec<(u64, u64)> = (0..12)
             .flat_map(|latency| (0..9).map(move |occupancy| (latency, occupancy)))
             .filter(|(latency, occupancy)| region.contains(&summary(Some(*latency), *occupancy), 1))
             .collect();
-        let expected: Vec<(u64, u64)> =
-            (6..=9).flat_map(|latency| (0..7).map(move |occupancy| (latency, occupancy))).collect();
+        let expected: Vec<(u64, u64)> = (6..=9)
+            .flat_map(|latency| (0..7).map(move |occupancy| (latency, occupancy)))
+            .collect();
         assert_eq!(inside, expected);
         assert!(!region.contains(&summary(None, 3), 1) && !region.contains(&summary(Some(6), ABSENT), 1));
     }
@@ -461,9 +581,15 @@ mod tests {
         let region = |occupancies: &[u64]| {
             let hops: Vec<_> = occupancies
                 .iter()
-                .map(|&queue_occupancy| HopValues { queue_occupancy, ..HopValues::NOTHING })
+                .map(|&queue_occupancy| HopValues {
+                    queue_occupancy,
+                    ..HopValues::NOTHING
+                })
                 .collect();
-            let report = Observation { hops: &hops, ..Observation::default() };
+            let report = Observation {
+                hops: &hops,
+                ..Observation::default()
+            };
             Region::around(&rules, &rules.summarise(&report).unwrap()).is_some()
         };
         assert!(region(&[1, 2, 3]) && region(&[8, 9]) && region(&[]));
@@ -474,32 +600,63 @@ mod tests {
     fn conditions_under_for_are_in_regions_unless_there_is_other_history() {
         let of = |texts: &[&str]| {
             let set = rules(&texts.iter().map(|text| (*text).to_string()).collect::<Vec<_>>());
-            (set.counts_runs_only(), set.in_regions() & 3, set.quantities().map(<[HopQuantity]>::len))
+            (
+                set.counts_runs_only(),
+                set.in_regions() & 3,
+                set.quantities().map(<[HopQuantity]>::len),
+            )
         };
         assert_eq!(of(&["queue_occupancy > 5 for 3", "hops > 2"]), (true, 3, Some(1)));
         assert_eq!(of(&["change(hops) > 5 for 3", "hops > 2"]), (false, 2, Some(0)));
-        assert_eq!(of(&["queue_occupancy > 5 for 3", "change(hops) > 2"]), (false, 0, Some(0)));
+        assert_eq!(
+            of(&["queue_occupancy > 5 for 3", "change(hops) > 2"]),
+            (false, 0, Some(0))
+        );
         assert_eq!(of(&["queue_occupancy > 5"]), (false, 3, Some(1)));
         let set = rules(&["queue_occupancy > 5 for 3".into()]);
         let summary = |queue_occupancy| {
-            let hops = [HopValues { queue_occupancy, ..HopValues::NOTHING }];
-            set.summarise(&Observation { hops: &hops, ..Observation::default() }).unwrap()
+            let hops = [HopValues {
+                queue_occupancy,
+                ..HopValues::NOTHING
+            }];
+            set.summarise(&Observation {
+                hops: &hops,
+                ..Observation::default()
+            })
+            .unwrap()
         };
         let region = Region::around(&set, &summary(4)).unwrap();
-        let inside: Vec<u64> = (0..9).filter(|level| region.contains(&summary(*level), 1)).collect();
+        let inside: Vec<u64> = (0..9)
+            .filter(|level| region.contains(&summary(*level), 1))
+            .collect();
         assert_eq!(inside, [0, 1, 2, 3, 4, 5]);
     }
 
     #[test]
     fn rules_about_the_flow_latency_alone_need_nothing_else() {
         let set = rules(&["flow_latency > 5 or not flow_latency > 2".into()]);
-        let report = set.summarise(&Observation { flow_latency: Some(3), ..Observation::default() }).unwrap();
+        let report = set
+            .summarise(&Observation {
+                flow_latency: Some(3),
+                ..Observation::default()
+            })
+            .unwrap();
         let region = Region::around(&set, &report).unwrap();
-        let inside: Vec<u64> =
-            (0..9).chain([ABSENT]).filter(|latency| region.contains_latency(*latency)).collect();
+        let inside: Vec<u64> = (0..9)
+            .chain([ABSENT])
+            .filter(|latency| region.contains_latency(*latency))
+            .collect();
         assert_eq!((set.uses_only_flow_latency(), inside), (true, vec![3, 4, 5]));
-        for other in ["hops > 3", "loop", "queue_occupancy > 5", "flow_latency > 5 for 2"] {
-            assert!(!rules(&["flow_latency > 5".into(), other.into()]).uses_only_flow_latency(), "{other}");
+        for other in [
+            "hops > 3",
+            "loop",
+            "queue_occupancy > 5",
+            "flow_latency > 5 for 2",
+        ] {
+            assert!(
+                !rules(&["flow_latency > 5".into(), other.into()]).uses_only_flow_latency(),
+                "{other}"
+            );
         }
         assert!(!Region::EMPTY.contains_latency(ABSENT));
     }

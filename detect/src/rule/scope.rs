@@ -37,7 +37,10 @@ pub(super) struct Scopes {
 
 impl Default for Scopes {
     fn default() -> Self {
-        Self { everywhere: u64::MAX, limited: Vec::new() }
+        Self {
+            everywhere: u64::MAX,
+            limited: Vec::new(),
+        }
     }
 }
 
@@ -54,8 +57,13 @@ impl RuleSet {
         if flows.is_empty() {
             return Ok(self);
         }
-        let existing = 1_u64.checked_shl(self.len() as u32).map_or(u64::MAX, |above| above - 1);
-        let mut scopes = Scopes { everywhere: existing, limited: Vec::new() };
+        let existing = 1_u64
+            .checked_shl(self.len() as u32)
+            .map_or(u64::MAX, |above| above - 1);
+        let mut scopes = Scopes {
+            everywhere: existing,
+            limited: Vec::new(),
+        };
         for (rule, matches) in flows.iter().filter(|(rule, _)| *rule < MAX_RULES) {
             let bit = 1 << rule;
             scopes.everywhere &= !bit;
@@ -90,17 +98,25 @@ mod tests {
     use super::*;
 
     fn rules(count: usize) -> RuleSet {
-        let rules: Vec<_> = (0..count).map(|n| (format!("r{n}"), format!("hops > {n}"))).collect();
+        let rules: Vec<_> = (0..count)
+            .map(|n| (format!("r{n}"), format!("hops > {n}")))
+            .collect();
         RuleSet::compile(&rules).unwrap()
     }
 
     #[test]
     fn a_rule_applies_to_its_flows() {
-        let to = |prefix: &str| Match { dst: Some(prefix.parse().unwrap()), ..Match::default() };
+        let to = |prefix: &str| Match {
+            dst: Some(prefix.parse().unwrap()),
+            ..Match::default()
+        };
         let flow = |text: &str| text.parse::<FlowKey>().unwrap();
         assert!(!rules(3).is_limited());
         assert_eq!(rules(3).applicable(&flow("10.0.0.1:1>10.0.0.2:2/6")), u64::MAX);
-        let limited = vec![(1, vec![to("10.1.0.0/16"), to("10.2.0.0/16")]), (2, vec![to("10.2.0.0/16")])];
+        let limited = vec![
+            (1, vec![to("10.1.0.0/16"), to("10.2.0.0/16")]),
+            (2, vec![to("10.2.0.0/16")]),
+        ];
         let set = rules(3).limited_to(&limited).unwrap();
         assert!(set.is_limited());
         let of = |text: &str| set.applicable(&flow(text));
@@ -115,6 +131,10 @@ mod tests {
     fn matches_are_bounded() {
         let many = vec![(0, vec![Match::default(); MAX_MATCHES + 1])];
         let error = rules(1).limited_to(&many).unwrap_err();
-        assert!(error.to_string().starts_with("the rules name 1025 combinations of flows; at most 1024"));
+        assert!(
+            error
+                .to_string()
+                .starts_with("the rules name 1025 combinations of flows; at most 1024")
+        );
     }
 }

@@ -170,8 +170,14 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Less, Self::AtMost, Self::Greater, Self::AtLeast, Self::Equal, Self::Unequal];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Less,
+        Self::AtMost,
+        Self::Greater,
+        Self::AtLeast,
+        Self::Equal,
+        Self::Unequal,
+    ];
 
     /// Whether it holds between `a` and `b`.
     #[inline]
@@ -280,7 +286,11 @@ impl Term {
 
     /// The comparison without its number of reports.
     pub(crate) fn without_count(&self) -> Self {
-        Self { reports: 0, lapsed: false, ..*self }
+        Self {
+            reports: 0,
+            lapsed: false,
+            ..*self
+        }
     }
 
     /// [`Term::truth`] with history: `now` is the value of this report, `stored` the content of its cell.
@@ -319,17 +329,30 @@ impl Term {
     /// The term that is true when this one is false, and unknown when this one is.
     pub(crate) fn negated(self) -> Self {
         if self.reports != 0 {
-            return Self { lapsed: !self.lapsed, ..self };
+            return Self {
+                lapsed: !self.lapsed,
+                ..self
+            };
         }
         match self.aggregate {
-            Aggregate::CountWhere => Self { hops_comparison: self.hops_comparison.negated(), ..self },
-            Aggregate::Any => {
-                Self { aggregate: Aggregate::All, comparison: self.comparison.negated(), ..self }
-            }
-            Aggregate::All => {
-                Self { aggregate: Aggregate::Any, comparison: self.comparison.negated(), ..self }
-            }
-            _ => Self { comparison: self.comparison.negated(), ..self },
+            Aggregate::CountWhere => Self {
+                hops_comparison: self.hops_comparison.negated(),
+                ..self
+            },
+            Aggregate::Any => Self {
+                aggregate: Aggregate::All,
+                comparison: self.comparison.negated(),
+                ..self
+            },
+            Aggregate::All => Self {
+                aggregate: Aggregate::Any,
+                comparison: self.comparison.negated(),
+                ..self
+            },
+            _ => Self {
+                comparison: self.comparison.negated(),
+                ..self
+            },
         }
     }
 
@@ -342,7 +365,11 @@ impl Term {
     #[inline]
     fn over(&self, hops: &[HopValues], value_of: impl Fn(&HopValues) -> u64) -> Option<bool> {
         let chosen = |hop: &&HopValues| self.node == NO_NODE || hop.node == self.node;
-        let given = hops.iter().filter(chosen).map(value_of).filter(|&value| value != ABSENT);
+        let given = hops
+            .iter()
+            .filter(chosen)
+            .map(value_of)
+            .filter(|&value| value != ABSENT);
         let compared = |value: u64| self.comparison.holds(&value, &self.value);
         match self.aggregate {
             Aggregate::Max => given.max().map(compared),
@@ -354,8 +381,10 @@ impl Term {
             Aggregate::Avg => {
                 let (sum, count) = sum_and_count(given);
                 // Compares sum / count with the value, without rounding by a division.
-                (count > 0)
-                    .then(|| self.comparison.holds(&sum, &(u128::from(self.value) * u128::from(count))))
+                (count > 0).then(|| {
+                    self.comparison
+                        .holds(&sum, &(u128::from(self.value) * u128::from(count)))
+                })
             }
             Aggregate::Count => Some(compared(given.count() as u64)),
             Aggregate::CountWhere | Aggregate::Any | Aggregate::All => self.of_hits(given),
@@ -400,7 +429,9 @@ impl fmt::Display for Term {
 
 impl Term {
     fn write_present(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { subject, aggregate, .. } = *self;
+        let Self {
+            subject, aggregate, ..
+        } = *self;
         if self.history != History::Now {
             return self.write_with_history(f);
         }
@@ -449,7 +480,11 @@ impl Term {
 
     fn write_subject(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.subject.name())?;
-        if self.node == NO_NODE { Ok(()) } else { write!(f, "@{}", self.node) }
+        if self.node == NO_NODE {
+            Ok(())
+        } else {
+            write!(f, "@{}", self.node)
+        }
     }
 
     fn write_comparison(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,19 +14,43 @@ fn refused(text: &str) -> RuleError {
 }
 
 fn hop(node: u32, hop_latency: u64, queue_occupancy: u64) -> HopValues {
-    HopValues { node, hop_latency, queue_occupancy, ..HopValues::NOTHING }
+    HopValues {
+        node,
+        hop_latency,
+        queue_occupancy,
+        ..HopValues::NOTHING
+    }
 }
 
 /// Three hops: 101 is fast, 102 has a queue, 103 reports no queue. 7 ms in total.
 const HOPS: [HopValues; 3] = [
-    HopValues { node: 101, hop_latency: 1_000, queue_occupancy: 10, ..HopValues::NOTHING },
-    HopValues { node: 102, hop_latency: 6_000_000, queue_occupancy: 51, ..HopValues::NOTHING },
-    HopValues { node: 103, hop_latency: 2_000, link_utilization: 800_001, ..HopValues::NOTHING },
+    HopValues {
+        node: 101,
+        hop_latency: 1_000,
+        queue_occupancy: 10,
+        ..HopValues::NOTHING
+    },
+    HopValues {
+        node: 102,
+        hop_latency: 6_000_000,
+        queue_occupancy: 51,
+        ..HopValues::NOTHING
+    },
+    HopValues {
+        node: 103,
+        hop_latency: 2_000,
+        link_utilization: 800_001,
+        ..HopValues::NOTHING
+    },
 ];
 
 fn fires(text: &str) -> bool {
     let rules = compile(text).unwrap_or_else(|refused| panic!("{refused}"));
-    rules.evaluate(&Observation { flow_latency: Some(7_000_000), looped: false, hops: &HOPS }) == 1
+    rules.evaluate(&Observation {
+        flow_latency: Some(7_000_000),
+        looped: false,
+        hops: &HOPS,
+    }) == 1
 }
 
 #[test]
@@ -81,14 +105,28 @@ fn documented_rules_evaluate_as_documented() {
 
 #[test]
 fn a_missing_value_fires_nothing() {
-    let silent = ["flow_latency", "max(queue_congestion)", "min(queue_congestion)", "sum(queue_congestion)"]
-        .into_iter()
-        .chain(["avg(queue_congestion)", "queue_congestion", "all(queue_congestion)", "queue_occupancy@103"])
-        .chain(["queue_occupancy@999", "count(queue_congestion > 5)"]);
+    let silent = [
+        "flow_latency",
+        "max(queue_congestion)",
+        "min(queue_congestion)",
+        "sum(queue_congestion)",
+    ]
+    .into_iter()
+    .chain([
+        "avg(queue_congestion)",
+        "queue_congestion",
+        "all(queue_congestion)",
+        "queue_occupancy@103",
+    ])
+    .chain(["queue_occupancy@999", "count(queue_congestion > 5)"]);
     for value in silent {
         for sign in ["<", "<=", ">", ">=", "==", "!="] {
             for text in [format!("{value} {sign} 5"), format!("not {value} {sign} 5")] {
-                let observation = Observation { flow_latency: None, looped: false, hops: &HOPS };
+                let observation = Observation {
+                    flow_latency: None,
+                    looped: false,
+                    hops: &HOPS,
+                };
                 assert_eq!(compile(&text).unwrap().evaluate(&observation), 0, "{text}");
             }
         }
@@ -128,7 +166,11 @@ fn three_valued_logic_by_its_truth_table() {
         let expression = parser::parse(&text).unwrap();
         assert_eq!(expression.truth(&[nothing]), expected, "{text}");
         // Compiled, a rule fires when it is true, and its negation when it is false: unknown fires neither.
-        assert_eq!(compile(&text).unwrap().evaluate(&nothing) == 1, expected == T, "{text}");
+        assert_eq!(
+            compile(&text).unwrap().evaluate(&nothing) == 1,
+            expected == T,
+            "{text}"
+        );
         assert_eq!(
             compile(&format!("not ({text})")).unwrap().evaluate(&nothing) == 1,
             expected == F,
@@ -158,14 +200,23 @@ fn the_normal_form_of_known_rules() {
         ("not not loop", "loop"),
         ("loop and loop and loop", "loop"),
         ("hops > 1 and (hops > 1 or loop)", "hops > 1"),
-        ("hops > 1 or hops > 2 and loop", "hops > 1 or hops > 2 and hops > 1 or loop"),
+        (
+            "hops > 1 or hops > 2 and loop",
+            "hops > 1 or hops > 2 and hops > 1 or loop",
+        ),
         (
             "max(queue_occupancy) > 50 and flow_latency > 5ms",
             "flow_latency > 5000000ns and max(queue_occupancy) > 50",
         ),
         ("not any(hop_latency@7 > 1us)", "all(hop_latency@7 <= 1000ns)"),
-        ("not all(link_utilization < 50%)", "any(link_utilization >= 50.0000%)"),
-        ("not count(queue_occupancy > 5) >= 2", "count(queue_occupancy > 5) < 2"),
+        (
+            "not all(link_utilization < 50%)",
+            "any(link_utilization >= 50.0000%)",
+        ),
+        (
+            "not count(queue_occupancy > 5) >= 2",
+            "count(queue_occupancy > 5) < 2",
+        ),
         ("not count(queue_occupancy) >= 2", "count(queue_occupancy) < 2"),
     ];
     for (text, expected) in cases {
@@ -196,14 +247,33 @@ fn terms_are_small_values() {
 #[test]
 fn several_rules_are_bits_in_their_order() {
     let texts = ["hops == 3", "loop", "flow_latency > 1s", "queue_occupancy > 50"];
-    let named: Vec<_> = texts.iter().map(|text| (format!("rule {text}"), (*text).to_owned())).collect();
+    let named: Vec<_> = texts
+        .iter()
+        .map(|text| (format!("rule {text}"), (*text).to_owned()))
+        .collect();
     let rules = RuleSet::compile(&named).unwrap();
-    let observation = Observation { flow_latency: Some(7_000_000), looped: true, hops: &HOPS };
+    let observation = Observation {
+        flow_latency: Some(7_000_000),
+        looped: true,
+        hops: &HOPS,
+    };
     assert_eq!(rules.evaluate(&observation), 0b1011);
-    assert_eq!((rules.len(), rules.name(1), rules.text(2)), (4, "rule loop", "flow_latency > 1s"));
-    assert_eq!((rules.name(4), rules.text(4), rules.clauses(4).count()), ("", "", 0));
-    let used: Vec<Metric> = Metric::ALL.into_iter().filter(|&metric| rules.uses(metric)).collect();
-    assert_eq!(used, [Metric::FlowPath, Metric::FlowLatency, Metric::QueueOccupancy]);
+    assert_eq!(
+        (rules.len(), rules.name(1), rules.text(2)),
+        (4, "rule loop", "flow_latency > 1s")
+    );
+    assert_eq!(
+        (rules.name(4), rules.text(4), rules.clauses(4).count()),
+        ("", "", 0)
+    );
+    let used: Vec<Metric> = Metric::ALL
+        .into_iter()
+        .filter(|&metric| rules.uses(metric))
+        .collect();
+    assert_eq!(
+        used,
+        [Metric::FlowPath, Metric::FlowLatency, Metric::QueueOccupancy]
+    );
     let none = RuleSet::compile(&[]).unwrap();
     assert!(none.is_empty() && none.evaluate(&observation) == 0);
 }
@@ -212,12 +282,21 @@ fn several_rules_are_bits_in_their_order() {
 fn names_are_there_and_differ() {
     let rule = |name: &str| (name.to_owned(), "loop".to_owned());
     let message = |rules: &[_]| RuleSet::compile(rules).unwrap_err().message;
-    assert_eq!(message(&[rule("a"), rule("b"), rule("a")]), "another rule has this name");
+    assert_eq!(
+        message(&[rule("a"), rule("b"), rule("a")]),
+        "another rule has this name"
+    );
     assert_eq!(message(&[rule(" ")]), "a rule needs a name");
     let many: Vec<_> = (0..65).map(|n| rule(&n.to_string())).collect();
     assert_eq!(message(&many), "there are 65 rules; at most 64 are possible");
     let full = RuleSet::compile(&many[..64]).unwrap();
-    assert_eq!(full.evaluate(&Observation { looped: true, ..Observation::default() }), u64::MAX);
+    assert_eq!(
+        full.evaluate(&Observation {
+            looped: true,
+            ..Observation::default()
+        }),
+        u64::MAX
+    );
 }
 
 #[test]
@@ -238,16 +317,35 @@ fn a_metric_has_the_same_units_in_rules_and_thresholds() {
             "500us",
             Err("this value is in the device's own units: a unit of time has no meaning here"),
         ),
-        (QueueCongestion, "5%", Err("this value is in the device's own units: `%` has no meaning here")),
-        (LinkUtilization, "5us", Err("a utilization is a fraction: write 80% or 0.8")),
-        (LinkUtilization, "50000", Err("a utilization is at most 100%: write 80% or 0.8")),
+        (
+            QueueCongestion,
+            "5%",
+            Err("this value is in the device's own units: `%` has no meaning here"),
+        ),
+        (
+            LinkUtilization,
+            "5us",
+            Err("a utilization is a fraction: write 80% or 0.8"),
+        ),
+        (
+            LinkUtilization,
+            "50000",
+            Err("a utilization is at most 100%: write 80% or 0.8"),
+        ),
         (HopLatency, "fast", Err("\"fast\" is no number with a unit")),
         (HopLatency, "5us 6us", Err("\"5us 6us\" is no number with a unit")),
         (HopLatency, "", Err("\"\" is no number with a unit")),
     ] {
-        assert_eq!(super::amount(metric, text), expected.map_err(str::to_owned), "{metric} {text}");
+        assert_eq!(
+            super::amount(metric, text),
+            expected.map_err(str::to_owned),
+            "{metric} {text}"
+        );
     }
-    assert!(compile("sum(link_utilization) > 1.5").is_ok(), "a sum of several links");
+    assert!(
+        compile("sum(link_utilization) > 1.5").is_ok(),
+        "a sum of several links"
+    );
 }
 
 #[test]
@@ -271,7 +369,6 @@ fn a_name_has_at_most_64_characters() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn errors_point_at_the_place() {
     // Text, the part that is marked, the message.
     let cases = [
@@ -280,45 +377,153 @@ fn errors_point_at_the_place() {
             "queue_occupncy",
             "unknown name `queue_occupncy`: did you mean `queue_occupancy`?",
         ),
-        ("hops > 6 ad loop", "ad", "expected `and`, `or` or the end of the rule"),
-        ("flow_latency > 5 parsecs", "parsecs", "expected `and`, `or` or the end of the rule"),
-        ("flow_latency > 5mss", "mss", "`mss` is not a unit: did you mean `ms`?"),
-        ("flow_latency > 5furlongs", "furlongs", "`furlongs` is not a unit: use ns, us, ms, s, k, M, G or %"),
+        (
+            "hops > 6 ad loop",
+            "ad",
+            "expected `and`, `or` or the end of the rule",
+        ),
+        (
+            "flow_latency > 5 parsecs",
+            "parsecs",
+            "expected `and`, `or` or the end of the rule",
+        ),
+        (
+            "flow_latency > 5mss",
+            "mss",
+            "`mss` is not a unit: did you mean `ms`?",
+        ),
+        (
+            "flow_latency > 5furlongs",
+            "furlongs",
+            "`furlongs` is not a unit: use ns, us, ms, s, k, M, G or %",
+        ),
         ("hops = 6", "=", "`=` is not used here: to compare, write `==`"),
         ("hops > 6 && loop", "&&", "`&&` is not used here: write `and`"),
-        ("!loop", "!", "`!` is not used here: write `not`, or `!=` to compare"),
+        (
+            "!loop",
+            "!",
+            "`!` is not used here: write `not`, or `!=` to compare",
+        ),
         ("hops ≥ 6", "≥", "`≥` is not used here: write `>=`"),
         ("hops > ß", "ß", "'ß' does not belong in a rule"),
         ("(hops > 6", "(", "this `(` is never closed"),
         ("hops > 6)", ")", "this `)` closes nothing"),
-        ("1 < hops < 5", "<", "comparisons are not chained: write `1 < hops and hops < 5`"),
+        (
+            "1 < hops < 5",
+            "<",
+            "comparisons are not chained: write `1 < hops and hops < 5`",
+        ),
         ("hops > ", "", "expected a number, such as 50, 5ms or 80%"),
-        ("hops > loop", "loop", "a value is compared with a number, not with another value"),
-        ("hops", "", "after a value, expected a comparison: < <= > >= == !="),
+        (
+            "hops > loop",
+            "loop",
+            "a value is compared with a number, not with another value",
+        ),
+        (
+            "hops",
+            "",
+            "after a value, expected a comparison: < <= > >= == !=",
+        ),
         ("", "", "the rule is empty"),
         (" \n", "", "the rule is empty"),
         ("loop and", "", "the rule ends where a condition should be"),
         ("loop and ()", ")", "expected a condition before this `)`"),
-        ("max > 50", ">", "`max` is over the hops: write max(queue_occupancy)"),
-        ("max(hops) > 5", "hops", "hops belongs to the flow, not to its hops: write it without max()"),
-        ("max(5) > 5", "5", "expected a metric of a hop, such as queue_occupancy"),
-        ("max(queue_occupancy > 5)", ">", "compare behind the parenthesis: max(queue_occupancy) > …"),
-        ("any(hop_latency > 5 and loop)", "and", "one comparison fits into any(): write any(…) and any(…)"),
-        ("flow_latency@3 > 5", "@", "flow_latency belongs to the flow, not to a node"),
-        ("hop_latency@ > 5", ">", "expected a node id behind `@`, such as 102 or 0x66"),
-        ("hop_latency@4294967295 > 5", "4294967295", "a node id is a whole number below 4294967295"),
-        ("hop_latency@1.5 > 5", "1.5", "a node id is a whole number below 4294967295"),
-        ("flow_latency > 5%", "5%", "a latency is a time: use ns, us, ms or s"),
-        ("link_utilization > 5ms", "5ms", "a utilization is a fraction: write 80% or 0.8"),
-        ("queue_occupancy > 5%", "5%", "this value is in the device's own units: `%` has no meaning here"),
-        ("hops > 5 ms", "5 ms", "this value is a number of hops: a unit of time has no meaning here"),
-        ("hops > 1.5", "1.5", "this value is a number of hops, which are whole: write a whole number"),
+        (
+            "max > 50",
+            ">",
+            "`max` is over the hops: write max(queue_occupancy)",
+        ),
+        (
+            "max(hops) > 5",
+            "hops",
+            "hops belongs to the flow, not to its hops: write it without max()",
+        ),
+        (
+            "max(5) > 5",
+            "5",
+            "expected a metric of a hop, such as queue_occupancy",
+        ),
+        (
+            "max(queue_occupancy > 5)",
+            ">",
+            "compare behind the parenthesis: max(queue_occupancy) > …",
+        ),
+        (
+            "any(hop_latency > 5 and loop)",
+            "and",
+            "one comparison fits into any(): write any(…) and any(…)",
+        ),
+        (
+            "flow_latency@3 > 5",
+            "@",
+            "flow_latency belongs to the flow, not to a node",
+        ),
+        (
+            "hop_latency@ > 5",
+            ">",
+            "expected a node id behind `@`, such as 102 or 0x66",
+        ),
+        (
+            "hop_latency@4294967295 > 5",
+            "4294967295",
+            "a node id is a whole number below 4294967295",
+        ),
+        (
+            "hop_latency@1.5 > 5",
+            "1.5",
+            "a node id is a whole number below 4294967295",
+        ),
+        (
+            "flow_latency > 5%",
+            "5%",
+            "a latency is a time: use ns, us, ms or s",
+        ),
+        (
+            "link_utilization > 5ms",
+            "5ms",
+            "a utilization is a fraction: write 80% or 0.8",
+        ),
+        (
+            "queue_occupancy > 5%",
+            "5%",
+            "this value is in the device's own units: `%` has no meaning here",
+        ),
+        (
+            "hops > 5 ms",
+            "5 ms",
+            "this value is a number of hops: a unit of time has no meaning here",
+        ),
+        (
+            "hops > 1.5",
+            "1.5",
+            "this value is a number of hops, which are whole: write a whole number",
+        ),
         ("flow_latency > 0.5", "0.5", "finer than a nanosecond"),
-        ("link_utilization > 0.00001%", "0.00001%", "finer than a millionth"),
-        ("link_utilization@7 > 80", "80", "a utilization is at most 100%: write 80% or 0.8"),
-        ("max(link_utilization) > 101%", "101%", "a utilization is at most 100%: write 80% or 0.8"),
-        ("hops > 18446744073709551615", "18446744073709551615", "too great for 64 bits"),
-        ("flow_latency > 18446744073709551614 s", "18446744073709551614 s", "too great for 64 bits"),
+        (
+            "link_utilization > 0.00001%",
+            "0.00001%",
+            "finer than a millionth",
+        ),
+        (
+            "link_utilization@7 > 80",
+            "80",
+            "a utilization is at most 100%: write 80% or 0.8",
+        ),
+        (
+            "max(link_utilization) > 101%",
+            "101%",
+            "a utilization is at most 100%: write 80% or 0.8",
+        ),
+        (
+            "hops > 18446744073709551615",
+            "18446744073709551615",
+            "too great for 64 bits",
+        ),
+        (
+            "flow_latency > 18446744073709551614 s",
+            "18446744073709551614 s",
+            "too great for 64 bits",
+        ),
         (
             "hops > 99999999999999999999",
             "99999999999999999999",
@@ -326,20 +531,56 @@ fn errors_point_at_the_place() {
         ),
         ("hops > 0x", "0x", "`0x` is not a number of at most 64 bits"),
         ("hops > 1.", "1.", "digits are missing after the point"),
-        ("count(hop_latency > 5) > 4294967296", "4294967296", "no report has so many hops"),
-        ("5 < loop", "5", "what follows is true or false by itself: it is not compared with a number"),
-        ("hops > -5", "-", "`-` is not used here: values are never negative"),
-        ("hops > 5 for", "", "expected a number of reports behind `for`, such as 5"),
-        ("hops > 5 for 1", "1", "`for` counts the reports of a flow, from 2 to 65535: write `for 5`"),
-        ("hops > 5 for 5ms", "5ms", "`for` counts the reports of a flow, from 2 to 65535: write `for 5`"),
-        ("(hops > 5 for 5) for 2", "for", "there is a `for` in this condition already"),
+        (
+            "count(hop_latency > 5) > 4294967296",
+            "4294967296",
+            "no report has so many hops",
+        ),
+        (
+            "5 < loop",
+            "5",
+            "what follows is true or false by itself: it is not compared with a number",
+        ),
+        (
+            "hops > -5",
+            "-",
+            "`-` is not used here: values are never negative",
+        ),
+        (
+            "hops > 5 for",
+            "",
+            "expected a number of reports behind `for`, such as 5",
+        ),
+        (
+            "hops > 5 for 1",
+            "1",
+            "`for` counts the reports of a flow, from 2 to 65535: write `for 5`",
+        ),
+        (
+            "hops > 5 for 5ms",
+            "5ms",
+            "`for` counts the reports of a flow, from 2 to 65535: write `for 5`",
+        ),
+        (
+            "(hops > 5 for 5) for 2",
+            "for",
+            "there is a `for` in this condition already",
+        ),
         (
             "(hops > 5 or loop) for 5",
             "for",
             "`for` counts one comparison, or several joined by `and`: the sides of an `or` may take turns; give each its own `for`",
         ),
-        ("change > 5", ">", "`change` is of one value: write change(flow_latency)"),
-        ("change(change(hops)) > 5", "change", "history functions cannot be nested"),
+        (
+            "change > 5",
+            ">",
+            "`change` is of one value: write change(flow_latency)",
+        ),
+        (
+            "change(change(hops)) > 5",
+            "change",
+            "history functions cannot be nested",
+        ),
         (
             "change(queue_occupancy) > 5",
             "queue_occupancy",
@@ -361,13 +602,21 @@ fn errors_point_at_the_place() {
             "the weight of a new value in an average is between 0.004 and 0.996, such as 0.25",
         ),
         ("change(hops, 0.5) > 5", ",", "expected `)`"),
-        ("change(hops > 5)", ">", "compare behind the parenthesis: change(…) > …"),
+        (
+            "change(hops > 5)",
+            ">",
+            "compare behind the parenthesis: change(…) > …",
+        ),
         (
             "previous(flow_latency) > 300_000s",
             "300_000s",
             "what is remembered is never greater than 281474976710655",
         ),
-        ("chnage(hops) > 5", "chnage", "unknown name `chnage`: did you mean `change`?"),
+        (
+            "chnage(hops) > 5",
+            "chnage",
+            "unknown name `chnage`: did you mean `change`?",
+        ),
     ];
     for (text, marked, message) in cases {
         let error = refused(text);
@@ -383,7 +632,10 @@ fn errors_point_at_the_place() {
         "flow_path is not a number: use `hops` for its length, `loop` for a node seen twice"
     );
     let all = "flow_latency, hops, loop, hop_latency, queue_occupancy, queue_congestion, link_utilization";
-    assert_eq!(refused("bananas > 3").message, format!("unknown name `bananas`: known are {all}"));
+    assert_eq!(
+        refused("bananas > 3").message,
+        format!("unknown name `bananas`: known are {all}")
+    );
 }
 
 #[test]
@@ -399,7 +651,10 @@ fn an_error_is_printed_with_a_mark_under_the_place() {
     let long = format!("{}hopps", "loop and ".repeat(100));
     let expected = "rule `r`: unknown name `hopps`: did you mean `hops`? (at line 1, column 901)";
     assert_eq!(refused(&long).to_string(), expected);
-    assert_eq!(refused("").to_string(), "rule `r`: the rule is empty (at line 1, column 1)");
+    assert_eq!(
+        refused("").to_string(),
+        "rule `r`: the rule is empty (at line 1, column 1)"
+    );
 }
 
 #[test]
@@ -426,15 +681,29 @@ fn bounds_are_stated_and_kept() {
     );
     let deep = |depth: usize| format!("{}loop{}", "(".repeat(depth), ")".repeat(depth));
     assert!(compile(&deep(64)).is_ok());
-    assert_eq!(refused(&deep(65)).message, "`not` and parentheses nest deeper than 64");
-    assert_eq!(refused(&"not ".repeat(1000)).message, "`not` and parentheses nest deeper than 64");
-    assert_eq!(refused(&"(".repeat(5000)).message, "the rule has 5000 bytes; at most 4096 are read");
+    assert_eq!(
+        refused(&deep(65)).message,
+        "`not` and parentheses nest deeper than 64"
+    );
+    assert_eq!(
+        refused(&"not ".repeat(1000)).message,
+        "`not` and parentheses nest deeper than 64"
+    );
+    assert_eq!(
+        refused(&"(".repeat(5000)).message,
+        "the rule has 5000 bytes; at most 4096 are read"
+    );
     // The bound is on different terms and clauses: repeated ones cost nothing.
     assert!(compile(&join(400, " or ", &|_| "loop".into())).is_ok_and(|rules| rules.clauses(0).count() == 1));
 }
 
 fn random_term(random: &mut Random) -> String {
-    let metrics = ["hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"];
+    let metrics = [
+        "hop_latency",
+        "queue_occupancy",
+        "queue_congestion",
+        "link_utilization",
+    ];
     let signs = ["<", "<=", ">", ">=", "==", "!="];
     let sign = random.pick(&signs);
     let metric = random.pick(&metrics);
@@ -443,16 +712,27 @@ fn random_term(random: &mut Random) -> String {
     } else {
         random.below(6).to_string()
     };
-    let node = if random.below(4) == 0 { format!("@{}", random.below(4)) } else { String::new() };
+    let node = if random.below(4) == 0 {
+        format!("@{}", random.below(4))
+    } else {
+        String::new()
+    };
     match random.below(8) {
         0 => format!("flow_latency {sign} {}", random.below(6)),
         1 => format!("hops {sign} {}", random.below(6)),
         2 => "loop".into(),
         3 => format!("{metric}{node} {sign} {number}"),
-        4 => format!("count({metric}{node} {sign} {number}) {} {}", random.pick(&signs), random.below(4)),
+        4 => format!(
+            "count({metric}{node} {sign} {number}) {} {}",
+            random.pick(&signs),
+            random.below(4)
+        ),
         5 => format!("{}({metric}{node} {sign} {number})", random.pick(&["any", "all"])),
         6 => format!("count({metric}{node}) {sign} {}", random.below(4)),
-        _ => format!("{}({metric}{node}) {sign} {number}", random.pick(&["max", "min", "sum", "avg"])),
+        _ => format!(
+            "{}({metric}{node}) {sign} {number}",
+            random.pick(&["max", "min", "sum", "avg"])
+        ),
     }
 }
 
@@ -460,7 +740,11 @@ fn random_term(random: &mut Random) -> String {
 fn random_memory(random: &mut Random) -> String {
     let signs = ["<", "<=", ">", ">=", "==", "!="];
     let (sign, number) = (random.pick(&signs), random.below(6));
-    let node = if random.below(4) == 0 { format!("@{}", random.below(4)) } else { String::new() };
+    let node = if random.below(4) == 0 {
+        format!("@{}", random.below(4))
+    } else {
+        String::new()
+    };
     let metric = random.pick(&["hop_latency", "queue_occupancy", "queue_congestion"]);
     let value = match random.below(6) {
         0 => "flow_latency".into(),
@@ -479,8 +763,11 @@ fn random_memory(random: &mut Random) -> String {
 /// With `cells`, its terms may use earlier reports.
 pub(crate) fn random_rule_of(random: &mut Random, depth: u64, cells: bool) -> String {
     if depth == 0 || random.below(4) == 0 {
-        let mut term =
-            if cells && random.below(2) == 0 { random_memory(random) } else { random_term(random) };
+        let mut term = if cells && random.below(2) == 0 {
+            random_memory(random)
+        } else {
+            random_term(random)
+        };
         if cells && random.below(3) == 0 {
             if random.below(3) == 0 {
                 term = format!("(not {term} and {})", random_memory(random));
@@ -533,12 +820,19 @@ fn the_normal_form_is_equivalent_to_the_expression() {
                 hops: &hops,
             };
             let expected = expression.truth(&[observation]) == Some(true);
-            assert_eq!(rules.evaluate(&observation) == 1, expected, "{text} of {observation:?}");
+            assert_eq!(
+                rules.evaluate(&observation) == 1,
+                expected,
+                "{text} of {observation:?}"
+            );
             fired += usize::from(expected);
         }
     }
     // Some are refused and some accepted; otherwise the test would prove nothing.
-    assert!(compiled > 19_000 && fired > 20_000 && fired < 180_000, "{compiled} {fired}");
+    assert!(
+        compiled > 19_000 && fired > 20_000 && fired < 180_000,
+        "{compiled} {fired}"
+    );
 }
 
 /// A report of one hop with this queue.
@@ -552,8 +846,15 @@ fn course(text: &str, queues: &[u64]) -> String {
     let mut cells = vec![ABSENT; rules.cells().len()];
     let fires = |occupancy: &u64| {
         let hops = queue(*occupancy);
-        let observation = Observation { hops: &hops, ..Observation::default() };
-        if rules.evaluate_with(&observation, &mut cells) == 1 { '1' } else { '.' }
+        let observation = Observation {
+            hops: &hops,
+            ..Observation::default()
+        };
+        if rules.evaluate_with(&observation, &mut cells) == 1 {
+            '1'
+        } else {
+            '.'
+        }
     };
     queues.iter().map(fires).collect()
 }
@@ -563,23 +864,67 @@ fn previous_values_are_stored() {
     const NO: u64 = ABSENT;
     let cases: [(&str, &[u64], &str); 16] = [
         ("previous(max(queue_occupancy)) > 5", &[9, 9, 1, 1, 9], ".11.."),
-        ("change(max(queue_occupancy)) > 100", &[500, 600, 499, 601, 601], "..11."),
+        (
+            "change(max(queue_occupancy)) > 100",
+            &[500, 600, 499, 601, 601],
+            "..11.",
+        ),
         ("change(max(queue_occupancy)) == 0", &[500, 500, 499], ".1."),
         // If a report lacks a value, the previous one remains.
-        ("change(max(queue_occupancy)) > 100", &[500, NO, 700, NO, 700], "..1.."),
+        (
+            "change(max(queue_occupancy)) > 100",
+            &[500, NO, 700, NO, 700],
+            "..1..",
+        ),
         ("previous(max(queue_occupancy)) > 5", &[9, NO, 1, NO, 9], ".11.."),
-        ("not change(max(queue_occupancy)) > 100", &[500, 500, NO, 700], ".1.."),
+        (
+            "not change(max(queue_occupancy)) > 100",
+            &[500, 500, NO, 700],
+            ".1..",
+        ),
         // 256·8 = 2048; with 0, less a quarter each time: 1536, 1152, 864; 6, 4.5, 3.375.
         ("average(max(queue_occupancy)) > 4", &[8, 0, 0, 0, NO], "111.."),
-        ("average(max(queue_occupancy), 0.5) >= 2", &[8, 0, 0, 0, 8], "111.1"),
-        ("average(max(queue_occupancy), 50%) >= 2", &[8, 0, 0, 0, 8], "111.1"),
-        ("max(queue_occupancy) > 5 for 3", &[9, 9, 9, 9, 1, 9, 9, 9], "..11...1"),
-        ("max(queue_occupancy) > 5 for 2 reports", &[9, 9, NO, 9, 9], ".1..1"),
+        (
+            "average(max(queue_occupancy), 0.5) >= 2",
+            &[8, 0, 0, 0, 8],
+            "111.1",
+        ),
+        (
+            "average(max(queue_occupancy), 50%) >= 2",
+            &[8, 0, 0, 0, 8],
+            "111.1",
+        ),
+        (
+            "max(queue_occupancy) > 5 for 3",
+            &[9, 9, 9, 9, 1, 9, 9, 9],
+            "..11...1",
+        ),
+        (
+            "max(queue_occupancy) > 5 for 2 reports",
+            &[9, 9, NO, 9, 9],
+            ".1..1",
+        ),
         ("not max(queue_occupancy) > 5 for 2", &[9, 9, NO, 9, 9], "1.11."),
-        ("(not max(queue_occupancy) > 5) for 2", &[1, 1, NO, 1, 1, 9], ".1..1."),
-        ("(queue_occupancy > 5 and queue_occupancy < 9) for 2", &[6, 7, 9, 8, 8], ".1..1"),
-        ("(not (queue_occupancy > 9 or queue_occupancy < 5)) for 2", &[6, 7, 4, 8, 8], ".1..1"),
-        ("change(max(queue_occupancy)) > 2 for 2", &[0, 5, 10, 15, 15], "..11."),
+        (
+            "(not max(queue_occupancy) > 5) for 2",
+            &[1, 1, NO, 1, 1, 9],
+            ".1..1.",
+        ),
+        (
+            "(queue_occupancy > 5 and queue_occupancy < 9) for 2",
+            &[6, 7, 9, 8, 8],
+            ".1..1",
+        ),
+        (
+            "(not (queue_occupancy > 9 or queue_occupancy < 5)) for 2",
+            &[6, 7, 4, 8, 8],
+            ".1..1",
+        ),
+        (
+            "change(max(queue_occupancy)) > 2 for 2",
+            &[0, 5, 10, 15, 15],
+            "..11.",
+        ),
     ];
     for (text, queues, expected) in cases {
         assert_eq!(course(text, queues), expected, "{text}");
@@ -602,8 +947,11 @@ fn averages_settle_and_products_fit() {
 #[test]
 fn history_cells_are_shared_and_bounded() {
     let rules = |texts: &[&str]| {
-        let named: Vec<_> =
-            texts.iter().enumerate().map(|(n, text)| (n.to_string(), (*text).into())).collect();
+        let named: Vec<_> = texts
+            .iter()
+            .enumerate()
+            .map(|(n, text)| (n.to_string(), (*text).into()))
+            .collect();
         RuleSet::compile(&named)
     };
     let shared = rules(&[
@@ -614,9 +962,17 @@ fn history_cells_are_shared_and_bounded() {
     ])
     .unwrap();
     assert_eq!(shared.cells().len(), 4, "{:?}", shared.cells());
-    assert_eq!([0, 1, 2, 3, 4].map(|rule| shared.is_stateful(rule)), [true, false, true, true, false]);
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(|rule| shared.is_stateful(rule)),
+        [true, false, true, true, false]
+    );
     assert!(compile("hops > 3").unwrap().cells().is_empty());
-    let many = |count: u64| (0..count).map(|n| format!("hops > {n} for 2")).collect::<Vec<_>>().join(" and ");
+    let many = |count: u64| {
+        (0..count)
+            .map(|n| format!("hops > {n} for 2"))
+            .collect::<Vec<_>>()
+            .join(" and ")
+    };
     assert_eq!(compile(&many(32)).unwrap().cells().len(), 32);
     assert_eq!(
         refused(&many(33)).message,
@@ -627,14 +983,29 @@ fn history_cells_are_shared_and_bounded() {
 #[test]
 fn terms_with_memory_read_back() {
     let cases = [
-        ("change(max(queue_occupancy@7)) > 5", "change(max(queue_occupancy@7)) > 5"),
-        ("average(flow_latency, 10%) > 5ms for 3", "average(flow_latency, 0.10156250) > 5000000ns for 3"),
-        ("not previous(hops) > 5 for 3 reports", "not previous(hops) > 5 for 3"),
+        (
+            "change(max(queue_occupancy@7)) > 5",
+            "change(max(queue_occupancy@7)) > 5",
+        ),
+        (
+            "average(flow_latency, 10%) > 5ms for 3",
+            "average(flow_latency, 0.10156250) > 5000000ns for 3",
+        ),
+        (
+            "not previous(hops) > 5 for 3 reports",
+            "not previous(hops) > 5 for 3",
+        ),
         ("(not loop) for 3", "(not loop) for 3"),
         ("not loop for 3", "not (loop) for 3"),
         ("not not loop for 3", "(loop) for 3"),
-        ("not change(count(hop_latency)) > 5", "change(count(hop_latency)) <= 5"),
-        ("average(max(link_utilization)) > 80%", "average(max(link_utilization), 0.25000000) > 80.0000%"),
+        (
+            "not change(count(hop_latency)) > 5",
+            "change(count(hop_latency)) <= 5",
+        ),
+        (
+            "average(max(link_utilization)) > 80%",
+            "average(max(link_utilization), 0.25000000) > 80.0000%",
+        ),
     ];
     for (text, expected) in cases {
         let rules = compile(text).unwrap();
@@ -659,21 +1030,39 @@ fn rules_with_memory_are_equivalent_to_the_expression() {
         let mut cells = vec![ABSENT; rules.cells().len()];
         for hops in &reports {
             let (flow_latency, looped) = (random.maybe(|r| r.below(6)), random.below(2) == 0);
-            history.push(Observation { flow_latency, looped, hops });
+            history.push(Observation {
+                flow_latency,
+                looped,
+                hops,
+            });
             let expected = expression.truth(&history) == Some(true);
             let last = history.last().unwrap();
-            assert_eq!(rules.evaluate_with(last, &mut cells) == 1, expected, "{text} of {history:?}");
+            assert_eq!(
+                rules.evaluate_with(last, &mut cells) == 1,
+                expected,
+                "{text} of {history:?}"
+            );
             fired += usize::from(expected);
             all += 1;
         }
     }
-    assert!(compiled > 5500 && fired > all / 10 && fired < all * 9 / 10, "{compiled} {fired} of {all}");
+    assert!(
+        compiled > 5500 && fired > all / 10 && fired < all * 9 / 10,
+        "{compiled} {fired} of {all}"
+    );
 }
 
 #[test]
 fn sums_of_huge_values_do_not_wrap() {
-    let huge = [hop(1, ABSENT - 1, 0), hop(2, ABSENT - 1, 0), hop(3, ABSENT - 1, 0)];
-    let observation = Observation { hops: &huge, ..Observation::default() };
+    let huge = [
+        hop(1, ABSENT - 1, 0),
+        hop(2, ABSENT - 1, 0),
+        hop(3, ABSENT - 1, 0),
+    ];
+    let observation = Observation {
+        hops: &huge,
+        ..Observation::default()
+    };
     let fires = |text: &str| compile(text).unwrap().evaluate(&observation) == 1;
     assert!(fires("sum(hop_latency) > 1000000000s"));
     assert!(fires("avg(hop_latency) == 18446744073709551614"));
@@ -734,9 +1123,16 @@ fn a_rule_without_its_counts_is_true_as_long_and_as_often() {
         for _ in 0..10_000 {
             let hops = [hop(1, 0, random.below(5))];
             let flow_latency = random.maybe(|r| r.below(5));
-            let observation = Observation { flow_latency, looped: random.below(2) == 0, hops: &hops };
-            let is = [rules.evaluate_with(&observation, &mut history), bound.evaluate(&observation)]
-                .map(|set| set == 1);
+            let observation = Observation {
+                flow_latency,
+                looped: random.below(2) == 0,
+                hops: &hops,
+            };
+            let is = [
+                rules.evaluate_with(&observation, &mut history),
+                bound.evaluate(&observation),
+            ]
+            .map(|set| set == 1);
             assert!(is[1] || !is[0], "{text}");
             (0..2).for_each(|i| times[i] += u32::from(is[i] && !was[i]));
             assert!(times[0] <= times[1], "{text}");

@@ -68,7 +68,13 @@ pub struct Program {
 }
 
 impl HistoryRef {
-    const NONE: Self = Self { history: 0, value: NO_CELL, run: NO_CELL, lapsed: 0, reports: 0 };
+    const NONE: Self = Self {
+        history: 0,
+        value: NO_CELL,
+        run: NO_CELL,
+        lapsed: 0,
+        reports: 0,
+    };
 
     fn new(term: &Term, places: HistoryCells) -> Self {
         Self {
@@ -82,8 +88,12 @@ impl HistoryRef {
 }
 
 impl CellRow {
-    const NONE: Self =
-        Self { row: Table::EMPTY.rows[0], history_ref: HistoryRef::NONE, kind: NOTHING, alpha: 0 };
+    const NONE: Self = Self {
+        row: Table::EMPTY.rows[0],
+        history_ref: HistoryRef::NONE,
+        kind: NOTHING,
+        alpha: 0,
+    };
 
     fn new(cell: &Cell) -> Self {
         let of = |quantity: &Quantity| Row {
@@ -93,13 +103,31 @@ impl CellRow {
             ..Row::default()
         };
         match cell {
-            Cell::Previous(quantity) => Self { row: of(quantity), kind: PREVIOUS, ..Self::NONE },
-            Cell::Average(quantity, alpha) => {
-                Self { row: of(quantity), kind: AVERAGE, alpha: *alpha, ..Self::NONE }
-            }
+            Cell::Previous(quantity) => Self {
+                row: of(quantity),
+                kind: PREVIOUS,
+                ..Self::NONE
+            },
+            Cell::Average(quantity, alpha) => Self {
+                row: of(quantity),
+                kind: AVERAGE,
+                alpha: *alpha,
+                ..Self::NONE
+            },
             Cell::Run(term, value) => {
-                let history_ref = HistoryRef::new(term, HistoryCells { value: *value, run: NO_CELL });
-                Self { row: Row::new(term, 0), history_ref, kind: RUN, alpha: 0 }
+                let history_ref = HistoryRef::new(
+                    term,
+                    HistoryCells {
+                        value: *value,
+                        run: NO_CELL,
+                    },
+                );
+                Self {
+                    row: Row::new(term, 0),
+                    history_ref,
+                    kind: RUN,
+                    alpha: 0,
+                }
             }
         }
     }
@@ -119,7 +147,10 @@ impl Program {
     /// # Errors
     /// The first rule that does not fit, and why.
     pub fn new(rules: &RuleSet) -> Result<Self, (usize, Reason)> {
-        let mut writer = Writer { table: Table::EMPTY, known: Vec::new() };
+        let mut writer = Writer {
+            table: Table::EMPTY,
+            known: Vec::new(),
+        };
         let mut program = Self::EMPTY;
         for rule in 0..rules.len() {
             let clauses: Vec<&[Term]> = rules.clauses(rule).collect();
@@ -260,7 +291,11 @@ impl Row {
             2 => u64::from(observation.looped),
             _ => return self.value_of_hops(observation),
         };
-        if value == ABSENT || value <= MAX_VALUE { value } else { MAX_VALUE }
+        if value == ABSENT || value <= MAX_VALUE {
+            value
+        } else {
+            MAX_VALUE
+        }
     }
 
     #[inline]

@@ -6,7 +6,11 @@ use crate::rule::history::EMPTY;
 use crate::rule::tests::{random_hops, random_rule, random_rule_of};
 
 fn compile(texts: &[String]) -> Option<RuleSet> {
-    let named: Vec<_> = texts.iter().enumerate().map(|(n, text)| (format!("r{n}"), text.clone())).collect();
+    let named: Vec<_> = texts
+        .iter()
+        .enumerate()
+        .map(|(n, text)| (format!("r{n}"), text.clone()))
+        .collect();
     RuleSet::compile(&named).ok()
 }
 
@@ -25,8 +29,15 @@ fn the_table_evaluates_as_the_rules_do() {
         let split = Table::split(&rules);
         tables += 1;
         left_out += split.user.len();
-        assert_eq!(u64::from(split.kernel.count_ones()) + split.user.len() as u64, count, "{texts:?}");
-        assert!(split.user.iter().all(|(rule, _)| split.kernel >> rule & 1 == 0), "{texts:?}");
+        assert_eq!(
+            u64::from(split.kernel.count_ones()) + split.user.len() as u64,
+            count,
+            "{texts:?}"
+        );
+        assert!(
+            split.user.iter().all(|(rule, _)| split.kernel >> rule & 1 == 0),
+            "{texts:?}"
+        );
         for _ in 0..10 {
             let hops = random_hops(&mut random);
             let observation = Observation {
@@ -35,7 +46,11 @@ fn the_table_evaluates_as_the_rules_do() {
                 hops: &hops,
             };
             let expected = rules.evaluate(&observation) & split.kernel;
-            assert_eq!(split.table.evaluate(&observation), expected, "{texts:?} of {observation:?}");
+            assert_eq!(
+                split.table.evaluate(&observation),
+                expected,
+                "{texts:?} of {observation:?}"
+            );
             fired += u64::from(expected.count_ones());
         }
     }
@@ -49,19 +64,45 @@ fn the_table_evaluates_as_the_rules_do() {
 #[test]
 fn sums_and_means_are_exact_at_the_ends_of_64_bits() {
     let mut random = Random::new(5);
-    let edges = [0, 1, 2, 1 << 32, 1 << 60, (1 << 63) - 1, 1 << 63, u64::MAX - 2, u64::MAX - 1];
+    let edges = [
+        0,
+        1,
+        2,
+        1 << 32,
+        1 << 60,
+        (1 << 63) - 1,
+        1 << 63,
+        u64::MAX - 2,
+        u64::MAX - 1,
+    ];
     let mut fired = 0;
     for _ in 0..20_000 {
         let near = |random: &mut Random| *random.pick(&edges.each_ref());
-        let (sign, value) = (random.pick(&["<", "<=", ">", ">=", "==", "!="]).to_owned(), near(&mut random));
-        let text = format!("{}(queue_occupancy) {sign} {value}", random.pick(&["sum", "avg", "max", "min"]));
+        let (sign, value) = (
+            random.pick(&["<", "<=", ">", ">=", "==", "!="]).to_owned(),
+            near(&mut random),
+        );
+        let text = format!(
+            "{}(queue_occupancy) {sign} {value}",
+            random.pick(&["sum", "avg", "max", "min"])
+        );
         let hops: Vec<HopValues> = (0..random.below(17))
-            .map(|_| HopValues { queue_occupancy: near(&mut random), ..HopValues::NOTHING })
+            .map(|_| HopValues {
+                queue_occupancy: near(&mut random),
+                ..HopValues::NOTHING
+            })
             .collect();
         let rules = compile(std::slice::from_ref(&text)).expect(&text);
-        let observation = Observation { hops: &hops, ..Observation::default() };
+        let observation = Observation {
+            hops: &hops,
+            ..Observation::default()
+        };
         let expected = rules.evaluate(&observation);
-        assert_eq!(Table::split(&rules).table.evaluate(&observation), expected, "{text} of {hops:?}");
+        assert_eq!(
+            Table::split(&rules).table.evaluate(&observation),
+            expected,
+            "{text} of {hops:?}"
+        );
         fired += expected;
     }
     assert!((4000..16_000).contains(&fired), "{fired}");
@@ -79,13 +120,30 @@ fn the_table_of_a_known_rule() {
         ..Row::default()
     };
     let (greater, at_least, equal) = (Comparison::Greater, Comparison::AtLeast, Comparison::Equal);
-    let mut expected = Table { rules: 1, metrics: 0b1101, terms: 3, ..Table::EMPTY };
+    let mut expected = Table {
+        rules: 1,
+        metrics: 0b1101,
+        terms: 3,
+        ..Table::EMPTY
+    };
     expected.clauses[0] = 0b11;
-    let node = Row { value: 50, node: 102, ..row(0, Subject::QueueOccupancy, Aggregate::Max, greater) };
-    let looped = Row { value: 1, ..row(1, Subject::Loop, Aggregate::Flow, equal) };
+    let node = Row {
+        value: 50,
+        node: 102,
+        ..row(0, Subject::QueueOccupancy, Aggregate::Max, greater)
+    };
+    let looped = Row {
+        value: 1,
+        ..row(1, Subject::Loop, Aggregate::Flow, equal)
+    };
     let (value, hops, hops_comparison) = (7, 2, Comparison::Unequal as u8);
     let count = row(1, Subject::HopLatency, Aggregate::CountWhere, at_least);
-    let count = Row { value, hops, hops_comparison, ..count };
+    let count = Row {
+        value,
+        hops,
+        hops_comparison,
+        ..count
+    };
     expected.rows[..3].copy_from_slice(&[node, looped, count]);
     assert_eq!(table, expected);
 }
@@ -95,14 +153,20 @@ fn common_clauses_are_stored_once() {
     let texts = ["hops > 3 and loop", "loop", "loop and hops > 3 and hops < 9"].map(str::to_owned);
     let split = Table::split(&compile(&texts).unwrap());
     assert_eq!((split.kernel, split.table.terms, split.user.len()), (0b111, 3, 0));
-    let observation = Observation { looped: true, ..Observation::default() };
+    let observation = Observation {
+        looped: true,
+        ..Observation::default()
+    };
     assert_eq!(split.table.evaluate(&observation), 0b010);
 }
 
 #[test]
 fn rules_that_do_not_fit_are_omitted_with_a_reason_and_the_others_compile() {
     let all = |range: std::ops::Range<u32>, by: &str, what: &str| {
-        range.map(|n| format!("{what} > {n}")).collect::<Vec<_>>().join(by)
+        range
+            .map(|n| format!("{what} > {n}"))
+            .collect::<Vec<_>>()
+            .join(by)
     };
     let texts = [
         all(0..60, " and ", "hops"),
@@ -121,8 +185,10 @@ fn rules_that_do_not_fit_are_omitted_with_a_reason_and_the_others_compile() {
     let metrics: Vec<Metric> = split.metrics_for_user().collect();
     assert_eq!(metrics, [Metric::FlowLatency, Metric::QueueOccupancy]);
     assert!(split.table.uses(Metric::HopLatency) && !split.table.uses(Metric::QueueOccupancy));
-    let reasons: Vec<String> =
-        split.in_user_space(&rules).map(|(name, reason)| format!("{name}: {reason}")).collect();
+    let reasons: Vec<String> = split
+        .in_user_space(&rules)
+        .map(|(name, reason)| format!("{name}: {reason}"))
+        .collect();
     assert_eq!(
         reasons,
         [
@@ -131,15 +197,25 @@ fn rules_that_do_not_fit_are_omitted_with_a_reason_and_the_others_compile() {
         ]
     );
     // A rule that is not in the table never fires from it.
-    let hops = [HopValues { queue_occupancy: 200, ..HopValues::NOTHING }];
-    let observation = Observation { hops: &hops, looped: true, flow_latency: Some(1000) };
+    let hops = [HopValues {
+        queue_occupancy: 200,
+        ..HopValues::NOTHING
+    }];
+    let observation = Observation {
+        hops: &hops,
+        looped: true,
+        flow_latency: Some(1000),
+    };
     assert_eq!(split.table.evaluate(&observation), 0b100);
 }
 
 #[test]
 fn no_rules_make_an_empty_table() {
     let split = Table::split(&RuleSet::default());
-    assert_eq!((&split.table, split.user.len(), split.user_metrics), (&Table::EMPTY, 0, 0));
+    assert_eq!(
+        (&split.table, split.user.len(), split.user_metrics),
+        (&Table::EMPTY, 0, 0)
+    );
     assert_eq!(split.table.evaluate(&Observation::default()), 0);
 }
 
@@ -178,7 +254,9 @@ fn the_program_evaluates_as_the_rules_do() {
         let count = 1 + random.below(4);
         let texts: Vec<String> = (0..count).map(|_| random_rule_of(&mut random, 3, true)).collect();
         let Some(rules) = compile(&texts) else { continue };
-        let Ok(program) = Program::new(&rules) else { continue };
+        let Ok(program) = Program::new(&rules) else {
+            continue;
+        };
         programs += 1;
         assert_eq!(program.used as usize, rules.cells().len(), "{texts:?}");
         let (mut one, mut other) = ([EMPTY; CELLS], [EMPTY; CELLS]);
@@ -190,26 +268,51 @@ fn the_program_evaluates_as_the_rules_do() {
                 hops: &hops,
             };
             let expected = rules.evaluate_with(&observation, &mut one);
-            assert_eq!(program.evaluate(&observation, &mut other), expected, "{texts:?} of {observation:?}");
+            assert_eq!(
+                program.evaluate(&observation, &mut other),
+                expected,
+                "{texts:?} of {observation:?}"
+            );
             assert_eq!(one, other, "{texts:?} of {observation:?}");
             let first = rules.evaluate(&observation);
-            assert_eq!(program.evaluate(&observation, &mut []), first, "{texts:?} of {observation:?}");
+            assert_eq!(
+                program.evaluate(&observation, &mut []),
+                first,
+                "{texts:?} of {observation:?}"
+            );
             fired += u64::from(expected.count_ones());
             all += count;
         }
     }
-    assert!(programs > 1000 && fired > all / 10 && fired < all * 9 / 10, "{programs} {fired} of {all}");
+    assert!(
+        programs > 1000 && fired > all / 10 && fired < all * 9 / 10,
+        "{programs} {fired} of {all}"
+    );
 }
 
 #[test]
 fn history_is_exact_at_the_ends_of_64_bits() {
     let mut random = Random::new(19);
-    let edges =
-        [0, 1, 2, 1 << 32, (1 << 48) - 2, (1 << 48) - 1, 1 << 48, 1 << 60, 1 << 63, u64::MAX - 1, u64::MAX];
+    let edges = [
+        0,
+        1,
+        2,
+        1 << 32,
+        (1 << 48) - 2,
+        (1 << 48) - 1,
+        1 << 48,
+        1 << 60,
+        1 << 63,
+        u64::MAX - 1,
+        u64::MAX,
+    ];
     let mut fired = 0;
     for _ in 0..4000 {
         let near = |random: &mut Random| *random.pick(&edges.each_ref());
-        let (sign, value) = (random.pick(&["<", "<=", ">", ">=", "==", "!="]).to_owned(), near(&mut random));
+        let (sign, value) = (
+            random.pick(&["<", "<=", ">", ">=", "==", "!="]).to_owned(),
+            near(&mut random),
+        );
         let of = random.pick(&["sum", "max", "min"]);
         let what = random.pick(&["previous", "change", "average"]);
         let value = value.min((1 << 48) - 1);
@@ -219,11 +322,21 @@ fn history_is_exact_at_the_ends_of_64_bits() {
         let (mut one, mut other) = ([EMPTY; CELLS], [EMPTY; CELLS]);
         for _ in 0..10 {
             let hops: Vec<HopValues> = (0..random.below(17))
-                .map(|_| HopValues { queue_occupancy: near(&mut random), ..HopValues::NOTHING })
+                .map(|_| HopValues {
+                    queue_occupancy: near(&mut random),
+                    ..HopValues::NOTHING
+                })
                 .collect();
-            let observation = Observation { hops: &hops, ..Observation::default() };
+            let observation = Observation {
+                hops: &hops,
+                ..Observation::default()
+            };
             let expected = rules.evaluate_with(&observation, &mut one);
-            assert_eq!(program.evaluate(&observation, &mut other), expected, "{text} of {hops:?}");
+            assert_eq!(
+                program.evaluate(&observation, &mut other),
+                expected,
+                "{text} of {hops:?}"
+            );
             assert_eq!(one, other);
             fired += expected;
         }
@@ -236,17 +349,31 @@ fn rules_that_remember_are_left_to_user_space_which_needs_every_report() {
     let texts = ["loop", "change(flow_latency) > 5", "hops > 3"].map(str::to_owned);
     let rules = compile(&texts).unwrap();
     let split = Table::split(&rules);
-    assert_eq!((split.kernel, split.user.as_slice()), (0b101, &[(1, Reason::History)][..]));
+    assert_eq!(
+        (split.kernel, split.user.as_slice()),
+        (0b101, &[(1, Reason::History)][..])
+    );
     assert!(split.user_needs_all && split.table.rules == 0b101);
     assert_eq!(split.user_metrics, 1 << (Metric::FlowLatency as u8));
-    assert_eq!(Reason::History.to_string(), "it uses history, which the kernel program does not store");
+    assert_eq!(
+        Reason::History.to_string(),
+        "it uses history, which the kernel program does not store"
+    );
     assert!(!Table::split(&compile(&texts[..1]).unwrap()).user_needs_all);
 }
 
 #[test]
 fn a_program_without_space_names_the_rule() {
-    let many = |from: u32| (from..from + 60).map(|n| format!("hops > {n}")).collect::<Vec<_>>().join(" and ");
+    let many = |from: u32| {
+        (from..from + 60)
+            .map(|n| format!("hops > {n}"))
+            .collect::<Vec<_>>()
+            .join(" and ")
+    };
     let rules = compile(&[many(0), many(100)]).unwrap();
-    assert_eq!(Program::new(&rules), Err((1, Reason::Clauses { needed: 60, left: 4 })));
+    assert_eq!(
+        Program::new(&rules),
+        Err((1, Reason::Clauses { needed: 60, left: 4 }))
+    );
     assert_eq!(Program::new(&RuleSet::default()), Ok(Program::EMPTY));
 }

@@ -285,7 +285,10 @@ pub struct Values(pub Vec<(String, Value)>);
 impl Values {
     /// The value of a field.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
     }
 }
 

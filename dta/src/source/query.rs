@@ -29,7 +29,11 @@ pub struct KeyQuery {
 
 impl Default for KeyQuery {
     fn default() -> Self {
-        Self { policy: Policy::Majority, copies: 4, largest: None }
+        Self {
+            policy: Policy::Majority,
+            copies: 4,
+            largest: None,
+        }
     }
 }
 
@@ -41,14 +45,18 @@ impl SourceStore {
     /// The store, described.
     pub fn view(&self) -> StoreView {
         let header = self.store.header();
-        let occupied =
-            self.store.occupancy(SAMPLE).map(|(written, looked)| written as f64 / looked.max(1) as f64);
+        let occupied = self
+            .store
+            .occupancy(SAMPLE)
+            .map(|(written, looked)| written as f64 / looked.max(1) as f64);
         let slots = match header.geometry {
             Geometry::KeyWrite { slots, .. } => Some(slots),
             _ => None,
         };
-        let expected =
-            slots.zip(occupied).map(|(slots, occupied)| expected(slots, occupied)).unwrap_or_default();
+        let expected = slots
+            .zip(occupied)
+            .map(|(slots, occupied)| expected(slots, occupied))
+            .unwrap_or_default();
         StoreView {
             name: header.name.clone(),
             id: header.id,
@@ -80,7 +88,9 @@ impl SourceStore {
 
     fn data(&self, reader: &crate::KeyWriteReader, key: &Key, query: KeyQuery) -> Result<Answer, String> {
         let mut data = vec![0; reader.data_len()];
-        let found = reader.get(key.bytes(), query.policy, query.copies, &mut data).map_err(bad)?;
+        let found = reader
+            .get(key.bytes(), query.policy, query.copies, &mut data)
+            .map_err(bad)?;
         let mut answer = self.answer(key);
         match found {
             crate::Answer::Found { copies, agreeing } => {
@@ -146,7 +156,9 @@ impl SourceStore {
     /// # Errors
     /// A store of another kind: a sentence.
     pub fn count(&self, key: &Key, copies: u8) -> Result<CountAnswer, String> {
-        let Some(reader) = self.store.counters() else { return Err(self.other_kind("count")) };
+        let Some(reader) = self.store.counters() else {
+            return Err(self.other_kind("count"));
+        };
         let estimate = reader.estimate(key.bytes(), copies).map_err(bad)?;
         let total = reader.total();
         let bound = reader.bound(copies, total);
@@ -172,7 +184,9 @@ impl SourceStore {
         epoch: Option<u16>,
         samples: usize,
     ) -> Result<SketchAnswer, String> {
-        let Some(reader) = self.store.sketch() else { return Err(self.other_kind("sketch")) };
+        let Some(reader) = self.store.sketch() else {
+            return Err(self.other_kind("sketch"));
+        };
         let mut copy = SketchCopy::new();
         match epoch {
             Some(epoch) => reader.copy_epoch(epoch, &mut copy),
@@ -194,7 +208,9 @@ impl SourceStore {
         };
         let estimate = estimate.map_err(|error| self.no_sketch(error))?;
         let sampled = match copy.kind() {
-            SketchKind::Aroma => copy.samples().map(|all| all.take(samples).map(|one| one.item).collect()),
+            SketchKind::Aroma => copy
+                .samples()
+                .map(|all| all.take(samples).map(|one| one.item).collect()),
             _ => Ok(Vec::new()),
         };
         Ok(SketchAnswer {
@@ -224,7 +240,10 @@ impl SourceStore {
             "sketch" => "hopwise sketch STORE [KEY]",
             _ => "hopwise get STORE KEY",
         };
-        format!("`{}` is a store of kind {kind}, which `{command}` cannot query; use {other}", self.name())
+        format!(
+            "`{}` is a store of kind {kind}, which `{command}` cannot query; use {other}",
+            self.name()
+        )
     }
 }
 
@@ -233,7 +252,9 @@ impl DtaSource {
     pub fn lists(&self, events: impl Fn(&str) -> bool, most: usize) -> Vec<ListView> {
         let mut views = Vec::new();
         for store in self.stores() {
-            let Some(lists) = store.store.lists() else { continue };
+            let Some(lists) = store.store.lists() else {
+                continue;
+            };
             let (tagged, events) = (lists.ring().tagged, events(store.name()));
             views.extend(lists.ids().take(most - views.len()).map(|list| ListView {
                 list,
@@ -252,7 +273,9 @@ impl DtaSource {
     /// No such list, or a bare one: a sentence.
     pub fn tail(&self, list: u32, from: Option<u32>, limit: usize) -> Result<TailAnswer, String> {
         let store = self.find_list(list)?;
-        let Some(lists) = store.store.lists() else { return Err(store.other_kind("tail")) };
+        let Some(lists) = store.store.lists() else {
+            return Err(store.other_kind("tail"));
+        };
         if !lists.ring().tagged {
             return Err(format!(
                 "list {list} is bare (tagged = false): its entries have no sequence numbers, so new ones cannot be detected"
@@ -266,7 +289,9 @@ impl DtaSource {
             (Some(from), _) => lists.from_sequence(list, from),
             (None, Some(newest)) => {
                 // The oldest available, or `batches` before the newest.
-                let oldest = lists.from_oldest(list).map_or(newest, |follower| follower.position());
+                let oldest = lists
+                    .from_oldest(list)
+                    .map_or(newest, |follower| follower.position());
                 let available = BlockTrailer::ahead(newest, oldest).max(0) as u32;
                 let back = available.min(batches.saturating_sub(1));
                 let start = (i64::from(newest) - 1 - i64::from(back)).rem_euclid(i64::from(u32::MAX)) + 1;
@@ -274,7 +299,9 @@ impl DtaSource {
             }
             (None, None) => lists.from_now(list),
         };
-        let Some(mut follower) = follower else { return Err(store.other_kind("tail")) };
+        let Some(mut follower) = follower else {
+            return Err(store.other_kind("tail"));
+        };
         let mut answer = TailAnswer {
             list,
             store: store.name().to_owned(),
@@ -288,7 +315,9 @@ impl DtaSource {
         while answer.entries.len() < limit && vain < most {
             let (length, position) = (follower.entry_len(), follower.position());
             match follower.next() {
-                Next::Batch { sequence, entries, .. } => {
+                Next::Batch {
+                    sequence, entries, ..
+                } => {
                     vain = 0;
                     store.entries(sequence, entries, length, &mut answer.entries);
                 }
@@ -321,15 +350,33 @@ impl SourceStore {
 
 /// Values by the names of their fields.
 pub(super) fn decoded(fields: &Fields, bytes: &[u8]) -> Values {
-    let name = |name: &str| if name.is_empty() { "value".to_owned() } else { name.to_owned() };
-    Values(fields.decode(bytes).into_iter().map(|(field, value)| (name(field), value)).collect())
+    let name = |name: &str| {
+        if name.is_empty() {
+            "value".to_owned()
+        } else {
+            name.to_owned()
+        }
+    };
+    Values(
+        fields
+            .decode(bytes)
+            .into_iter()
+            .map(|(field, value)| (name(field), value))
+            .collect(),
+    )
 }
 
 fn shape(geometry: &Geometry) -> Shape {
     match *geometry {
-        Geometry::KeyWrite { slots, data_len, family } => {
-            Shape::KeyWrite { slots, data: data_len, hash: family.name().to_owned() }
-        }
+        Geometry::KeyWrite {
+            slots,
+            data_len,
+            family,
+        } => Shape::KeyWrite {
+            slots,
+            data: data_len,
+            hash: family.name().to_owned(),
+        },
         Geometry::Append { lists, ring, .. } => Shape::Append {
             lists,
             entry: ring.entry_len,
@@ -337,9 +384,10 @@ fn shape(geometry: &Geometry) -> Shape {
             batch: ring.batch,
             tagged: ring.tagged,
         },
-        Geometry::KeyIncrement { slots, family } => {
-            Shape::KeyIncrement { slots, hash: family.name().to_owned() }
-        }
+        Geometry::KeyIncrement { slots, family } => Shape::KeyIncrement {
+            slots,
+            hash: family.name().to_owned(),
+        },
         Geometry::Sketch { kind, op, shape } => Shape::Sketch {
             sketch: kind.name().to_owned(),
             merge: op.name().to_owned(),
@@ -347,9 +395,11 @@ fn shape(geometry: &Geometry) -> Shape {
             columns: shape.columns,
             width: shape.width,
         },
-        Geometry::Postcarding { slots, hops, family } => {
-            Shape::Postcarding { slots, hops, hash: family.name().to_owned() }
-        }
+        Geometry::Postcarding { slots, hops, family } => Shape::Postcarding {
+            slots,
+            hops,
+            hash: family.name().to_owned(),
+        },
     }
 }
 
@@ -357,9 +407,17 @@ fn shape(geometry: &Geometry) -> Shape {
 fn expected(slots: u64, occupied: f64) -> Vec<ExpectedView> {
     let one = |copies: u8| {
         let load = Plan::load_of(occupied, copies);
-        let load = if load.is_finite() { load } else { 16.0 / f64::from(copies) };
+        let load = if load.is_finite() {
+            load
+        } else {
+            16.0 / f64::from(copies)
+        };
         let plan = Plan::new((load * slots as f64) as u64, slots, copies);
-        ExpectedView { copies, load, answered: plan.answered() }
+        ExpectedView {
+            copies,
+            load,
+            answered: plan.answered(),
+        }
     };
     (1..=4).map(one).collect()
 }

@@ -9,12 +9,28 @@ use wire::dta::layout::{BLOCK_TRAILER_LEN, Ring};
 use crate::support::{Writer, lists};
 
 /// Eight blocks of four entries of four bytes.
-const RING: Ring = Ring { entry_len: 4, entries: 32, batch: 4, tagged: true };
+const RING: Ring = Ring {
+    entry_len: 4,
+    entries: 32,
+    batch: 4,
+    tagged: true,
+};
 
 /// The sequence number of a returned batch, after checking that its entries contain it.
 fn number(next: Next<'_>) -> Option<u32> {
-    let Next::Batch { sequence, count, entries } = next else { return None };
-    assert_eq!(entries, sequence.to_be_bytes().repeat(usize::from(count)), "batch {sequence}");
+    let Next::Batch {
+        sequence,
+        count,
+        entries,
+    } = next
+    else {
+        return None;
+    };
+    assert_eq!(
+        entries,
+        sequence.to_be_bytes().repeat(usize::from(count)),
+        "batch {sequence}"
+    );
     Some(sequence)
 }
 
@@ -38,7 +54,15 @@ fn patiently(follower: &mut Follower) -> Next<'static> {
 
 #[test]
 fn the_block_of_section_5_9_is_read() {
-    let store = lists(1, Ring { entry_len: 4, entries: 16, batch: 2, tagged: true });
+    let store = lists(
+        1,
+        Ring {
+            entry_len: 4,
+            entries: 16,
+            batch: 2,
+            tagged: true,
+        },
+    );
     let block = [
         0xde, 0xad, 0xbe, 0xef, 0xca, 0xfe, 0xf0, 0x0d, 1, 0, 0, 0, 2, 0, 4, 0, 0xef, 0xd2, 0xf9, 0x1b, 0, 0,
         0, 0,
@@ -46,10 +70,24 @@ fn the_block_of_section_5_9_is_read() {
     let mut follower = store.lists().unwrap().from_oldest(100).unwrap();
     assert_eq!(follower.next(), Next::Nothing);
     store.region().write(BODY, &block).unwrap();
-    assert_eq!(follower.next(), Next::Batch { sequence: 1, count: 2, entries: &block[..8] });
+    assert_eq!(
+        follower.next(),
+        Next::Batch {
+            sequence: 1,
+            count: 2,
+            entries: &block[..8]
+        }
+    );
     assert_eq!(follower.next(), Next::Nothing);
     assert_eq!((follower.position(), follower.entry_len()), (2, 4));
-    assert_eq!(follower.seen(), FollowerStats { batches: 1, entries: 2, ..FollowerStats::default() });
+    assert_eq!(
+        follower.seen(),
+        FollowerStats {
+            batches: 1,
+            entries: 2,
+            ..FollowerStats::default()
+        }
+    );
 }
 
 #[test]
@@ -67,13 +105,19 @@ fn followers_are_independent_and_lists_are_apart() {
     let mut late = all.from_oldest(101).unwrap();
     let mut latest = all.from_now(101).unwrap();
     let mut again = all.from_sequence(101, 3).unwrap();
-    assert_eq!((drain(&mut early), drain(&mut late)), (vec![4, 5], vec![1, 2, 3, 4, 5]));
+    assert_eq!(
+        (drain(&mut early), drain(&mut late)),
+        (vec![4, 5], vec![1, 2, 3, 4, 5])
+    );
     assert_eq!((drain(&mut latest), drain(&mut again)), (vec![], vec![3, 4, 5]));
     writers[0].append_numbers(1);
     assert_eq!(drain(&mut latest), [0_u32; 0], "of another list");
     writers[1].append_numbers(1);
     assert_eq!((drain(&mut latest), drain(&mut late)), (vec![6], vec![6]));
-    assert_eq!(all.heads().collect::<Vec<_>>(), [(100, Some(1)), (101, Some(6)), (102, None)]);
+    assert_eq!(
+        all.heads().collect::<Vec<_>>(),
+        [(100, Some(1)), (101, Some(6)), (102, None)]
+    );
 }
 
 #[test]
@@ -83,8 +127,22 @@ fn a_short_batch_is_a_whole_one() {
     writer.append(&[7; 4]);
     writer.append(&[8; 12]);
     let mut follower = store.lists().unwrap().from_oldest(100).unwrap();
-    assert_eq!(follower.next(), Next::Batch { sequence: 1, count: 1, entries: &[7; 4] });
-    assert_eq!(follower.next(), Next::Batch { sequence: 2, count: 3, entries: &[8; 12] });
+    assert_eq!(
+        follower.next(),
+        Next::Batch {
+            sequence: 1,
+            count: 1,
+            entries: &[7; 4]
+        }
+    );
+    assert_eq!(
+        follower.next(),
+        Next::Batch {
+            sequence: 2,
+            count: 3,
+            entries: &[8; 12]
+        }
+    );
 }
 
 #[test]
@@ -109,7 +167,9 @@ fn a_follower_counts_overwritten_batches_and_read_plus_lost_balances() {
         writer.append_numbers(2);
         assert_eq!(drain(&mut follower), [1, 2]);
         writer.append_numbers(ahead);
-        let Next::Overwritten { lost } = follower.next() else { panic!("nothing overwritten by {ahead}") };
+        let Next::Overwritten { lost } = follower.next() else {
+            panic!("nothing overwritten by {ahead}")
+        };
         let seen = drain(&mut follower);
         assert_eq!(seen.first(), Some(&(3 + lost as u32)), "{ahead}");
         assert_eq!(seen.last(), Some(&(writer.sequence - 1)), "{ahead}");
@@ -158,17 +218,27 @@ fn trailers_that_lie_are_not_believed() {
         let mut damaged = block.clone();
         damaged[last + byte] = value;
         store.region().write(at, &damaged).unwrap();
-        assert!(matches!(follower.next(), Next::Nothing | Next::Torn), "{byte} {value}");
+        assert!(
+            matches!(follower.next(), Next::Nothing | Next::Torn),
+            "{byte} {value}"
+        );
         assert_eq!(follower.position(), 1);
     }
     // With a valid CRC, but not of this list: more entries than a batch has, entries of another size, none.
     for (count, entry_len) in [(5, 4), (2, 8), (0, 4)] {
-        let trailer = wire::dta::layout::BlockTrailer { sequence: 1, count, entry_len };
+        let trailer = wire::dta::layout::BlockTrailer {
+            sequence: 1,
+            count,
+            entry_len,
+        };
         let mut lie = vec![0; RING.block_len() as usize + 64];
         if !trailer.seal(&mut lie[..RING.block_len() as usize]) {
             continue;
         }
-        store.region().write(at, &lie[..RING.block_len() as usize]).unwrap();
+        store
+            .region()
+            .write(at, &lie[..RING.block_len() as usize])
+            .unwrap();
         assert_eq!(follower.next(), Next::Torn, "{count} {entry_len}");
     }
 }
@@ -184,7 +254,12 @@ fn a_batch_that_never_came_is_given_up_when_later_ones_are_there() {
         writer.lose(lost);
         assert_eq!(patiently(&mut follower), Next::Nothing, "nothing later is there");
         writer.append_numbers(7 - lost);
-        assert_eq!(patiently(&mut follower), Next::Missing { lost: u64::from(lost) });
+        assert_eq!(
+            patiently(&mut follower),
+            Next::Missing {
+                lost: u64::from(lost)
+            }
+        );
         assert_eq!(drain(&mut follower), (3 + lost..10).collect::<Vec<_>>());
         assert_eq!(follower.seen().missing, u64::from(lost));
     }
@@ -216,7 +291,13 @@ fn a_writer_that_is_far_ahead_of_empty_memory_is_found() {
 
 #[test]
 fn a_ring_of_a_million_batches_is_looked_through_in_a_thousand_calls() {
-    let store = lists(1, Ring { entries: 4 << 20, ..RING });
+    let store = lists(
+        1,
+        Ring {
+            entries: 4 << 20,
+            ..RING
+        },
+    );
     let mut follower = store.lists().unwrap().from_now(100).unwrap();
     assert_eq!(follower.max_empty_polls(), Follower::MAX_RETRIES + 1024 + 1);
     let mut writer = Writer::new(&store, 100);
@@ -229,7 +310,10 @@ fn a_ring_of_a_million_batches_is_looked_through_in_a_thousand_calls() {
             None
         }
     });
-    assert_eq!((found, drain(&mut follower)), (Some(900_000), vec![900_001, 900_002, 900_003]));
+    assert_eq!(
+        (found, drain(&mut follower)),
+        (Some(900_000), vec![900_001, 900_002, 900_003])
+    );
 }
 
 #[test]
@@ -245,7 +329,12 @@ fn a_batch_that_comes_late_is_waited_for() {
     }
     store.region().write(at, &first).unwrap();
     assert_eq!(drain(&mut follower), [1, 2, 3, 4]);
-    let mut hasty = store.lists().unwrap().from_sequence(100, 5).unwrap().with_retries(1);
+    let mut hasty = store
+        .lists()
+        .unwrap()
+        .from_sequence(100, 5)
+        .unwrap()
+        .with_retries(1);
     writer.lose(1);
     writer.append_numbers(1);
     assert_eq!(hasty.next(), Next::Missing { lost: 1 });
@@ -271,7 +360,11 @@ fn numbers_go_on_after_the_largest() {
         let store = lists(1, Ring { entries, ..RING });
         let mut writer = Writer::new(&store, 100);
         writer.sequence = u32::MAX - 20;
-        let mut follower = store.lists().unwrap().from_sequence(100, writer.sequence).unwrap();
+        let mut follower = store
+            .lists()
+            .unwrap()
+            .from_sequence(100, writer.sequence)
+            .unwrap();
         let mut seen = Vec::new();
         for _ in 0..40 {
             writer.append_numbers(1);
@@ -283,7 +376,9 @@ fn numbers_go_on_after_the_largest() {
         assert_eq!(follower.seen().batches, 40);
         // Overwriting across the wrap of the sequence number is counted as any other.
         let mut slow = store.lists().unwrap().from_sequence(100, u32::MAX - 3).unwrap();
-        let Next::Overwritten { lost } = slow.next() else { panic!("nothing overwritten") };
+        let Next::Overwritten { lost } = slow.next() else {
+            panic!("nothing overwritten")
+        };
         assert_eq!(drain(&mut slow).last(), Some(&19));
         assert_eq!(slow.seen().batches + lost, 4 + 19);
     }
@@ -305,7 +400,13 @@ fn the_newest_batch_is_the_newest_whole_one() {
 
 #[test]
 fn a_bare_list_is_followed_by_what_changes() {
-    let store = lists(2, Ring { tagged: false, ..RING });
+    let store = lists(
+        2,
+        Ring {
+            tagged: false,
+            ..RING
+        },
+    );
     let all = store.lists().unwrap();
     assert!(all.from_oldest(100).is_none() && all.newest(100).is_none() && all.bare(7).is_none());
     let mut follower = all.bare(101).unwrap();
@@ -314,7 +415,10 @@ fn a_bare_list_is_followed_by_what_changes() {
     for lap in 1..4_u8 {
         for block in 0..8_u8 {
             let entries = [lap << 4 | block; 16];
-            store.region().write(base + u64::from(block) * 16, &entries).unwrap();
+            store
+                .region()
+                .write(base + u64::from(block) * 16, &entries)
+                .unwrap();
             assert_eq!(follower.next(8), Some(&entries[..]));
             assert_eq!(follower.next(8), None);
         }
@@ -328,7 +432,12 @@ fn a_bare_list_is_followed_by_what_changes() {
 
 #[test]
 fn followers_beside_a_writer_see_whole_batches_in_order() {
-    let ring = Ring { entry_len: 4, entries: 64 * 16, batch: 16, tagged: true };
+    let ring = Ring {
+        entry_len: 4,
+        entries: 64 * 16,
+        batch: 16,
+        tagged: true,
+    };
     let store = lists(1, ring);
     let mut follower = store.lists().unwrap().from_oldest(100).unwrap();
     let done = Arc::new(AtomicBool::new(false));
@@ -355,7 +464,12 @@ fn followers_beside_a_writer_see_whole_batches_in_order() {
         }
     }
     writer.join().unwrap();
-    let FollowerStats { batches, overwritten, missing, .. } = follower.seen();
+    let FollowerStats {
+        batches,
+        overwritten,
+        missing,
+        ..
+    } = follower.seen();
     assert_eq!(batches + overwritten + missing, 100_000);
     assert!(batches > 0);
 }

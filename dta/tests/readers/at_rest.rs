@@ -22,7 +22,12 @@ impl Model {
     fn new(store: &DtaStore, list: u32, first: u32) -> Self {
         let mut writer = Writer::new(store, list);
         writer.sequence = first;
-        Self { writer, blocks: BTreeMap::new(), newest: None, first }
+        Self {
+            writer,
+            blocks: BTreeMap::new(),
+            newest: None,
+            first,
+        }
     }
 
     fn block(&self, sequence: u32) -> u64 {
@@ -35,7 +40,10 @@ impl Model {
         if lost {
             return self.writer.lose(1);
         }
-        let entries = entries(sequence, usize::from(count) * usize::from(self.writer.ring().entry_len));
+        let entries = entries(
+            sequence,
+            usize::from(count) * usize::from(self.writer.ring().entry_len),
+        );
         self.writer.append(&entries);
         self.blocks.insert(self.block(sequence), sequence);
         self.newest = Some(sequence);
@@ -61,7 +69,9 @@ impl Model {
 }
 
 fn entries(sequence: u32, len: usize) -> Vec<u8> {
-    (0..len).map(|at| sequence.wrapping_mul(0x9e37_79b1).wrapping_add(at as u32) as u8).collect()
+    (0..len)
+        .map(|at| sequence.wrapping_mul(0x9e37_79b1).wrapping_add(at as u32) as u8)
+        .collect()
 }
 
 /// The outcome of one call, with its entries verified.
@@ -75,7 +85,11 @@ enum Outcome {
 
 fn ask(follower: &mut Follower) -> Outcome {
     match follower.next() {
-        Next::Batch { sequence, entries: found, .. } => {
+        Next::Batch {
+            sequence,
+            entries: found,
+            ..
+        } => {
             assert_eq!(found, entries(sequence, found.len()), "batch {sequence}");
             Outcome::Batch(sequence)
         }
@@ -94,7 +108,12 @@ fn below(rng: &mut Rng, limit: u64) -> u64 {
 /// Rings of many shapes: entries of 1 to 40 bytes, with and without padding, batches of 1 to 20, 1 to 40 blocks.
 fn ring(rng: &mut Rng) -> Ring {
     let (entry_len, batch) = (1 + below(rng, 40) as u16, 1 + below(rng, 20) as u16);
-    Ring { entry_len, entries: (1 + below(rng, 40)) * u64::from(batch), batch, tagged: true }
+    Ring {
+        entry_len,
+        entries: (1 + below(rng, 40)) * u64::from(batch),
+        batch,
+        tagged: true,
+    }
 }
 
 /// First numbers: the usual one, near the largest, and anywhere.
@@ -138,7 +157,10 @@ fn follows(all: &Lists, model: &Model, sequence: u32) {
                 position = BlockTrailer::next(position);
             }
             Outcome::Overwritten(lost) => {
-                assert!(!model.has(position), "batch {position} is there and was passed over: {model:?}");
+                assert!(
+                    !model.has(position),
+                    "batch {position} is there and was passed over: {model:?}"
+                );
                 (0..lost).for_each(|_| position = BlockTrailer::next(position));
             }
             Outcome::Missing(lost) => panic!("{lost} missing at {position}, none was lost: {model:?}"),
@@ -146,13 +168,23 @@ fn follows(all: &Lists, model: &Model, sequence: u32) {
         }
         assert_eq!(follower.position(), position);
     }
-    assert_eq!((last, position), (Some(newest), BlockTrailer::next(newest)), "from {sequence}");
+    assert_eq!(
+        (last, position),
+        (Some(newest), BlockTrailer::next(newest)),
+        "from {sequence}"
+    );
     assert_eq!(ask(&mut follower), Outcome::Nothing);
 }
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} {:?} first {}", self.writer.ring(), self.blocks, self.first)
+        write!(
+            f,
+            "{:?} {:?} first {}",
+            self.writer.ring(),
+            self.blocks,
+            self.first
+        )
     }
 }
 
@@ -167,12 +199,15 @@ fn idle_lists_are_returned_without_a_useless_call() {
         let all = store.lists().unwrap();
         let begin = first(&mut rng);
         let mut model = Model::new(&store, 100, begin);
-        let mut others: Vec<Model> =
-            (1..count).map(|other| Model::new(&store, 100 + other, first(&mut rng))).collect();
+        let mut others: Vec<Model> = (1..count)
+            .map(|other| Model::new(&store, 100 + other, first(&mut rng)))
+            .collect();
         drains(&all, &model);
         for _ in 0..1 + below(&mut rng, 3 * ring.blocks() + 2) {
             model.append(1 + below(&mut rng, u64::from(ring.batch)) as u16, false);
-            others.iter_mut().for_each(|other| other.append(1, below(&mut rng, 3) == 0));
+            others
+                .iter_mut()
+                .for_each(|other| other.append(1, below(&mut rng, 3) == 0));
             if below(&mut rng, 8) == 0 {
                 drains(&all, &model);
             }
@@ -232,7 +267,10 @@ fn lost_entries_are_skipped_within_a_bounded_number_of_calls() {
 fn idle_bare_lists_are_returned_in_ring_order() {
     let mut rng = Rng(4);
     for _ in 0..300 {
-        let shape = Ring { tagged: false, ..ring(&mut rng) };
+        let shape = Ring {
+            tagged: false,
+            ..ring(&mut rng)
+        };
         let store = lists(2, shape);
         let mut follower = store.lists().unwrap().bare(101).unwrap();
         let blocks = shape.blocks();
@@ -250,7 +288,11 @@ fn idle_bare_lists_are_returned_in_ring_order() {
                 store.region().write(at, &bytes(number)).unwrap();
             }
             for number in written..written + burst {
-                assert_eq!(follower.next(blocks), Some(&bytes(number)[..]), "{number} of {shape:?}");
+                assert_eq!(
+                    follower.next(blocks),
+                    Some(&bytes(number)[..]),
+                    "{number} of {shape:?}"
+                );
             }
             assert_eq!(follower.next(blocks), None);
             written += burst;
@@ -260,7 +302,12 @@ fn idle_bare_lists_are_returned_in_ring_order() {
 
 #[test]
 fn a_block_that_the_writer_is_overwriting_counts_as_overwritten_and_not_missing() {
-    let ring = Ring { entries: 12, batch: 3, entry_len: 5, tagged: true };
+    let ring = Ring {
+        entries: 12,
+        batch: 3,
+        entry_len: 5,
+        tagged: true,
+    };
     // The writer stops after each byte of the block but the last.
     for written in 1..ring.block_len() as usize {
         let store = lists(1, ring);
@@ -289,7 +336,12 @@ fn a_block_that_the_writer_is_overwriting_counts_as_overwritten_and_not_missing(
 fn every_batch_is_returned_after_the_writer_has_stopped() {
     let mut rng = Rng(5);
     for round in 0..60_u32 {
-        let ring = Ring { entries: (4 + below(&mut rng, 60)) * 3, batch: 3, entry_len: 5, tagged: true };
+        let ring = Ring {
+            entries: (4 + below(&mut rng, 60)) * 3,
+            batch: 3,
+            entry_len: 5,
+            tagged: true,
+        };
         let store = lists(1, ring);
         let begin = first(&mut rng);
         let total = 3000;

@@ -8,14 +8,24 @@ use crate::support::{key, key_write, write_copies};
 fn simulate(keys: u64, copies: u8) -> (f64, f64) {
     let store = key_write(1 << 14, 4);
     for number in 0..keys {
-        write_copies(&store, &key(number), &(number as u32).to_le_bytes(), 0..usize::from(copies));
+        write_copies(
+            &store,
+            &key(number),
+            &(number as u32).to_le_bytes(),
+            0..usize::from(copies),
+        );
     }
     let reader = store.key_write().unwrap();
     let found = |number: u64| {
         let mut value = [0; 4];
-        let answer = reader.get(&key(number), Policy::First, copies, &mut value).unwrap();
+        let answer = reader
+            .get(&key(number), Policy::First, copies, &mut value)
+            .unwrap();
         let right = matches!(answer, Answer::Found { .. });
-        assert!(!right || u64::from(u32::from_le_bytes(value)) == number, "another key's value");
+        assert!(
+            !right || u64::from(u32::from_le_bytes(value)) == number,
+            "another key's value"
+        );
         u32::from(right)
     };
     let all: u32 = (0..keys).map(found).sum();
@@ -28,7 +38,12 @@ fn simulate(keys: u64, copies: u8) -> (f64, f64) {
             ))
         })
         .sum();
-    assert_eq!(absent, 0, "a chance of {}", Plan::new(keys, 1 << 14, copies).false_answer() * keys as f64);
+    assert_eq!(
+        absent,
+        0,
+        "a chance of {}",
+        Plan::new(keys, 1 << 14, copies).false_answer() * keys as f64
+    );
     (f64::from(all) / keys as f64, f64::from(old) / (keys / 16) as f64)
 }
 
@@ -77,10 +92,16 @@ fn the_formula_matches_a_manual_calculation() {
 
 #[test]
 fn every_outcome_is_listed() {
-    for (keys, slots, copies) in [(1_u64 << 20, 1_u64 << 20, 2_u8), (1 << 26, 1 << 20, 4), (100, 1 << 30, 1)]
-    {
+    for (keys, slots, copies) in [
+        (1_u64 << 20, 1_u64 << 20, 2_u8),
+        (1 << 26, 1 << 20, 4),
+        (100, 1 << 30, 1),
+    ] {
         for checksum_bits in [0, 8, 32] {
-            let plan = Plan { checksum_bits, ..Plan::new(keys, slots, copies) };
+            let plan = Plan {
+                checksum_bits,
+                ..Plan::new(keys, slots, copies)
+            };
             for expected in [plan.expected(), plan.expected_at(keys / 2)] {
                 let sum = expected.found + expected.empty + expected.ambiguous + expected.wrong;
                 assert!((sum - 1.0).abs() < 1e-9, "{plan:?} {expected:?}");
@@ -88,7 +109,10 @@ fn every_outcome_is_listed() {
         }
     }
     // A checksum of 8 bits, all slots overwritten by other keys: one wrong answer in 256 for one copy.
-    let plan = Plan { checksum_bits: 8, ..Plan::new(1 << 20, 1 << 10, 1) };
+    let plan = Plan {
+        checksum_bits: 8,
+        ..Plan::new(1 << 20, 1 << 10, 1)
+    };
     assert!((plan.expected_at(1 << 20).wrong - 1.0 / 256.0).abs() < 1e-9);
     assert!((plan.false_answer() - 1.0 / 256.0).abs() < 1e-6);
     // With 32 bits the probability of a wrong answer is 2^-32 for each copy.
@@ -118,7 +142,14 @@ fn the_bucket_edges_have_numbers() {
     // One slot, by hand: the newest key is there, every older one is lost; a single key is answered.
     for copies in 1..=4 {
         let plan = Plan::new(10, 1, copies);
-        assert_eq!((plan.answered_at(0), plan.answered_at(1), plan.answered_at(u64::MAX)), (1.0, 0.0, 0.0));
+        assert_eq!(
+            (
+                plan.answered_at(0),
+                plan.answered_at(1),
+                plan.answered_at(u64::MAX)
+            ),
+            (1.0, 0.0, 0.0)
+        );
         assert!((plan.answered() - 0.1).abs() < 1e-12, "{}", plan.answered());
         let one = Plan::new(1, 1, copies);
         assert_eq!((one.answered(), one.occupied(), one.load()), (1.0, 1.0, 1.0));
@@ -128,8 +159,14 @@ fn the_bucket_edges_have_numbers() {
     assert_eq!(Plan::new(5, 8, 9), Plan::new(5, 8, 4));
     // No key: nothing is written, and nothing is answered falsely.
     let none = Plan::new(0, 16, 2);
-    assert_eq!((none.load(), none.occupied(), none.false_answer(), none.answered()), (0.0, 0.0, 0.0, 1.0));
-    assert_eq!((none.slots_for(1.0), Plan::new(u64::MAX, 1, 4).slots_for(0.5)), (Some(1), None));
+    assert_eq!(
+        (none.load(), none.occupied(), none.false_answer(), none.answered()),
+        (0.0, 0.0, 0.0, 1.0)
+    );
+    assert_eq!(
+        (none.slots_for(1.0), Plan::new(u64::MAX, 1, 4).slots_for(0.5)),
+        (Some(1), None)
+    );
     for keys in [0, 1, 2, 1 << 31, u64::MAX] {
         for slots in [1, 2, 3, 1 << 31, u64::MAX] {
             for copies in 1..=4 {
@@ -138,17 +175,31 @@ fn the_bucket_edges_have_numbers() {
                     [0, 1, keys, u64::MAX].map(|later| (plan.answered_at(later), plan.expected_at(later)));
                 let all = ages.into_iter().chain([(plan.answered(), plan.expected())]);
                 for (answered, predicted) in all {
-                    let parts = [predicted.found, predicted.empty, predicted.ambiguous, predicted.wrong];
+                    let parts = [
+                        predicted.found,
+                        predicted.empty,
+                        predicted.ambiguous,
+                        predicted.wrong,
+                    ];
                     assert!(
-                        parts.iter().chain([&answered]).all(|one| (0.0..=1.0).contains(one)),
+                        parts
+                            .iter()
+                            .chain([&answered])
+                            .all(|one| (0.0..=1.0).contains(one)),
                         "{plan:?} {predicted:?}"
                     );
-                    assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{plan:?} {predicted:?}");
+                    assert!(
+                        (parts.iter().sum::<f64>() - 1.0).abs() < 1e-6,
+                        "{plan:?} {predicted:?}"
+                    );
                 }
                 assert!((1..=4).contains(&plan.best_copies()) && (0.0..=1.0).contains(&plan.occupied()));
             }
         }
     }
     let (full, empty) = (Plan::load_of(1.0, 2), Plan::load_of(0.0, 2));
-    assert_eq!((full, empty, Plan::load_of(2.0, 0)), (f64::INFINITY, 0.0, f64::INFINITY));
+    assert_eq!(
+        (full, empty, Plan::load_of(2.0, 0)),
+        (f64::INFINITY, 0.0, f64::INFINITY)
+    );
 }

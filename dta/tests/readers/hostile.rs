@@ -15,22 +15,78 @@ use crate::support::{Rng, header, key, store};
 
 fn geometries() -> Vec<Geometry> {
     let family = Family::V1;
-    let ring = Ring { entry_len: 5, entries: 48, batch: 3, tagged: true };
-    let shape = Columns { depth: 3, columns: 37, width: 8 };
+    let ring = Ring {
+        entry_len: 5,
+        entries: 48,
+        batch: 3,
+        tagged: true,
+    };
+    let shape = Columns {
+        depth: 3,
+        columns: 37,
+        width: 8,
+    };
     let mut all = vec![
-        Geometry::KeyWrite { slots: 64, data_len: 20, family },
-        Geometry::KeyWrite { slots: 64, data_len: 3, family: Family::Artifact },
-        Geometry::KeyWrite { slots: 8, data_len: 1024, family },
-        Geometry::Append { lists: 2, first_list: 7, ring },
-        Geometry::Append { lists: 2, first_list: 7, ring: Ring { tagged: false, ..ring } },
-        Geometry::Append { lists: 1, first_list: 7, ring: Ring { entries: 3, ..ring } },
+        Geometry::KeyWrite {
+            slots: 64,
+            data_len: 20,
+            family,
+        },
+        Geometry::KeyWrite {
+            slots: 64,
+            data_len: 3,
+            family: Family::Artifact,
+        },
+        Geometry::KeyWrite {
+            slots: 8,
+            data_len: 1024,
+            family,
+        },
+        Geometry::Append {
+            lists: 2,
+            first_list: 7,
+            ring,
+        },
+        Geometry::Append {
+            lists: 2,
+            first_list: 7,
+            ring: Ring {
+                tagged: false,
+                ..ring
+            },
+        },
+        Geometry::Append {
+            lists: 1,
+            first_list: 7,
+            ring: Ring { entries: 3, ..ring },
+        },
         Geometry::KeyIncrement { slots: 64, family },
-        Geometry::Postcarding { slots: 16, hops: 255, family },
-        Geometry::Postcarding { slots: 16, hops: 5, family: Family::Artifact },
-        Geometry::Postcarding { slots: 16, hops: 1, family: Family::Artifact },
-        Geometry::Postcarding { slots: 16, hops: 255, family: Family::Artifact },
+        Geometry::Postcarding {
+            slots: 16,
+            hops: 255,
+            family,
+        },
+        Geometry::Postcarding {
+            slots: 16,
+            hops: 5,
+            family: Family::Artifact,
+        },
+        Geometry::Postcarding {
+            slots: 16,
+            hops: 1,
+            family: Family::Artifact,
+        },
+        Geometry::Postcarding {
+            slots: 16,
+            hops: 255,
+            family: Family::Artifact,
+        },
     ];
-    all.extend(SketchKind::ALL.map(|kind| Geometry::Sketch { kind, op: kind.op(), shape }));
+    all.extend(SketchKind::ALL.map(|kind| Geometry::Sketch {
+        kind,
+        op: kind.op(),
+        shape,
+    }));
     all
 }
 
@@ -75,16 +131,27 @@ fn ask(store: &DtaStore, number: u64) {
     if let Some(lists) = store.lists() {
         for (list, head) in lists.heads().collect::<Vec<_>>() {
             assert_ne!(head, Some(0));
-            let starts =
-                [lists.from_oldest(list), lists.from_now(list), lists.from_sequence(list, number as u32)];
+            let starts = [
+                lists.from_oldest(list),
+                lists.from_now(list),
+                lists.from_sequence(list, number as u32),
+            ];
             for mut follower in starts.into_iter().flatten() {
                 for _ in 0..200 {
-                    if let Next::Batch { sequence, count, entries } = follower.next() {
+                    if let Next::Batch {
+                        sequence,
+                        count,
+                        entries,
+                    } = follower.next()
+                    {
                         assert!(sequence != 0 && entries.len() == usize::from(count) * 5);
                     }
                 }
             }
-            lists.bare(list).iter_mut().for_each(|follower| assert!(follower.next(9).is_none()));
+            lists
+                .bare(list)
+                .iter_mut()
+                .for_each(|follower| assert!(follower.next(9).is_none()));
         }
     }
 }
@@ -103,7 +170,10 @@ fn every_request_body_gets_a_response() {
                     _ => (rng.roll() % 6) as u32,
                 };
                 let len = (store.body_len() - at).min(4) as usize;
-                store.region().write(BODY + at, &word.to_le_bytes()[..len]).unwrap();
+                store
+                    .region()
+                    .write(BODY + at, &word.to_le_bytes()[..len])
+                    .unwrap();
             }
             (0..20).for_each(|_| ask(&store, rng.roll() >> 2));
             let mut snapshot = Snapshot::new(&store, 1).unwrap();
@@ -128,8 +198,11 @@ fn any_header_decodes_consistently_or_is_refused() {
             for _ in 0..=rng.roll() % 3 {
                 // Where most of the numbers are.
                 let at = 8 + rng.roll() as usize % 96;
-                spoiled[at] =
-                    if rng.roll().is_multiple_of(2) { rng.roll() as u8 } else { [0, 1, 255][at % 3] };
+                spoiled[at] = if rng.roll().is_multiple_of(2) {
+                    rng.roll() as u8
+                } else {
+                    [0, 1, 255][at % 3]
+                };
             }
             let crc = crc_32c(&spoiled[..HEADER_LEN - 4]);
             spoiled[HEADER_LEN - 4..].copy_from_slice(&crc.to_le_bytes());

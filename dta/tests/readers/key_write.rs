@@ -30,17 +30,30 @@ fn the_slot_of_section_5_9_is_read() {
     store.region().write(BODY + 0x13f_3bc0, &slot).unwrap();
     let mut value = [0xa5; 20];
     let answer = store.key_write().unwrap().get(&KEY, Policy::First, 4, &mut value);
-    assert_eq!((answer, value), (Ok(found(1, 1)), slot[4..24].try_into().unwrap()));
+    assert_eq!(
+        (answer, value),
+        (Ok(found(1, 1)), slot[4..24].try_into().unwrap())
+    );
 }
 
 #[test]
 fn the_artifacts_slot_of_section_5_2_is_read() {
-    let store = store(Geometry::KeyWrite { slots: 65536, data_len: 4, family: Family::Artifact });
+    let store = store(Geometry::KeyWrite {
+        slots: 65536,
+        data_len: 4,
+        family: Family::Artifact,
+    });
     for slot in [13863, 1713] {
-        store.region().write(BODY + slot * 8, &[0x67, 0x51, 0x2d, 0x79, 0, 0, 2, 0x9a]).unwrap();
+        store
+            .region()
+            .write(BODY + slot * 8, &[0x67, 0x51, 0x2d, 0x79, 0, 0, 2, 0x9a])
+            .unwrap();
     }
     let mut value = [0; 4];
-    let answer = store.key_write().unwrap().get(&[10, 0, 0, 1], Policy::Strict, 2, &mut value);
+    let answer = store
+        .key_write()
+        .unwrap()
+        .get(&[10, 0, 0, 1], Policy::Strict, 2, &mut value);
     assert_eq!((answer, value), (Ok(found(2, 2)), [0, 0, 2, 0x9a]));
 }
 
@@ -52,32 +65,80 @@ fn policies_by_what_is_left() {
     let cases: [Case; 9] = [
         // slots, first, majority, strict
         ([None; 4], Answer::Empty, Answer::Empty, Answer::Empty),
-        ([Some(A), None, None, None], found(1, 1), found(1, 1), ambiguous(1, 1)),
-        ([None, None, None, Some(A)], found(1, 1), found(1, 1), ambiguous(1, 1)),
-        ([Some(A), Some(A), None, None], found(1, 1), found(2, 2), found(2, 2)),
+        (
+            [Some(A), None, None, None],
+            found(1, 1),
+            found(1, 1),
+            ambiguous(1, 1),
+        ),
+        (
+            [None, None, None, Some(A)],
+            found(1, 1),
+            found(1, 1),
+            ambiguous(1, 1),
+        ),
+        (
+            [Some(A), Some(A), None, None],
+            found(1, 1),
+            found(2, 2),
+            found(2, 2),
+        ),
         ([Some(A); 4], found(1, 1), found(4, 4), found(4, 4)),
-        ([Some(A), Some(B), None, None], found(1, 1), ambiguous(2, 1), ambiguous(2, 1)),
-        ([Some(B), Some(A), Some(A), None], found(1, 1), found(3, 2), ambiguous(3, 2)),
-        ([Some(A), Some(A), Some(B), Some(B)], found(1, 1), ambiguous(4, 2), ambiguous(4, 2)),
-        ([Some(B), Some(A), Some(A), Some(A)], found(1, 1), found(4, 3), ambiguous(4, 3)),
+        (
+            [Some(A), Some(B), None, None],
+            found(1, 1),
+            ambiguous(2, 1),
+            ambiguous(2, 1),
+        ),
+        (
+            [Some(B), Some(A), Some(A), None],
+            found(1, 1),
+            found(3, 2),
+            ambiguous(3, 2),
+        ),
+        (
+            [Some(A), Some(A), Some(B), Some(B)],
+            found(1, 1),
+            ambiguous(4, 2),
+            ambiguous(4, 2),
+        ),
+        (
+            [Some(B), Some(A), Some(A), Some(A)],
+            found(1, 1),
+            found(4, 3),
+            ambiguous(4, 3),
+        ),
     ];
     for (slots, first, majority, strict) in cases {
         let store = key_write(1 << 10, 20);
         // The other slots are another key's, not empty.
         for at in places(&store, &KEY) {
-            store.region().write(at, &hashes(another).checksum.to_le_bytes()).unwrap();
+            store
+                .region()
+                .write(at, &hashes(another).checksum.to_le_bytes())
+                .unwrap();
         }
         for (n, value) in slots.iter().enumerate() {
-            value.iter().for_each(|value| write_copies(&store, &KEY, *value, [n]));
+            value
+                .iter()
+                .for_each(|value| write_copies(&store, &KEY, *value, [n]));
         }
         let reader = store.key_write().unwrap();
         for (policy, expected) in Policy::ALL.into_iter().zip([first, majority, strict]) {
             let mut value = [0; 20];
-            assert_eq!(reader.get(&KEY, policy, 4, &mut value), Ok(expected), "{slots:?} {policy:?}");
+            assert_eq!(
+                reader.get(&KEY, policy, 4, &mut value),
+                Ok(expected),
+                "{slots:?} {policy:?}"
+            );
             if let Answer::Found { .. } = expected {
                 let first = slots.iter().flatten().next().copied();
                 // Only in one case does it differ from the first.
-                let by_most = if slots[1..3] == [Some(A), Some(A)] { Some(A) } else { first };
+                let by_most = if slots[1..3] == [Some(A), Some(A)] {
+                    Some(A)
+                } else {
+                    first
+                };
                 let expected = if policy == Policy::First { first } else { by_most };
                 assert_eq!(Some(&value), expected, "{slots:?} {policy:?}");
             }
@@ -97,7 +158,15 @@ fn fewer_copies_are_looked_at_when_fewer_are_asked_for() {
     write_copies(&store, &KEY, A, [2]);
     let reader = store.key_write().unwrap();
     let answers = [1, 2, 3, 4].map(|copies| reader.get(&KEY, Policy::First, copies, &mut [0; 20]));
-    assert_eq!(answers, [Ok(Answer::Empty), Ok(Answer::Empty), Ok(found(1, 1)), Ok(found(1, 1))]);
+    assert_eq!(
+        answers,
+        [
+            Ok(Answer::Empty),
+            Ok(Answer::Empty),
+            Ok(found(1, 1)),
+            Ok(found(1, 1))
+        ]
+    );
     // If the query is for one copy, one is enough for strict.
     write_copies(&store, &KEY, A, [0]);
     assert_eq!(reader.get(&KEY, Policy::Strict, 1, &mut [0; 20]), Ok(found(1, 1)));
@@ -108,8 +177,14 @@ fn two_hashes_that_give_one_slot_are_one_copy() {
     let store = key_write(1, 20);
     write_copies(&store, &KEY, A, 0..4);
     let reader = store.key_write().unwrap();
-    assert_eq!(reader.get(&KEY, Policy::Majority, 4, &mut [0; 20]), Ok(found(1, 1)));
-    assert_eq!(reader.get(&KEY, Policy::Strict, 4, &mut [0; 20]), Ok(ambiguous(1, 1)));
+    assert_eq!(
+        reader.get(&KEY, Policy::Majority, 4, &mut [0; 20]),
+        Ok(found(1, 1))
+    );
+    assert_eq!(
+        reader.get(&KEY, Policy::Strict, 4, &mut [0; 20]),
+        Ok(ambiguous(1, 1))
+    );
 }
 
 #[test]
@@ -122,9 +197,17 @@ fn a_key_whose_checksum_is_zero_is_not_found_in_empty_slots() {
         let reader = store.key_write().unwrap();
         let data = &A[..usize::from(data_len)];
         let mut out = vec![0; data.len()];
-        assert_eq!(reader.get(&zero, Policy::Majority, 2, &mut out), Ok(Answer::Empty), "{data_len}");
+        assert_eq!(
+            reader.get(&zero, Policy::Majority, 2, &mut out),
+            Ok(Answer::Empty),
+            "{data_len}"
+        );
         write_copies(&store, &zero, data, 0..2);
-        assert_eq!(reader.get(&zero, Policy::Majority, 2, &mut out), Ok(found(2, 2)), "{data_len}");
+        assert_eq!(
+            reader.get(&zero, Policy::Majority, 2, &mut out),
+            Ok(found(2, 2)),
+            "{data_len}"
+        );
         assert_eq!(out, data);
     }
 }
@@ -134,7 +217,9 @@ fn a_key_whose_checksum_is_zero_is_not_found_in_empty_slots() {
 fn slots_of_one_word_answer_as_wider_ones() {
     let mut random = 7_u64;
     let mut next = |below: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % below
     };
     let mut kinds = [0; 4];
@@ -160,15 +245,28 @@ fn slots_of_one_word_answer_as_wider_ones() {
             wide.region().write(BODY + index * 32, &slot).unwrap();
         }
         let (narrow, wide) = (narrow.key_write().unwrap(), wide.key_write().unwrap());
-        for (policy, copies) in Policy::ALL.into_iter().flat_map(|policy| (1..=4).map(move |n| (policy, n))) {
+        for (policy, copies) in Policy::ALL
+            .into_iter()
+            .flat_map(|policy| (1..=4).map(move |n| (policy, n)))
+        {
             let (mut short, mut long, mut batch) = ([0; 4], [0; 20], [0; 4]);
             let answer = wide.get(&key, policy, copies, &mut long).unwrap();
-            assert_eq!(narrow.get(&key, policy, copies, &mut short), Ok(answer), "{policy:?} {copies}");
+            assert_eq!(
+                narrow.get(&key, policy, copies, &mut short),
+                Ok(answer),
+                "{policy:?} {copies}"
+            );
             let mut answers = [Answer::Torn];
-            assert_eq!(narrow.get_batch(&[key], policy, copies, &mut batch, &mut answers), Ok(()));
+            assert_eq!(
+                narrow.get_batch(&[key], policy, copies, &mut batch, &mut answers),
+                Ok(())
+            );
             assert_eq!(answers[0], answer);
             if matches!(answer, Answer::Found { .. }) {
-                assert_eq!((&short[..data_len], &batch[..data_len]), (&long[..data_len], &long[..data_len]));
+                assert_eq!(
+                    (&short[..data_len], &batch[..data_len]),
+                    (&long[..data_len], &long[..data_len])
+                );
             }
             let kind = match answer {
                 Answer::Found { copies, agreeing } if copies == agreeing => 0,
@@ -201,7 +299,11 @@ fn every_data_length_comes_back_whole() {
         other[data.len() - 1] ^= 1;
         write_copies(&store, &KEY, &other, [1]);
         let expected = ambiguous(2, 1);
-        assert_eq!(reader.get(&KEY, Policy::Majority, 2, &mut out), Ok(expected), "{data_len}");
+        assert_eq!(
+            reader.get(&KEY, Policy::Majority, 2, &mut out),
+            Ok(expected),
+            "{data_len}"
+        );
     }
 }
 
@@ -213,11 +315,16 @@ fn batches_answer_as_single_questions_do() {
         write_copies(&store, key, &number.to_le_bytes(), 0..number % 4 + 1);
     }
     let reader = store.key_write().unwrap();
-    for (policy, copies) in
-        [(Policy::First, 1), (Policy::First, 4), (Policy::Majority, 2), (Policy::Strict, 3)]
-    {
+    for (policy, copies) in [
+        (Policy::First, 1),
+        (Policy::First, 4),
+        (Policy::Majority, 2),
+        (Policy::Strict, 3),
+    ] {
         let (mut out, mut answers) = (vec![0; 777 * 20], vec![Answer::Empty; 777]);
-        reader.get_batch(&keys, policy, copies, &mut out, &mut answers).unwrap();
+        reader
+            .get_batch(&keys, policy, copies, &mut out, &mut answers)
+            .unwrap();
         let mut found = 0;
         for ((key, answer), out) in keys.iter().zip(&answers).zip(out.chunks(20)) {
             let mut value = [0; 20];
@@ -271,8 +378,16 @@ fn a_half_written_slot_is_torn_or_another_key_and_never_a_mixture() {
         slot[8..8 + cut].copy_from_slice(&after[8..8 + cut]);
         store.region().write(BODY, &slot).unwrap();
         for key in [&KEY[..], b"another"] {
-            assert_eq!(reader.get(key, Policy::First, 1, &mut [0; 60]), Ok(Answer::Torn), "{cut}");
-            assert_eq!(reader.get(key, Policy::Majority, 1, &mut [0; 60]), Ok(Answer::Torn), "{cut}");
+            assert_eq!(
+                reader.get(key, Policy::First, 1, &mut [0; 60]),
+                Ok(Answer::Torn),
+                "{cut}"
+            );
+            assert_eq!(
+                reader.get(key, Policy::Majority, 1, &mut [0; 60]),
+                Ok(Answer::Torn),
+                "{cut}"
+            );
         }
     }
 }

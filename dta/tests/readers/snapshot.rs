@@ -30,15 +30,34 @@ fn a_snapshot_of_every_kind_is_the_store_at_that_time() {
     // More than one chunk.
     let values = key_write(1 << 15, 20);
     (0..5000).for_each(|number| write_copies(&values, &key(number), &number.to_le_bytes(), 0..2));
-    let append = lists(2, Ring { entry_len: 4, entries: 32, batch: 4, tagged: true });
+    let append = lists(
+        2,
+        Ring {
+            entry_len: 4,
+            entries: 32,
+            batch: 4,
+            tagged: true,
+        },
+    );
     Writer::new(&append, 101).append_numbers(11);
-    let counters = store(Geometry::KeyIncrement { slots: 1 << 16, family });
+    let counters = store(Geometry::KeyIncrement {
+        slots: 1 << 16,
+        family,
+    });
     for slot in 0..1 << 16 {
         counters.region().store_u64(BODY + slot * 8, slot).unwrap();
     }
-    let paths = store(Geometry::Postcarding { slots: 1 << 10, hops: 5, family });
+    let paths = store(Geometry::Postcarding {
+        slots: 1 << 10,
+        hops: 5,
+        family,
+    });
     write_path(&paths, &KEY, &[1, 2, 3, 4, 5]);
-    let shape = Columns { depth: 3, columns: 30_001, width: 4 };
+    let shape = Columns {
+        depth: 3,
+        columns: 30_001,
+        width: 4,
+    };
     let columns = sketch(SketchKind::CountMin, shape);
     let mut merged = Merged::new(shape);
     *merged.at(2, 30_000) = 77;
@@ -46,7 +65,10 @@ fn a_snapshot_of_every_kind_is_the_store_at_that_time() {
     merged.write(&columns, 9, 30_001);
     for live in [&values, &append, &counters, &paths, &columns] {
         let (copy, torn) = taken(live);
-        assert_eq!((copy.header().snapshot, live.header().snapshot, torn), (Some(99), None, 0));
+        assert_eq!(
+            (copy.header().snapshot, live.header().snapshot, torn),
+            (Some(99), None, 0)
+        );
         assert_eq!(copy.geometry(), live.geometry());
         let body = |store: &DtaStore| {
             let mut bytes = vec![0; store.body_len() as usize];
@@ -58,10 +80,19 @@ fn a_snapshot_of_every_kind_is_the_store_at_that_time() {
     let (copy, _) = taken(&values);
     write_copies(&values, &key(4999), b"later", 0..2);
     let mut value = [0; 20];
-    let answer = copy.key_write().unwrap().get(&key(4999), Policy::Majority, 2, &mut value);
+    let answer = copy
+        .key_write()
+        .unwrap()
+        .get(&key(4999), Policy::Majority, 2, &mut value);
     assert_eq!(
         (answer, value[..2].to_vec()),
-        (Ok(Answer::Found { copies: 2, agreeing: 2 }), vec![0x87, 0x13])
+        (
+            Ok(Answer::Found {
+                copies: 2,
+                agreeing: 2
+            }),
+            vec![0x87, 0x13]
+        )
     );
     let mut follower = taken(&append).0.lists().unwrap().from_oldest(101).unwrap();
     assert!(matches!(follower.next(), Next::Batch { sequence: 4, .. }));
@@ -69,7 +100,12 @@ fn a_snapshot_of_every_kind_is_the_store_at_that_time() {
     let path = taken(&paths).0.paths().unwrap().get(&KEY, &mut hops);
     assert_eq!(path, Ok(Path::Found { seen: 5, missing: 0 }));
     let mut sketch = SketchCopy::new();
-    taken(&columns).0.sketch().unwrap().copy_newest(&mut sketch).unwrap();
+    taken(&columns)
+        .0
+        .sketch()
+        .unwrap()
+        .copy_newest(&mut sketch)
+        .unwrap();
     assert_eq!((sketch.trailer().epoch, sketch.counter(2, 30_000)), (9, Some(77)));
 }
 
@@ -83,13 +119,26 @@ fn a_slot_that_is_being_written_is_left_out_and_counted() {
     }
     let (copy, torn) = taken(&store);
     assert_eq!(torn, 2);
-    let answer = copy.key_write().unwrap().get(&KEY, Policy::Strict, 4, &mut [0; 20]);
-    assert_eq!(answer, Ok(Answer::Found { copies: 2, agreeing: 2 }));
+    let answer = copy
+        .key_write()
+        .unwrap()
+        .get(&KEY, Policy::Strict, 4, &mut [0; 20]);
+    assert_eq!(
+        answer,
+        Ok(Answer::Found {
+            copies: 2,
+            agreeing: 2
+        })
+    );
 }
 
 #[test]
 fn an_epoch_that_ends_meanwhile_is_left_out() {
-    let shape = Columns { depth: 4, columns: 1 << 16, width: 8 };
+    let shape = Columns {
+        depth: 4,
+        columns: 1 << 16,
+        width: 8,
+    };
     let store = sketch(SketchKind::CountMin, shape);
     let merged = Merged::new(shape);
     merged.write(&store, 2, 1 << 16);
@@ -106,7 +155,11 @@ fn an_epoch_that_ends_meanwhile_is_left_out() {
     }
     assert_eq!(snapshot.torn(), 1);
     let copy = DtaStore::open(Arc::new(region)).unwrap();
-    let epochs = copy.sketch().unwrap().epochs().map(|there| there.map(|there| there.epoch));
+    let epochs = copy
+        .sketch()
+        .unwrap()
+        .epochs()
+        .map(|there| there.map(|there| there.epoch));
     assert_eq!(epochs, [Some(3), None]);
 }
 
@@ -130,7 +183,10 @@ fn snapshots_beside_a_writer_mix_nothing() {
         for slot in 0..64 {
             let mut bytes = [0; 256];
             copy.region().read(BODY + slot * 256, &mut bytes).unwrap();
-            assert!(bytes[4..].iter().all(|byte| *byte == bytes[4]), "slot {slot}: {bytes:?}");
+            assert!(
+                bytes[4..].iter().all(|byte| *byte == bytes[4]),
+                "slot {slot}: {bytes:?}"
+            );
             seen += usize::from(bytes[4] != 0);
         }
     }
@@ -174,8 +230,14 @@ fn counters_begin_again_at_0_and_no_addition_is_lost_or_counted_twice() {
     live.subtract(&copy).unwrap();
     assert!(live.region().is(BODY, &vec![0; slots as usize * 8]));
     // Only counters, and only of the same geometry.
-    let other = store(Geometry::KeyIncrement { slots: 2 * slots, family });
-    assert_eq!((live.subtract(&other), other.subtract(&live)), (Ok(None), Ok(None)));
+    let other = store(Geometry::KeyIncrement {
+        slots: 2 * slots,
+        family,
+    });
+    assert_eq!(
+        (live.subtract(&other), other.subtract(&live)),
+        (Ok(None), Ok(None))
+    );
     let values = key_write(1 << 10, 20);
     assert_eq!(values.subtract(&taken(&values).0), Ok(None));
 }

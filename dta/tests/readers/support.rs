@@ -17,8 +17,19 @@ use testkit::rng;
 pub(crate) const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x04, 0xd2, 0x00, 0x50, 6];
 
 pub(crate) fn header(geometry: Geometry) -> Header {
-    let id = if let Geometry::Append { first_list, .. } = geometry { first_list } else { 4 };
-    Header { name: "a store".into(), id, geometry, fields: String::new(), created: 7, snapshot: None }
+    let id = if let Geometry::Append { first_list, .. } = geometry {
+        first_list
+    } else {
+        4
+    };
+    Header {
+        name: "a store".into(),
+        id,
+        geometry,
+        fields: String::new(),
+        created: 7,
+        snapshot: None,
+    }
 }
 
 pub(crate) fn store(geometry: Geometry) -> DtaStore {
@@ -27,23 +38,43 @@ pub(crate) fn store(geometry: Geometry) -> DtaStore {
 }
 
 pub(crate) fn key_write(slots: u64, data_len: u16) -> DtaStore {
-    store(Geometry::KeyWrite { slots, data_len, family: Family::V1 })
+    store(Geometry::KeyWrite {
+        slots,
+        data_len,
+        family: Family::V1,
+    })
 }
 
 pub(crate) fn lists(lists: u32, ring: Ring) -> DtaStore {
-    store(Geometry::Append { lists, first_list: 100, ring })
+    store(Geometry::Append {
+        lists,
+        first_list: 100,
+        ring,
+    })
 }
 
 pub(crate) fn sketch(kind: SketchKind, shape: Columns) -> DtaStore {
-    store(Geometry::Sketch { kind, op: kind.op(), shape })
+    store(Geometry::Sketch {
+        kind,
+        op: kind.op(),
+        shape,
+    })
 }
 
 /// Offsets of the copies of a key in a key-write store.
 pub(crate) fn places(store: &DtaStore, key: &[u8]) -> [u64; MAX_COPIES] {
-    let Geometry::KeyWrite { slots, data_len, family } = store.geometry() else {
+    let Geometry::KeyWrite {
+        slots,
+        data_len,
+        family,
+    } = store.geometry()
+    else {
         panic!("a key-write store")
     };
-    family.hashes(key).slots.map(|hash| BODY + slot(hash, slots) * slot_stride(data_len))
+    family
+        .hashes(key)
+        .slots
+        .map(|hash| BODY + slot(hash, slots) * slot_stride(data_len))
 }
 
 /// Writes a value to these copies of a key.
@@ -53,7 +84,9 @@ pub(crate) fn write_copies(
     data: &[u8],
     copies: impl IntoIterator<Item = usize>,
 ) {
-    let Geometry::KeyWrite { data_len, family, .. } = store.geometry() else { panic!("a key-write store") };
+    let Geometry::KeyWrite { data_len, family, .. } = store.geometry() else {
+        panic!("a key-write store")
+    };
     let mut bytes = [0; 1028];
     let len = put_slot(&mut bytes, family.hashes(key).checksum, data, data_len).unwrap();
     let places = places(store, key);
@@ -71,11 +104,17 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(store: &DtaStore, list: u32) -> Self {
-        Self { store: store.clone(), list, sequence: 1 }
+        Self {
+            store: store.clone(),
+            list,
+            sequence: 1,
+        }
     }
 
     pub(crate) fn ring(&self) -> Ring {
-        let Geometry::Append { ring, .. } = self.store.geometry() else { panic!("an append store") };
+        let Geometry::Append { ring, .. } = self.store.geometry() else {
+            panic!("an append store")
+        };
         ring
     }
 
@@ -91,7 +130,11 @@ impl Writer {
         let mut block = vec![0; ring.block_len() as usize];
         block[..entries.len()].copy_from_slice(entries);
         let count = (entries.len() / usize::from(ring.entry_len)) as u16;
-        let trailer = BlockTrailer { sequence: self.sequence, count, entry_len: ring.entry_len };
+        let trailer = BlockTrailer {
+            sequence: self.sequence,
+            count,
+            entry_len: ring.entry_len,
+        };
         assert!(trailer.seal(&mut block));
         self.sequence = BlockTrailer::next(self.sequence);
         block
@@ -139,7 +182,10 @@ pub(crate) struct Merged {
 
 impl Merged {
     pub(crate) fn new(shape: Columns) -> Self {
-        Self { shape, counters: vec![0; shape.columns as usize * usize::from(shape.depth)] }
+        Self {
+            shape,
+            counters: vec![0; shape.columns as usize * usize::from(shape.depth)],
+        }
     }
 
     pub(crate) fn at(&mut self, row: u8, column: u32) -> &mut u64 {
@@ -149,8 +195,16 @@ impl Merged {
     /// Writes the first `columns` columns and the trailer.
     pub(crate) fn write(&self, store: &DtaStore, epoch: u16, columns: u32) {
         self.write_columns(store, epoch, columns);
-        let trailer = SketchTrailer { epoch, sketch: 4, columns, reporters: 2 };
-        store.region().write(BODY + self.shape.trailer(epoch), &trailer.emit()).unwrap();
+        let trailer = SketchTrailer {
+            epoch,
+            sketch: 4,
+            columns,
+            reporters: 2,
+        };
+        store
+            .region()
+            .write(BODY + self.shape.trailer(epoch), &trailer.emit())
+            .unwrap();
     }
 
     pub(crate) fn write_columns(&self, store: &DtaStore, epoch: u16, columns: u32) {
@@ -170,7 +224,10 @@ pub(crate) fn key(number: u64) -> [u8; 13] {
         let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         value ^ value >> 31
     };
-    let (a, b) = (mix(2 * number + 1).to_le_bytes(), mix(2 * number + 2).to_le_bytes());
+    let (a, b) = (
+        mix(2 * number + 1).to_le_bytes(),
+        mix(2 * number + 2).to_le_bytes(),
+    );
     std::array::from_fn(|i| if i < 8 { a[i] } else { b[i - 8] })
 }
 

@@ -15,14 +15,25 @@ fn key(data: &[u8]) {
         Ok(key) => {
             assert!((1..=MAX_KEY).contains(&key.bytes().len()), "{text:?}");
             let shown = key.to_string();
-            assert_eq!(shown.parse::<Key>().as_ref().map(Key::bytes), Ok(key.bytes()), "{text:?} {shown:?}");
+            assert_eq!(
+                shown.parse::<Key>().as_ref().map(Key::bytes),
+                Ok(key.bytes()),
+                "{text:?} {shown:?}"
+            );
         }
-        Err(error) => assert!(error.contains("write") || error.contains("bytes"), "{text:?}: {error}"),
+        Err(error) => assert!(
+            error.contains("write") || error.contains("bytes"),
+            "{text:?}: {error}"
+        ),
     }
     // The same for arbitrary bytes.
     if (1..=MAX_KEY).contains(&data.len()) {
         let shown = Key::of(data).to_string();
-        assert_eq!(shown.parse::<Key>().as_ref().map(Key::bytes), Ok(data), "{shown:?}");
+        assert_eq!(
+            shown.parse::<Key>().as_ref().map(Key::bytes),
+            Ok(data),
+            "{shown:?}"
+        );
     }
     assert_eq!(unhex(&hex(data)).as_deref(), Some(data));
 }
@@ -53,8 +64,13 @@ fn fields(data: &[u8]) {
 /// A map assigns each key, list and sketch to one of its collectors, or is refused with a message. Growth moves keys only to the new
 /// collector.
 fn map(data: &[u8]) {
-    let Ok(map) = serde_json::from_slice::<CollectorMap>(data) else { return };
-    assert_eq!(serde_json::from_str::<CollectorMap>(&map.to_text()).as_ref().ok(), Some(&map));
+    let Ok(map) = serde_json::from_slice::<CollectorMap>(data) else {
+        return;
+    };
+    assert_eq!(
+        serde_json::from_str::<CollectorMap>(&map.to_text()).as_ref().ok(),
+        Some(&map)
+    );
     let spread = match map.spread() {
         Ok(spread) => spread,
         Err(error) => return assert!(!error.is_empty()),
@@ -64,18 +80,32 @@ fn map(data: &[u8]) {
     let key = Key::of(&data[data.len().saturating_sub(13)..]);
     let queried = map.of_key(&key);
     assert!((1..=2).contains(&queried.len()));
-    assert_eq!(*queried[0], map.collectors[usize::from(spread.of_key(key.bytes()))]);
+    assert_eq!(
+        *queried[0],
+        map.collectors[usize::from(spread.of_key(key.bytes()))]
+    );
     for list in [0, 1, data.len() as u32, u32::MAX] {
         assert!(map.of_list(list).is_some());
     }
-    let new =
-        dta::collector_map::Collector { name: "\u{1f}new".to_owned(), api: String::new(), reports: None };
+    let new = dta::collector_map::Collector {
+        name: "\u{1f}new".to_owned(),
+        api: String::new(),
+        reports: None,
+    };
     if let Ok((grown, moved)) = map.grown(new, 4) {
         let (before, after) = (spread.by_key(), grown.spread().map(|spread| *spread.by_key()));
         let after = after.unwrap_or_else(|error| panic!("{error}"));
-        let differ: Vec<_> = before.iter().zip(&after).filter(|(old, new)| old != new).collect();
+        let differ: Vec<_> = before
+            .iter()
+            .zip(&after)
+            .filter(|(old, new)| old != new)
+            .collect();
         assert_eq!(differ.len(), moved);
-        assert!(differ.iter().all(|(_, new)| usize::from(**new) == map.collectors.len()));
+        assert!(
+            differ
+                .iter()
+                .all(|(_, new)| usize::from(**new) == map.collectors.len())
+        );
         (0..4).for_each(|list| assert_eq!(grown.of_list(list), map.of_list(list)));
     }
 }
@@ -120,7 +150,9 @@ fn maps_of_collectors() {
     };
     let one = CollectorMap::even(vec![named("a")]).unwrap_or_else(|error| panic!("{error}"));
     let grown = (1..4).fold(one.clone(), |map, number| {
-        map.grown(named(&format!("n{number}")), number).unwrap_or_else(|error| panic!("{error}")).0
+        map.grown(named(&format!("n{number}")), number)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .0
     });
     fuzz(map, 4, &[one.to_text(), grown.to_text()]);
 }

@@ -30,7 +30,17 @@ pub(super) struct Batch<R> {
 impl<R: Keyed> Batch<R> {
     pub(super) fn new(lanes: Vec<Lane>, end: Position) -> Self {
         let (records, was_sent, rejected) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { records, expired: 0, left_out: 0, bytes: 0, end, was_sent, open: 0, lanes, rejected }
+        Self {
+            records,
+            expired: 0,
+            left_out: 0,
+            bytes: 0,
+            end,
+            was_sent,
+            open: 0,
+            lanes,
+            rejected,
+        }
     }
 
     pub(super) fn fill(&mut self, records: Vec<R>, end: Position) {
@@ -42,7 +52,11 @@ impl<R: Keyed> Batch<R> {
                 continue;
             }
             // The key of a record costs more than everything else here.
-            let lane = if lanes == 1 { 0 } else { record.key() % lanes as u64 };
+            let lane = if lanes == 1 {
+                0
+            } else {
+                record.key() % lanes as u64
+            };
             parts[lane as usize].push(index);
         }
         for (lane, part) in self.lanes.iter_mut().zip(parts) {
@@ -67,7 +81,10 @@ impl<R: Keyed> Batch<R> {
 
     /// Returns how many of these records were sent before.
     pub(super) fn mark_sent(&mut self, records: &[usize]) -> u64 {
-        records.iter().map(|index| u64::from(std::mem::replace(&mut self.was_sent[*index], true))).sum()
+        records
+            .iter()
+            .map(|index| u64::from(std::mem::replace(&mut self.was_sent[*index], true)))
+            .sum()
     }
 }
 
@@ -97,12 +114,21 @@ pub(super) struct Settled {
 
 impl Lane {
     pub(super) fn new(seed: u64) -> Self {
-        Self { parts: VecDeque::new(), state: LaneState::Ready, until: 0, backoff: Backoff::new(seed) }
+        Self {
+            parts: VecDeque::new(),
+            state: LaneState::Ready,
+            until: 0,
+            backoff: Backoff::new(seed),
+        }
     }
 
     /// When something is to be done in it.
     pub(super) fn wake_at(&self) -> Option<Nanos> {
-        (!self.parts.is_empty()).then_some(if self.state == LaneState::Ready { 0 } else { self.until })
+        (!self.parts.is_empty()).then_some(if self.state == LaneState::Ready {
+            0
+        } else {
+            self.until
+        })
     }
 
     pub(super) fn can_send(&self, now: Nanos) -> bool {
@@ -135,11 +161,18 @@ impl Lane {
         // In the answer's order, which need not be that of the request.
         let mut open = vec![true; part.len()];
         let mut close = |index: usize| open.get_mut(index).is_some_and(std::mem::take);
-        if !rejected.iter().map(|(index, _)| *index).chain(again.iter().copied()).all(&mut close) {
+        if !rejected
+            .iter()
+            .map(|(index, _)| *index)
+            .chain(again.iter().copied())
+            .all(&mut close)
+        {
             return None;
         }
         let delivered = open.iter().filter(|open| **open).count() as u64;
-        let rejected = rejected.into_iter().map(|(index, words)| (part[index], super::notice::cut(&words)));
+        let rejected = rejected
+            .into_iter()
+            .map(|(index, words)| (part[index], super::notice::cut(&words)));
         let rejected: Vec<(usize, String)> = rejected.collect();
         let mut again = again.to_vec();
         again.sort_unstable();

@@ -62,7 +62,10 @@ pub(super) struct Notices {
 
 impl Notices {
     pub(super) fn last_error(&self) -> Option<&str> {
-        self.failing.as_ref().map(|(words, ..)| words.as_str()).or(self.rejected.as_deref())
+        self.failing
+            .as_ref()
+            .map(|(words, ..)| words.as_str())
+            .or(self.rejected.as_deref())
     }
 
     /// A record is rejected. `alone`: with nothing that the server took.
@@ -109,7 +112,12 @@ impl Notices {
     pub(super) fn recovered(&mut self, now: Nanos) {
         self.rejected = None;
         if let Some((_, since, _)) = self.failing.take() {
-            self.push(Notice::Recovered { after: now.saturating_sub(since) }, now);
+            self.push(
+                Notice::Recovered {
+                    after: now.saturating_sub(since),
+                },
+                now,
+            );
         }
     }
 }
@@ -121,5 +129,7 @@ pub(super) fn cut(words: &str) -> String {
         line.pop();
         line.push_str(" …");
     }
-    line.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+    line.chars()
+        .map(|char| if char.is_control() { ' ' } else { char })
+        .collect()
 }

@@ -26,17 +26,32 @@ fn at(row: u64) -> Position {
 
 fn page(rows: std::ops::Range<u64>, is_last: bool) -> Page<One> {
     let records: Vec<One> = rows.clone().map(One).collect();
-    Page { bytes: records.len(), records, end: at(rows.end), expired: 0, left_out: 0, is_last }
+    Page {
+        bytes: records.len(),
+        records,
+        end: at(rows.end),
+        expired: 0,
+        left_out: 0,
+        is_last,
+    }
 }
 
 fn from(row: u64) -> Cursor {
-    Cursor { settled: at(row), batch_end: None }
+    Cursor {
+        settled: at(row),
+        batch_end: None,
+    }
 }
 
 /// A delivery that has read these rows.
 fn begun(settings: Settings, rows: std::ops::Range<u64>) -> Delivery<One> {
     let mut delivery = Delivery::new(settings, from(rows.start), 1);
-    let read = Action::Read { from: at(rows.start), until: None, records: 8, bytes: 1000 };
+    let read = Action::Read {
+        from: at(rows.start),
+        until: None,
+        records: 8,
+        bytes: 1000,
+    };
     assert_eq!(delivery.poll(0), Some(read));
     delivery.page(page(rows, true), 0);
     delivery
@@ -52,7 +67,9 @@ fn sent(delivery: &mut Delivery<One>, now: Nanos) -> Option<(RequestId, Vec<usiz
 }
 
 fn refused() -> Outcome {
-    Outcome::Refused { words: "no such field `x`\nat line 1".to_owned() }
+    Outcome::Refused {
+        words: "no such field `x`\nat line 1".to_owned(),
+    }
 }
 
 #[test]
@@ -70,21 +87,38 @@ fn a_batch_is_read_sent_and_settled() {
     assert_eq!((delivery.poll(7), delivery.wake_at()), (None, Some(7 + SECOND)));
     delivery.wake(8);
     assert!(matches!(delivery.poll(8), Some(Action::Read { .. })));
-    let expected = Ledger { read: 3, delivered: 3, requests: 1, settled: 1, ..Ledger::default() };
+    let expected = Ledger {
+        read: 3,
+        delivered: 3,
+        requests: 1,
+        settled: 1,
+        ..Ledger::default()
+    };
     assert_eq!((delivery.ledger(), delivery.last_success()), (expected, Some(5)));
     assert_eq!(delivery.notices(), []);
 }
 
 #[test]
 fn the_end_of_a_batch_is_saved_before_it_is_sent() {
-    let settings = Settings { announce: true, ..AT_ONCE };
+    let settings = Settings {
+        announce: true,
+        ..AT_ONCE
+    };
     let mut delivery = begun(settings, 4..7);
-    let announced = Cursor { settled: at(4), batch_end: Some(at(7)) };
+    let announced = Cursor {
+        settled: at(4),
+        batch_end: Some(at(7)),
+    };
     assert_eq!(delivery.poll(0), Some(Action::Save(announced)));
     assert_eq!(delivery.poll(0), None);
     delivery.saved(Err("no space left on device".to_owned()), 1);
     assert_eq!(delivery.poll(1), None);
-    assert!(delivery.last_error().unwrap().ends_with("nothing more is sent: no space left on device"));
+    assert!(
+        delivery
+            .last_error()
+            .unwrap()
+            .ends_with("nothing more is sent: no space left on device")
+    );
     let later = delivery.wake_at().unwrap();
     assert_eq!(delivery.poll(later), Some(Action::Save(announced)));
     delivery.saved(Ok(()), later);
@@ -92,7 +126,12 @@ fn the_end_of_a_batch_is_saved_before_it_is_sent() {
 
     // After a crash: the same batch, though there are more records now, and no further save.
     let mut delivery = Delivery::new(settings, announced, 2);
-    let read = Action::Read { from: at(4), until: Some(at(7)), records: 8, bytes: 1000 };
+    let read = Action::Read {
+        from: at(4),
+        until: Some(at(7)),
+        records: 8,
+        bytes: 1000,
+    };
     assert_eq!(delivery.poll(9), Some(read));
     delivery.page(page(4..7, false), 9);
     assert_eq!(sent(&mut delivery, 9), Some((1, vec![0, 1, 2])));
@@ -100,8 +139,15 @@ fn the_end_of_a_batch_is_saved_before_it_is_sent() {
 
 #[test]
 fn the_end_of_a_full_batch_is_saved_with_the_one_before() {
-    let settings = Settings { announce: true, linger: SECOND, ..AT_ONCE };
-    let cursor = |settled, end| Cursor { settled: at(settled), batch_end: Some(at(end)) };
+    let settings = Settings {
+        announce: true,
+        linger: SECOND,
+        ..AT_ONCE
+    };
+    let cursor = |settled, end| Cursor {
+        settled: at(settled),
+        batch_end: Some(at(end)),
+    };
     let mut delivery = Delivery::new(settings, from(0), 1);
     assert!(matches!(delivery.poll(0), Some(Action::Read { .. })));
     delivery.page(page(0..8, false), 0);
@@ -125,14 +171,26 @@ fn the_end_of_a_full_batch_is_saved_with_the_one_before() {
 
 #[test]
 fn a_batch_fills_for_a_while() {
-    let mut delivery = begun(Settings { linger: 5 * SECOND, ..AT_ONCE }, 0..3);
+    let mut delivery = begun(
+        Settings {
+            linger: 5 * SECOND,
+            ..AT_ONCE
+        },
+        0..3,
+    );
     assert_eq!((delivery.poll(0), delivery.wake_at()), (None, Some(5 * SECOND)));
     assert_eq!(delivery.ledger(), Ledger::default());
     assert!(matches!(delivery.poll(5 * SECOND), Some(Action::Read { .. })));
     delivery.page(page(0..5, true), 5 * SECOND);
     assert_eq!(sent(&mut delivery, 5 * SECOND), Some((1, vec![0, 1, 2, 3, 4])));
 
-    let mut full = begun(Settings { linger: 5 * SECOND, ..AT_ONCE }, 0..0);
+    let mut full = begun(
+        Settings {
+            linger: 5 * SECOND,
+            ..AT_ONCE
+        },
+        0..0,
+    );
     assert!(matches!(full.poll(SECOND), Some(Action::Read { .. })));
     full.page(page(0..8, false), SECOND);
     assert_eq!(sent(&mut full, SECOND).map(|(_, records)| records.len()), Some(8));
@@ -145,7 +203,11 @@ fn a_refused_record_is_found_by_halving_and_the_rest_goes_on() {
     loop {
         match delivery.poll(1) {
             Some(Action::Send { request, records }) => {
-                let outcome = if records.contains(&3) { refused() } else { Outcome::DONE };
+                let outcome = if records.contains(&3) {
+                    refused()
+                } else {
+                    Outcome::DONE
+                };
                 requests.push(records);
                 delivery.answer(request, outcome, 1);
             }
@@ -162,8 +224,14 @@ fn a_refused_record_is_found_by_halving_and_the_rest_goes_on() {
     assert_eq!(requests[5..], [[3], [4]]);
     assert_eq!(rejected, [(3, "no such field `x` at line 1".to_owned())]);
     let ledger = delivery.ledger();
-    assert_eq!((ledger.read, ledger.delivered, ledger.rejected, ledger.held), (5, 4, 1, 0));
-    assert_eq!(delivery.notices(), [Notice::Rejected("no such field `x` at line 1".to_owned())]);
+    assert_eq!(
+        (ledger.read, ledger.delivered, ledger.rejected, ledger.held),
+        (5, 4, 1, 0)
+    );
+    assert_eq!(
+        delivery.notices(),
+        [Notice::Rejected("no such field `x` at line 1".to_owned())]
+    );
 }
 
 #[test]
@@ -177,7 +245,13 @@ fn answers_by_record_are_understood() {
         retry_after: Some(2 * SECOND),
     };
     delivery.answer(request, outcome, 0);
-    assert_eq!(delivery.poll(0), Some(Action::Reject { record: 4, words: "mapping".to_owned() }));
+    assert_eq!(
+        delivery.poll(0),
+        Some(Action::Reject {
+            record: 4,
+            words: "mapping".to_owned()
+        })
+    );
     delivery.kept(Err("disk full".to_owned()), 0);
     assert_eq!(
         delivery.last_error(),
@@ -202,21 +276,32 @@ fn answers_by_record_are_understood() {
 
 #[test]
 fn an_answer_about_other_records_is_none() {
-    for (rejected, again) in
-        [(vec![3], vec![]), (vec![], vec![usize::MAX]), (vec![1], vec![1]), (vec![], vec![2, 2])]
-    {
+    for (rejected, again) in [
+        (vec![3], vec![]),
+        (vec![], vec![usize::MAX]),
+        (vec![1], vec![1]),
+        (vec![], vec![2, 2]),
+    ] {
         let mut delivery = begun(AT_ONCE, 0..3);
         let (request, _) = sent(&mut delivery, 0).unwrap();
         let rejected = rejected.into_iter().map(|index| (index, String::new())).collect();
         delivery.answer(
             request,
-            Outcome::Settled { rejected, again, words: String::new(), retry_after: None },
+            Outcome::Settled {
+                rejected,
+                again,
+                words: String::new(),
+                retry_after: None,
+            },
             0,
         );
         let ledger = delivery.ledger();
         assert_eq!((ledger.failed, ledger.held, ledger.rejected), (1, 3, 0));
         let later = delivery.wake_at().unwrap();
-        assert_eq!(sent(&mut delivery, later).map(|(_, records)| records), Some(vec![0, 1, 2]));
+        assert_eq!(
+            sent(&mut delivery, later).map(|(_, records)| records),
+            Some(vec![0, 1, 2])
+        );
     }
 }
 
@@ -242,8 +327,12 @@ fn a_request_without_an_answer_is_repeated_and_its_late_answer_is_not_used() {
         ..Ledger::default()
     };
     assert_eq!(delivery.ledger(), expected);
-    let recovered = Notice::Recovered { after: later - 10 * SECOND };
-    let failing = Notice::Failing { words: "no answer in time: the server did not answer".to_owned() };
+    let recovered = Notice::Recovered {
+        after: later - 10 * SECOND,
+    };
+    let failing = Notice::Failing {
+        words: "no answer in time: the server did not answer".to_owned(),
+    };
     assert_eq!(delivery.notices(), [failing, recovered]);
 }
 
@@ -271,7 +360,10 @@ fn wrong_credentials_are_not_tried_often() {
     let (request, _) = sent(&mut delivery, 0).unwrap();
     delivery.answer(request, Outcome::of_status(401, "bad password", None), 0);
     assert!(delivery.wake_at().unwrap() >= 30 * SECOND);
-    assert_eq!(delivery.last_error(), Some("the server refused the credentials: bad password"));
+    assert_eq!(
+        delivery.last_error(),
+        Some("the server refused the credentials: bad password")
+    );
 }
 
 #[test]
@@ -296,7 +388,12 @@ fn a_server_that_refuses_everything_is_given_time() {
     }
     assert_eq!(at_rejected[31], 0);
     assert!(at_rejected[39] >= 7 * 30 * SECOND);
-    assert!(delivery.last_error().unwrap().starts_with("the server refuses every record: "));
+    assert!(
+        delivery
+            .last_error()
+            .unwrap()
+            .starts_with("the server refuses every record: ")
+    );
 }
 
 #[test]
@@ -306,7 +403,12 @@ fn keys_have_lanes_and_the_next_page_is_read_meanwhile() {
     delivery.page(page(0..5, false), 0);
     assert_eq!(sent(&mut delivery, 0), Some((1, vec![0, 2, 4])));
     assert_eq!(sent(&mut delivery, 0), Some((2, vec![1, 3])));
-    let ahead = Action::Read { from: at(5), until: None, records: 8, bytes: 1000 };
+    let ahead = Action::Read {
+        from: at(5),
+        until: None,
+        records: 8,
+        bytes: 1000,
+    };
     assert_eq!(delivery.poll(0), Some(ahead));
     delivery.page(page(5..13, false), 0);
     assert_eq!((delivery.poll(0), delivery.ledger().held), (None, 13));
@@ -323,12 +425,25 @@ fn deleted_records_are_counted_and_passed() {
     let mut delivery = begun(AT_ONCE, 0..0);
     assert!(matches!(delivery.poll(SECOND), Some(Action::Read { .. })));
     delivery.page(
-        Page { records: Vec::new(), end: at(9), expired: 9, left_out: 0, bytes: 0, is_last: true },
+        Page {
+            records: Vec::new(),
+            end: at(9),
+            expired: 9,
+            left_out: 0,
+            bytes: 0,
+            is_last: true,
+        },
         SECOND,
     );
     assert_eq!(delivery.poll(SECOND), Some(Action::Save(from(9))));
     delivery.saved(Ok(()), SECOND);
-    assert_eq!(delivery.ledger(), Ledger { expired: 9, ..Ledger::default() });
+    assert_eq!(
+        delivery.ledger(),
+        Ledger {
+            expired: 9,
+            ..Ledger::default()
+        }
+    );
     assert_eq!(delivery.notices(), [Notice::Expired(9)]);
 }
 
@@ -344,11 +459,20 @@ fn a_stop_completes_the_batch_in_flight_and_does_not_wait_for_ever() {
     completes.answer(1, Outcome::DONE, 2);
     assert_eq!(completes.poll(2), Some(Action::Save(from(2))));
     completes.saved(Ok(()), 3);
-    assert_eq!((completes.poll(3), completes.is_stopped(), completes.ledger().held), (None, true, 0));
+    assert_eq!(
+        (completes.poll(3), completes.is_stopped(), completes.ledger().held),
+        (None, true, 0)
+    );
 
     let mut waits = in_flight();
-    assert_eq!((waits.poll(10), waits.is_stopped(), waits.wake_at()), (None, false, Some(11)));
-    assert_eq!((waits.poll(11), waits.is_stopped(), waits.wake_at()), (None, true, None));
+    assert_eq!(
+        (waits.poll(10), waits.is_stopped(), waits.wake_at()),
+        (None, false, Some(11))
+    );
+    assert_eq!(
+        (waits.poll(11), waits.is_stopped(), waits.wake_at()),
+        (None, true, None)
+    );
     assert_eq!((waits.cursor(), waits.ledger().held), (from(0), 2));
 
     let mut idle = begun(AT_ONCE, 0..0);

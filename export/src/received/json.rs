@@ -12,7 +12,9 @@ pub(super) fn read(bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable> {
     let object: Map<String, Value> = serde_json::from_slice(bytes)
         .map_err(|error| Unreadable(format!("it is no object of JSON: {error}")))?;
     for (name, value) in &object {
-        let Some((field, held)) = parts.place(|field| field.name == name) else { continue };
+        let Some((field, held)) = parts.place(|field| field.name == name) else {
+            continue;
+        };
         *held = read_value(field, value)?;
     }
     Ok(())
@@ -59,7 +61,10 @@ fn address(text: &str) -> Option<[u8; 16]> {
 fn read_flow(flow: &Map<String, Value>) -> Option<FlowKey> {
     let (src, dst) = (flow.get("src")?.as_str()?, flow.get("dst")?.as_str()?);
     if dst.is_empty() {
-        return src.parse::<FlowKey>().ok().filter(|flow| flow.known_id().is_some());
+        return src
+            .parse::<FlowKey>()
+            .ok()
+            .filter(|flow| flow.known_id().is_some());
     }
     let (src, dst): (IpAddr, IpAddr) = (src.parse().ok()?, dst.parse().ok()?);
     let port = |name: &str| match flow.get(name) {

@@ -32,7 +32,10 @@ impl Packed {
     }
 
     pub(super) fn reader(&self) -> Reader<'_> {
-        Reader { bytes: &self.0, numbers: Vec::new() }
+        Reader {
+            bytes: &self.0,
+            numbers: Vec::new(),
+        }
     }
 }
 
@@ -98,13 +101,17 @@ impl Reader<'_> {
             FieldKind::Id => each(field, Value::Id(u64::from_le_bytes(self.array()))),
             FieldKind::Text => {
                 let len = self.number() as usize;
-                each(field, Value::Text(str::from_utf8(self.take(len)).unwrap_or_default()));
+                each(
+                    field,
+                    Value::Text(str::from_utf8(self.take(len)).unwrap_or_default()),
+                );
             }
             FieldKind::Numbers => {
                 let len = self.number() as usize;
                 let (numbers, _) = self.take(len * size_of::<u32>()).as_chunks();
                 self.numbers.clear();
-                self.numbers.extend(numbers.iter().map(|number| u32::from_le_bytes(*number)));
+                self.numbers
+                    .extend(numbers.iter().map(|number| u32::from_le_bytes(*number)));
                 each(field, Value::Numbers(&self.numbers));
             }
             FieldKind::Flow => each(field, Value::Flow(&self.flow())),

@@ -19,7 +19,9 @@ pub(super) fn read(mut bytes: &[u8], parts: &mut Parts) -> Result<(), Unreadable
     while !bytes.is_empty() {
         let (number, value) = field(&mut bytes).ok_or_else(malformed)?;
         // Fields that are not known here are of a later version without a number of its own.
-        let Some((field, held)) = parts.place(|field| field.number == number) else { continue };
+        let Some((field, held)) = parts.place(|field| field.number == number) else {
+            continue;
+        };
         put(field, value, held)?;
     }
     Ok(())
@@ -102,7 +104,12 @@ fn read_flow(mut bytes: &[u8]) -> Option<FlowKey> {
     let (src, dst) = (src?, dst?);
     match (src.try_into(), dst.try_into()) {
         (Ok(src), Ok(dst)) => Some(FlowKey::v4(src, dst, ports, proto)),
-        _ => Some(FlowKey::v6(src.try_into().ok()?, dst.try_into().ok()?, ports, proto)),
+        _ => Some(FlowKey::v6(
+            src.try_into().ok()?,
+            dst.try_into().ok()?,
+            ports,
+            proto,
+        )),
     }
 }
 

@@ -29,12 +29,25 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { labels: Vec::new(), lasts: 86_400_000_000_000 }
+        Self {
+            labels: Vec::new(),
+            lasts: 86_400_000_000_000,
+        }
     }
 }
 
 /// Labels that the sink writes.
-const OURS: [&str; 9] = ["alertname", "src", "dst", "sport", "dport", "proto", "node", "interface", "queue"];
+const OURS: [&str; 9] = [
+    "alertname",
+    "src",
+    "dst",
+    "sport",
+    "dport",
+    "proto",
+    "node",
+    "interface",
+    "queue",
+];
 
 /// The sink.
 #[derive(Debug)]
@@ -66,7 +79,9 @@ impl Alertmanager {
                 return Err(format!("the label `{name}` exists already; choose another name"));
             }
             if value.is_empty() {
-                return Err(format!("the label `{name}` has no value; write one, or leave it out"));
+                return Err(format!(
+                    "the label `{name}` has no value; write one, or leave it out"
+                ));
             }
             names.push(name);
             labels.push(b',');
@@ -77,7 +92,10 @@ impl Alertmanager {
         if options.lasts == 0 {
             return Err("`lasts` is 0; let an alert last for some time, such as 24h".to_owned());
         }
-        Ok(Self { labels, lasts: options.lasts })
+        Ok(Self {
+            labels,
+            lasts: options.lasts,
+        })
     }
 
     fn write(&self, one: &Alert, collector: &str, out: &mut Vec<u8>) {
@@ -116,7 +134,14 @@ impl Alertmanager {
             out.push(b'"');
         }
         out.extend_from_slice(b",\"endsAt\":\"");
-        rfc3339(if one.is_firing { one.ts.saturating_add(self.lasts) } else { one.ts }, out);
+        rfc3339(
+            if one.is_firing {
+                one.ts.saturating_add(self.lasts)
+            } else {
+                one.ts
+            },
+            out,
+        );
         out.extend_from_slice(b"\"}");
     }
 }
@@ -145,18 +170,31 @@ impl HttpSink for Alertmanager {
         body.push(b']');
         let target = "/api/v2/alerts".to_owned();
         let headers = vec![("content-type", "application/json".to_owned())];
-        Some(Request { method: "POST", target, headers, body, rows })
+        Some(Request {
+            method: "POST",
+            target,
+            headers,
+            body,
+            rows,
+        })
     }
 
     fn probe(&self, _: &[Stream]) -> Request {
-        Request { method: "GET", target: "/api/v2/status".to_owned(), ..Request::default() }
+        Request {
+            method: "GET",
+            target: "/api/v2/status".to_owned(),
+            ..Request::default()
+        }
     }
 
     fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
         match response.status {
             200..=299 => Ok(()),
             401 | 403 => Err(unauthorised(response, "")),
-            404 => Err(format!("the server is no Alertmanager ({}); correct the url", said(response))),
+            404 => Err(format!(
+                "the server is no Alertmanager ({}); correct the url",
+                said(response)
+            )),
             _ => Err(format!("the server does not take alerts: {}", said(response))),
         }
     }

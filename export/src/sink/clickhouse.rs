@@ -25,16 +25,26 @@ impl ClickHouse {
     pub fn new(database: &str, prefix: &str, keep_days: u32) -> Result<Self, String> {
         let is_name = |name: &str| {
             name.len() <= 64
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
                 && !name.starts_with(|first: char| first.is_ascii_digit())
         };
         if database.is_empty() || !is_name(database) || !is_name(prefix) {
-            let wrong = if is_name(database) && !database.is_empty() { prefix } else { database };
+            let wrong = if is_name(database) && !database.is_empty() {
+                prefix
+            } else {
+                database
+            };
             return Err(format!(
                 "{wrong:?} is no name of a database or table; write letters, digits and _, such as \"hopwise\""
             ));
         }
-        Ok(Self { database: database.to_owned(), prefix: prefix.to_owned(), keep_days })
+        Ok(Self {
+            database: database.to_owned(),
+            prefix: prefix.to_owned(),
+            keep_days,
+        })
     }
 
     /// The database.
@@ -52,9 +62,15 @@ impl ClickHouse {
         let mut statements = vec![format!("CREATE DATABASE IF NOT EXISTS {}", self.database)];
         statements.extend(streams.iter().map(|stream| self.create(*stream)));
         for (number, (stream, change)) in MIGRATIONS.iter().enumerate() {
-            for stream in streams.iter().filter(|one| stream.is_none_or(|stream| stream == **one)) {
+            for stream in streams
+                .iter()
+                .filter(|one| stream.is_none_or(|stream| stream == **one))
+            {
                 let table = self.table(*stream);
-                statements.push(format!("/* migration {} */ ALTER TABLE {table} {change}", number + 1));
+                statements.push(format!(
+                    "/* migration {} */ ALTER TABLE {table} {change}",
+                    number + 1
+                ));
             }
         }
         statements
@@ -128,7 +144,11 @@ impl ClickHouse {
             0 => String::new(),
             days => format!("TTL toDateTime(ts) + INTERVAL {days} DAY\n"),
         };
-        let dropping = if partition.is_empty() || ttl.is_empty() { "" } else { ", ttl_only_drop_parts = 1" };
+        let dropping = if partition.is_empty() || ttl.is_empty() {
+            ""
+        } else {
+            ", ttl_only_drop_parts = 1"
+        };
         format!(
             "CREATE TABLE IF NOT EXISTS {}\n(\n{}{projection}\n)\nENGINE = {engine}\n{partition}ORDER BY ({order})\n{ttl}SETTINGS non_replicated_deduplication_window = {WINDOW}, min_bytes_for_wide_part = {COMPACT}{dropping}",
             self.table(stream),
@@ -234,17 +254,47 @@ pub const ABSENT: u32 = u32::MAX;
 
 /// The columns of a flow.
 const FLOW: [Column; 6] = [
-    Column { name: "flow", kind: Kind::Text, codec: " CODEC(ZSTD(1))" },
-    Column { name: "src", kind: Kind::Address, codec: " CODEC(ZSTD(1))" },
-    Column { name: "dst", kind: Kind::Address, codec: " CODEC(ZSTD(1))" },
-    Column { name: "sport", kind: Kind::U16, codec: "" },
-    Column { name: "dport", kind: Kind::U16, codec: "" },
-    Column { name: "proto", kind: Kind::U8, codec: "" },
+    Column {
+        name: "flow",
+        kind: Kind::Text,
+        codec: " CODEC(ZSTD(1))",
+    },
+    Column {
+        name: "src",
+        kind: Kind::Address,
+        codec: " CODEC(ZSTD(1))",
+    },
+    Column {
+        name: "dst",
+        kind: Kind::Address,
+        codec: " CODEC(ZSTD(1))",
+    },
+    Column {
+        name: "sport",
+        kind: Kind::U16,
+        codec: "",
+    },
+    Column {
+        name: "dport",
+        kind: Kind::U16,
+        codec: "",
+    },
+    Column {
+        name: "proto",
+        kind: Kind::U8,
+        codec: "",
+    },
 ];
 
 fn columns(stream: Stream) -> Vec<Column> {
     let column = |field: &Field| -> Vec<Column> {
-        let of = |kind, codec| vec![Column { name: field.name, kind, codec }];
+        let of = |kind, codec| {
+            vec![Column {
+                name: field.name,
+                kind,
+                codec,
+            }]
+        };
         match field.kind {
             FieldKind::Flow => FLOW.to_vec(),
             FieldKind::Id => of(Kind::U64, " CODEC(NONE)"),
@@ -303,8 +353,9 @@ impl HttpSink for ClickHouse {
 
     fn executed(&self, request: &Request, response: &Response<'_>) -> Result<(), String> {
         // A table that only passes rows on, such as one of Distributed, has no such settings and no index; those behind it have.
-        let is_of_engine =
-            [SETTINGS, ADD_KINDS].iter().any(|change| request.body.ends_with(change.as_bytes()));
+        let is_of_engine = [SETTINGS, ADD_KINDS]
+            .iter()
+            .any(|change| request.body.ends_with(change.as_bytes()));
         match (response.status, code(response.body)) {
             (200..=299, None) => Ok(()),
             (_, Some(NOT_IMPLEMENTED)) if is_of_engine => Ok(()),
@@ -313,8 +364,10 @@ impl HttpSink for ClickHouse {
     }
 
     fn probe(&self, streams: &[Stream]) -> Request {
-        let names: Vec<String> =
-            streams.iter().map(|stream| format!("'{}{}'", self.prefix, stream.name())).collect();
+        let names: Vec<String> = streams
+            .iter()
+            .map(|stream| format!("'{}{}'", self.prefix, stream.name()))
+            .collect();
         let query = format!(
             "SELECT table, name, type FROM system.columns WHERE database = '{}' AND table IN ({}) FORMAT TabSeparated",
             self.database,
@@ -339,14 +392,23 @@ impl HttpSink for ClickHouse {
                 ));
             }
             (200..=299, None) => {}
-            _ => return Err(format!("ClickHouse does not answer as expected: {}", said(response))),
+            _ => {
+                return Err(format!(
+                    "ClickHouse does not answer as expected: {}",
+                    said(response)
+                ));
+            }
         }
         let text = String::from_utf8_lossy(response.body);
         for stream in streams {
             let table = format!("{}{}", self.prefix, stream.name());
             let found: Vec<(&str, &str)> = text
                 .lines()
-                .filter_map(|line| line.strip_prefix(table.as_str())?.strip_prefix('\t')?.split_once('\t'))
+                .filter_map(|line| {
+                    line.strip_prefix(table.as_str())?
+                        .strip_prefix('\t')?
+                        .split_once('\t')
+                })
                 .collect();
             if found.is_empty() {
                 return Err(format!(
@@ -355,7 +417,10 @@ impl HttpSink for ClickHouse {
                 ));
             }
             for column in columns(*stream) {
-                let kind = found.iter().find(|(name, _)| *name == column.name).map(|(_, kind)| *kind);
+                let kind = found
+                    .iter()
+                    .find(|(name, _)| *name == column.name)
+                    .map(|(_, kind)| *kind);
                 // Quotes are escaped in this format.
                 let kind = kind.map(|kind| kind.replace("\\'", "'"));
                 if kind.as_deref() != Some(column.kind.name()) {
@@ -459,7 +524,11 @@ mod tests {
     #[test]
     fn a_batch_is_a_block_of_columns() {
         let record = loss();
-        let batch = Batch { stream: Stream::Losses, records: &[&record, &record], collector: "c1" };
+        let batch = Batch {
+            stream: Stream::Losses,
+            records: &[&record, &record],
+            collector: "c1",
+        };
         let request = sink().request(&batch).unwrap();
         let ts = 1_795_269_600_000_000_007;
         let source = b"\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\x09";
@@ -506,19 +575,45 @@ mod tests {
             basis: Basis::Measured,
         };
         let first = Some((Some(9), Basis::Measured, vec![4, 5]));
-        let record = EventRecord { event, rule: Some("slow".into()), path: vec![1, 2], first };
+        let record = EventRecord {
+            event,
+            rule: Some("slow".into()),
+            path: vec![1, 2],
+            first,
+        };
         let flow = Some(FlowKey::of_id(0xf10a));
-        let least =
-            Event { ts: 1, kind: Kind::Change, metric: None, flow, node: None, queue: Some(0), ..event };
-        let least = Event { interface: None, value: None, threshold: None, ..least };
-        let least = EventRecord { event: least, rule: None, path: Vec::new(), first: None };
+        let least = Event {
+            ts: 1,
+            kind: Kind::Change,
+            metric: None,
+            flow,
+            node: None,
+            queue: Some(0),
+            ..event
+        };
+        let least = Event {
+            interface: None,
+            value: None,
+            threshold: None,
+            ..least
+        };
+        let least = EventRecord {
+            event: least,
+            rule: None,
+            path: Vec::new(),
+            first: None,
+        };
         [record, least].map(|record| Record::Event(Box::new(record)))
     }
 
     #[test]
     fn what_an_event_lacks_has_a_place_in_each_column() {
         let [first, second] = &events();
-        let batch = Batch { stream: Stream::Events, records: &[first, second], collector: "c1" };
+        let batch = Batch {
+            stream: Stream::Events,
+            records: &[first, second],
+            collector: "c1",
+        };
         let request = sink().request(&batch).unwrap();
         let optional = |absent: [u8; 2], values: [u64; 2]| [absent.to_vec(), numbers(&values)].concat();
         let address = |last: u8| [[0; 10].as_slice(), &[0xff, 0xff, 10, 0, 0, last], &[0; 16]].concat();
@@ -528,9 +623,21 @@ mod tests {
             ("ts", "DateTime64(9, 'UTC')", numbers(&[i64::MAX as u64, 1])),
             ("collector", "LowCardinality(String)", words(&["c1"], &[0, 0])),
             ("schema", "UInt32", small(&[1, 1])),
-            ("kind", "LowCardinality(String)", words(&["new", "change"], &[0, 1])),
-            ("metric", "LowCardinality(String)", words(&["flow_path", ""], &[0, 1])),
-            ("flow", "String", b"\x1b10.0.0.1:5000>10.0.0.2:80/6\x12flow-id:0x0000f10a".to_vec()),
+            (
+                "kind",
+                "LowCardinality(String)",
+                words(&["new", "change"], &[0, 1]),
+            ),
+            (
+                "metric",
+                "LowCardinality(String)",
+                words(&["flow_path", ""], &[0, 1]),
+            ),
+            (
+                "flow",
+                "String",
+                b"\x1b10.0.0.1:5000>10.0.0.2:80/6\x12flow-id:0x0000f10a".to_vec(),
+            ),
             ("src", "IPv6", address(1)),
             ("dst", "IPv6", address(2)),
             ("sport", "UInt16", vec![0x88, 0x13, 0, 0]),
@@ -548,7 +655,11 @@ mod tests {
             ("basis", "LowCardinality(String)", words(&["measured"], &[0, 0])),
             ("path", "Array(UInt32)", list(&[1, 2])),
             ("flow_latency", "Nullable(UInt64)", optional([0, 1], [9, 0])),
-            ("latency_basis", "LowCardinality(String)", words(&["measured", ""], &[0, 1])),
+            (
+                "latency_basis",
+                "LowCardinality(String)",
+                words(&["measured", ""], &[0, 1]),
+            ),
             ("hop_latencies", "Array(UInt32)", list(&[4, 5])),
         ];
         assert_eq!(request.body, block(2, &columns));
@@ -557,19 +668,35 @@ mod tests {
     #[test]
     fn more_words_than_a_byte_counts_have_wider_numbers() {
         let [event, _] = events();
-        let Record::Event(event) = event else { unreachable!() };
-        let named = |n: u32| {
-            Record::Event(Box::new(EventRecord { rule: Some(format!("r{n:05}").into()), ..(*event).clone() }))
+        let Record::Event(event) = event else {
+            unreachable!()
         };
-        for (count, flags, width) in
-            [(256, 0x600_u64, 1), (257, 0x601, 2), (65_536, 0x601, 2), (65_537, 0x602, 4)]
-        {
+        let named = |n: u32| {
+            Record::Event(Box::new(EventRecord {
+                rule: Some(format!("r{n:05}").into()),
+                ..(*event).clone()
+            }))
+        };
+        for (count, flags, width) in [
+            (256, 0x600_u64, 1),
+            (257, 0x601, 2),
+            (65_536, 0x601, 2),
+            (65_537, 0x602, 4),
+        ] {
             let records: Vec<Record> = (0..count).map(named).collect();
             let records: Vec<&Record> = records.iter().collect();
-            let batch = Batch { stream: Stream::Events, records: &records, collector: "c1" };
+            let batch = Batch {
+                stream: Stream::Events,
+                records: &records,
+                collector: "c1",
+            };
             let body = sink().request(&batch).unwrap().body;
             let head = b"\x04rule\x16LowCardinality(String)\x01\0\0\0\0\0\0\0";
-            let at = body.windows(head.len()).position(|window| window == head).unwrap() + head.len();
+            let at = body
+                .windows(head.len())
+                .position(|window| window == head)
+                .unwrap()
+                + head.len();
             let mut expected = numbers(&[flags, u64::from(count)]);
             (0..count).for_each(|n| expected.extend(format!("\x06r{n:05}").bytes()));
             expected.extend(u64::from(count).to_le_bytes());
@@ -581,9 +708,18 @@ mod tests {
     #[test]
     fn an_answer_says_whose_fault_it_is() {
         let record = loss();
-        let batch = Batch { stream: Stream::Losses, records: &[&record], collector: "c1" };
+        let batch = Batch {
+            stream: Stream::Losses,
+            records: &[&record],
+            collector: "c1",
+        };
         let outcome = |status, body: &str| {
-            let response = Response { status, retry_after: None, body: body.as_bytes(), is_cut: false };
+            let response = Response {
+                status,
+                retry_after: None,
+                body: body.as_bytes(),
+                is_cut: false,
+            };
             match sink().outcome(&batch, &Request::default(), &response) {
                 Outcome::Settled { .. } => 'd',
                 Outcome::Failed { .. } => 'f',
@@ -593,13 +729,34 @@ mod tests {
         };
         assert_eq!(outcome(200, ""), 'd');
         // After the status was sent.
-        assert_eq!(outcome(200, "Code: 241. DB::Exception: Memory limit exceeded"), 'f');
-        assert_eq!(outcome(404, "Code: 60. DB::Exception: Table net.x does not exist. (UNKNOWN_TABLE)"), 'f');
-        assert_eq!(outcome(400, "Code: 27. DB::Exception: Cannot parse input (CANNOT_PARSE_INPUT)"), 'r');
+        assert_eq!(
+            outcome(200, "Code: 241. DB::Exception: Memory limit exceeded"),
+            'f'
+        );
+        assert_eq!(
+            outcome(
+                404,
+                "Code: 60. DB::Exception: Table net.x does not exist. (UNKNOWN_TABLE)"
+            ),
+            'f'
+        );
+        assert_eq!(
+            outcome(
+                400,
+                "Code: 27. DB::Exception: Cannot parse input (CANNOT_PARSE_INPUT)"
+            ),
+            'r'
+        );
         assert_eq!(outcome(400, "Code: 33. DB::Exception: Cannot read all data"), 'r');
         assert_eq!(outcome(400, "Code: 53. DB::Exception: Type mismatch"), 'f');
-        assert_eq!(outcome(403, "Code: 516. DB::Exception: default: Authentication failed"), 'u');
-        assert_eq!(outcome(500, "Code: 497. DB::Exception: Not enough privileges"), 'u');
+        assert_eq!(
+            outcome(403, "Code: 516. DB::Exception: default: Authentication failed"),
+            'u'
+        );
+        assert_eq!(
+            outcome(500, "Code: 497. DB::Exception: Not enough privileges"),
+            'u'
+        );
         assert_eq!(outcome(503, "busy"), 'f');
         assert_eq!(outcome(413, "too large"), 'r');
     }
@@ -607,13 +764,22 @@ mod tests {
     #[test]
     fn the_probe_names_what_is_missing() {
         let probed = |body: &str| {
-            let response = Response { status: 200, retry_after: None, body: body.as_bytes(), is_cut: false };
+            let response = Response {
+                status: 200,
+                retry_after: None,
+                body: body.as_bytes(),
+                is_cut: false,
+            };
             sink().probed(&[Stream::Losses], &response)
         };
         let whole: String = columns(Stream::Losses)
             .iter()
             .map(|column| {
-                format!("hopwise_losses\t{}\t{}\n", column.name, column.kind.name().replace('\'', "\\'"))
+                format!(
+                    "hopwise_losses\t{}\t{}\n",
+                    column.name,
+                    column.kind.name().replace('\'', "\\'")
+                )
             })
             .collect();
         assert_eq!(probed(&whole), Ok(()));
@@ -623,7 +789,11 @@ mod tests {
                 .starts_with("ClickHouse has no table net.hopwise_losses; `hopwise schema apply`")
         );
         let other = whole.replace("lost\tUInt64", "lost\tUInt32");
-        assert!(probed(&other).unwrap_err().contains("the column lost is of type UInt32; it must be UInt64"));
+        assert!(
+            probed(&other)
+                .unwrap_err()
+                .contains("the column lost is of type UInt32; it must be UInt64")
+        );
         let less = whole.replace("hopwise_losses\tlost\tUInt64\n", "");
         assert!(probed(&less).unwrap_err().contains("the column lost is missing"));
     }
@@ -632,7 +802,11 @@ mod tests {
     fn a_table_of_an_earlier_version_gets_what_it_lacks() {
         let statements = sink().schema(&[Stream::Rollups, Stream::Losses]);
         assert_eq!(statements.len(), 1 + 2 + 3);
-        assert!(statements[1].contains(&format!("\nORDER BY ({ROLLUPS})\n")), "{}", statements[1]);
+        assert!(
+            statements[1].contains(&format!("\nORDER BY ({ROLLUPS})\n")),
+            "{}",
+            statements[1]
+        );
         assert_eq!(
             statements[3],
             format!(
@@ -652,19 +826,39 @@ mod tests {
         let columns = columns(Stream::Rollups);
         let old = columns.iter().filter(|column| column.name != "part");
         let line = |column: &Column| {
-            format!("hopwise_rollups\t{}\t{}\n", column.name, column.kind.name().replace('\'', "\\'"))
+            format!(
+                "hopwise_rollups\t{}\t{}\n",
+                column.name,
+                column.kind.name().replace('\'', "\\'")
+            )
         };
         let body: String = old.map(line).collect();
-        let response = Response { status: 200, retry_after: None, body: body.as_bytes(), is_cut: false };
+        let response = Response {
+            status: 200,
+            retry_after: None,
+            body: body.as_bytes(),
+            is_cut: false,
+        };
         let words = "ClickHouse's table net.hopwise_rollups is of an earlier version, and lacks the column part; `hopwise schema apply` adds it";
-        assert_eq!(sink().probed(&[Stream::Rollups], &response), Err(words.to_owned()));
+        assert_eq!(
+            sink().probed(&[Stream::Rollups], &response),
+            Err(words.to_owned())
+        );
     }
 
     #[test]
     fn a_table_that_passes_rows_on_has_no_window_and_no_index() {
         let executed = |statement: &str, status, body: &str| {
-            let response = Response { status, retry_after: None, body: body.as_bytes(), is_cut: false };
-            let request = Request { body: statement.as_bytes().to_vec(), ..Request::default() };
+            let response = Response {
+                status,
+                retry_after: None,
+                body: body.as_bytes(),
+                is_cut: false,
+            };
+            let request = Request {
+                body: statement.as_bytes().to_vec(),
+                ..Request::default()
+            };
             sink().executed(&request, &response).is_ok()
         };
         let refused =
@@ -673,15 +867,25 @@ mod tests {
         assert!(executed(&window, 501, refused) && executed(&window, 200, ""));
         assert!(!executed(&add, 501, refused) && !executed(&create, 501, refused));
         let index = sink().schema(&[Stream::Events])[3].clone();
-        assert!(index.ends_with(ADD_KINDS) && executed(&index, 501, refused), "{index}");
-        assert!(!executed(&window, 500, "Code: 60. DB::Exception: Table does not exist"));
+        assert!(
+            index.ends_with(ADD_KINDS) && executed(&index, 501, refused),
+            "{index}"
+        );
+        assert!(!executed(
+            &window,
+            500,
+            "Code: 60. DB::Exception: Table does not exist"
+        ));
         assert!(!executed(&window, 502, "gateway") && !executed(&create, 200, refused));
     }
 
     #[test]
     fn names_that_are_none_are_refused() {
         for (database, prefix) in [("", ""), ("a b", ""), ("a", "x;"), ("1a", ""), ("a", "é")] {
-            assert!(ClickHouse::new(database, prefix, 0).is_err(), "{database} {prefix}");
+            assert!(
+                ClickHouse::new(database, prefix, 0).is_err(),
+                "{database} {prefix}"
+            );
         }
         assert!(ClickHouse::new("a", "", 0).is_ok());
     }

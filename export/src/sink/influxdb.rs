@@ -37,8 +37,16 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let api = Api::V1 { database: "hopwise".to_owned(), retention_policy: None };
-        Self { api, prefix: "hopwise_".to_owned(), tags: Vec::new(), spread: 1_000_000 }
+        let api = Api::V1 {
+            database: "hopwise".to_owned(),
+            retention_policy: None,
+        };
+        Self {
+            api,
+            prefix: "hopwise_".to_owned(),
+            tags: Vec::new(),
+            spread: 1_000_000,
+        }
     }
 }
 
@@ -62,8 +70,17 @@ pub enum Api {
 }
 
 /// Fields that are always tags: they make points of one time different, and have few values.
-const ALWAYS: [&str; 9] =
-    ["collector", "hw_id", "interface", "interval", "kind", "metric", "node", "queue", "source"];
+const ALWAYS: [&str; 9] = [
+    "collector",
+    "hw_id",
+    "interface",
+    "interval",
+    "kind",
+    "metric",
+    "node",
+    "queue",
+    "source",
+];
 
 /// Fields that [`Options::tags`] may name.
 pub const CHOICE: [&str; 11] = [
@@ -100,12 +117,17 @@ impl InfluxDb {
     /// What is wrong with them: one sentence that says what to do.
     pub fn new(options: &Options) -> Result<Self, String> {
         let needed = |name: &str, value: &str| match value.trim().is_empty() {
-            true => Err(format!("`{name}` is empty; name the {name} that the points are written to")),
+            true => Err(format!(
+                "`{name}` is empty; name the {name} that the points are written to"
+            )),
             false => Ok(()),
         };
         let mut target = String::new();
         match &options.api {
-            Api::V1 { database, retention_policy } => {
+            Api::V1 {
+                database,
+                retention_policy,
+            } => {
                 needed("database", database)?;
                 target.push_str("/write?db=");
                 target.push_str(&escape(database));
@@ -125,7 +147,11 @@ impl InfluxDb {
             }
         }
         target.push_str("&precision=ns");
-        if !options.prefix.chars().all(|char| char.is_ascii_alphanumeric() || "_.-".contains(char)) {
+        if !options
+            .prefix
+            .chars()
+            .all(|char| char.is_ascii_alphanumeric() || "_.-".contains(char))
+        {
             return Err(format!(
                 "`prefix` is {:?}; use only letters, digits, `_`, `.` and `-` in it",
                 options.prefix
@@ -134,13 +160,21 @@ impl InfluxDb {
         let mut tags = Vec::new();
         for tag in &options.tags {
             let Some(known) = CHOICE.into_iter().find(|known| known == tag) else {
-                return Err(format!("`{tag}` cannot be a tag; choose from {}", CHOICE.join(", ")));
+                return Err(format!(
+                    "`{tag}` cannot be a tag; choose from {}",
+                    CHOICE.join(", ")
+                ));
             };
             tags.push(known);
         }
         tags.sort_unstable();
         tags.dedup();
-        Ok(Self { prefix: options.prefix.clone(), target, tags, spread: options.spread })
+        Ok(Self {
+            prefix: options.prefix.clone(),
+            target,
+            tags,
+            spread: options.spread,
+        })
     }
 
     fn is_tag(&self, name: &str) -> bool {
@@ -198,13 +232,27 @@ fn each(record: &Record, mut each: impl FnMut(&Field, Value<'_>)) {
         Value::Flow(flow) => {
             // As the address would be, a text.
             let mut text = *b"flow-id:0x00000000";
-            let mut part =
-                |name, kind, value| each(&Field { name, json: "", kind, number: 0, about: "" }, value);
+            let mut part = |name, kind, value| {
+                each(
+                    &Field {
+                        name,
+                        json: "",
+                        kind,
+                        number: 0,
+                        about: "",
+                    },
+                    value,
+                )
+            };
             if let Some(id) = flow.known_id() {
                 for (index, digit) in text[10..].iter_mut().enumerate() {
                     *digit = b"0123456789abcdef"[(id >> (28 - 4 * index) & 15) as usize];
                 }
-                part("src", FieldKind::Text, Value::Text(std::str::from_utf8(&text).unwrap_or_default()));
+                part(
+                    "src",
+                    FieldKind::Text,
+                    Value::Text(std::str::from_utf8(&text).unwrap_or_default()),
+                );
             } else {
                 part("src", FieldKind::Address, Value::Address(flow.src_octets()));
                 part("dst", FieldKind::Address, Value::Address(flow.dst_octets()));
@@ -297,7 +345,12 @@ fn write_field(name: &str, value: Value<'_>, out: &mut Vec<u8>) {
 impl HttpSink for InfluxDb {
     fn request(&self, batch: &Batch<'_>) -> Option<Request> {
         let mut request = self.probe(&[batch.stream]);
-        for (index, record) in batch.records.iter().enumerate().filter(|(_, record)| self.takes(record)) {
+        for (index, record) in batch
+            .records
+            .iter()
+            .enumerate()
+            .filter(|(_, record)| self.takes(record))
+        {
             self.write(record, batch.collector, &mut request.body);
             request.rows.push(index);
         }
@@ -316,13 +369,22 @@ impl HttpSink for InfluxDb {
         }
         // Not a wrong record: somebody may create it.
         let is_missing = words.contains("retention policy not found");
-        Outcome::of_status(if is_missing { 404 } else { response.status }, words, response.retry_after)
+        Outcome::of_status(
+            if is_missing { 404 } else { response.status },
+            words,
+            response.retry_after,
+        )
     }
 
     /// A write of nothing: it needs the same privilege and the same database.
     fn probe(&self, _: &[Stream]) -> Request {
         let headers = vec![("content-type", "text/plain; charset=utf-8".to_owned())];
-        Request { method: "POST", target: self.target.clone(), headers, ..Request::default() }
+        Request {
+            method: "POST",
+            target: self.target.clone(),
+            headers,
+            ..Request::default()
+        }
     }
 
     fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
@@ -352,7 +414,10 @@ fn dropped(request: &Request, body: &[u8], words: &str) -> Vec<(usize, String)> 
     let record = |row: usize| request.rows[row];
     let named = named_lines(body);
     if !named.is_empty() && named.iter().all(|(line, _)| (1..=rows).contains(line)) {
-        return named.into_iter().map(|(line, words)| (record(line - 1), words)).collect();
+        return named
+            .into_iter()
+            .map(|(line, words)| (record(line - 1), words))
+            .collect();
     }
     let quoted = |row: &usize| {
         let line = lines[*row].strip_suffix(b"\n").unwrap_or(lines[*row]);
@@ -361,9 +426,15 @@ fn dropped(request: &Request, body: &[u8], words: &str) -> Vec<(usize, String)> 
     };
     let quoted: Vec<usize> = (0..rows).filter(quoted).collect();
     if !quoted.is_empty() {
-        return quoted.into_iter().map(|row| (record(row), words.to_owned())).collect();
+        return quoted
+            .into_iter()
+            .map(|row| (record(row), words.to_owned()))
+            .collect();
     }
-    let count = count_after(words, "dropped=").unwrap_or(1).clamp(1, rows.max(1)).min(rows);
+    let count = count_after(words, "dropped=")
+        .unwrap_or(1)
+        .clamp(1, rows.max(1))
+        .min(rows);
     let mut chosen: Vec<usize> = (0..rows).collect();
     if words.contains("retention policy") {
         chosen.sort_by_key(|row| time_of(lines[*row]));
@@ -375,13 +446,21 @@ fn dropped(request: &Request, body: &[u8], words: &str) -> Vec<(usize, String)> 
         true => words.to_owned(),
         false => format!("{words} (the server names no line: one of {count} of {rows} that the words fit)"),
     };
-    chosen.into_iter().take(count).map(|row| (record(row), words.clone())).collect()
+    chosen
+        .into_iter()
+        .take(count)
+        .map(|row| (record(row), words.clone()))
+        .collect()
 }
 
 /// Numbers of lines, from 1, with the reason of each: `"data": [{"line_number": 2, "error_message": …}]`.
 fn named_lines(body: &[u8]) -> Vec<(usize, String)> {
-    let Ok(answer) = serde_json::from_slice::<serde_json::Value>(body) else { return Vec::new() };
-    let Some(lines) = answer.get("data").and_then(serde_json::Value::as_array) else { return Vec::new() };
+    let Ok(answer) = serde_json::from_slice::<serde_json::Value>(body) else {
+        return Vec::new();
+    };
+    let Some(lines) = answer.get("data").and_then(serde_json::Value::as_array) else {
+        return Vec::new();
+    };
     let line = |line: &serde_json::Value| {
         let number = usize::try_from(line.get("line_number")?.as_u64()?).ok()?;
         Some((number, words(line.get("error_message")?.as_str()?.as_bytes())))
@@ -399,14 +478,19 @@ fn quoted_name(text: &str) -> Option<&str> {
 
 fn count_after(words: &str, name: &str) -> Option<usize> {
     let digits = words.split_once(name)?.1;
-    let end = digits.find(|char: char| !char.is_ascii_digit()).unwrap_or(digits.len());
+    let end = digits
+        .find(|char: char| !char.is_ascii_digit())
+        .unwrap_or(digits.len());
     digits[..end].parse().ok()
 }
 
 /// The last part of a line.
 fn time_of(line: &[u8]) -> u64 {
     let digits = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-    std::str::from_utf8(digits).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    std::str::from_utf8(digits)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 fn find(body: &[u8], part: &[u8]) -> bool {

@@ -42,7 +42,12 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (format, compression) = (Format::Protobuf, Compression::Lz4);
-        Self { prefix: "hopwise".to_owned(), format, compression, keys: true }
+        Self {
+            prefix: "hopwise".to_owned(),
+            format,
+            compression,
+            keys: true,
+        }
     }
 }
 
@@ -86,8 +91,12 @@ impl Kafka {
         let prefix = &options.prefix;
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         match (1..=200).contains(&prefix.len()) && prefix.bytes().all(is_part) {
-            true => Ok(Self { options: options.clone() }),
-            false => Err(format!("`prefix` is {prefix:?}; use 1 to 200 letters, digits, `.`, `_` and `-`")),
+            true => Ok(Self {
+                options: options.clone(),
+            }),
+            false => Err(format!(
+                "`prefix` is {prefix:?}; use 1 to 200 letters, digits, `.`, `_` and `-`"
+            )),
         }
     }
 
@@ -107,7 +116,10 @@ impl Kafka {
 
     /// The command of Kafka that makes the topic of a stream.
     pub fn statement(&self, stream: Stream, partitions: u32) -> String {
-        let mut text = format!("kafka-topics.sh --create --if-not-exists --topic {}", self.topic(stream));
+        let mut text = format!(
+            "kafka-topics.sh --create --if-not-exists --topic {}",
+            self.topic(stream)
+        );
         if partitions > 0 {
             text.push_str(&format!(" --partitions {partitions}"));
         }
@@ -148,7 +160,13 @@ impl Kafka {
             hex(id, &mut bytes);
             bytes.extend_from_slice(&after_id);
             let ms = i64::try_from(record.ts() / 1_000_000).unwrap_or(i64::MAX);
-            messages.push(Message { start, end: bytes.len(), ms, hash, id });
+            messages.push(Message {
+                start,
+                end: bytes.len(),
+                ms,
+                hash,
+                id,
+            });
         }
         Some(Exchange {
             compression: self.options.compression,
@@ -205,8 +223,10 @@ impl Exchange {
             let partition = (message.hash & 0x7fff_ffff) as usize % partitions.max(1);
             let partition = i32::try_from(partition).unwrap_or(0);
             let len = message.end - message.start + OVERHEAD;
-            let (size, chunks) =
-                (sizes.entry(partition).or_default(), self.chunks.entry(partition).or_default());
+            let (size, chunks) = (
+                sizes.entry(partition).or_default(),
+                self.chunks.entry(partition).or_default(),
+            );
             match chunks.back_mut() {
                 Some(chunk) if *size + len <= CHUNK => {
                     chunk.push(index);
@@ -228,7 +248,10 @@ impl Exchange {
     /// Identifies the chunk that a partition sends next: repeated, it is the same.
     pub fn fingerprint(&self, partition: i32) -> u64 {
         let chunk = self.chunks.get(&partition).and_then(VecDeque::front);
-        let ids = chunk.into_iter().flatten().filter_map(|index| self.messages.get(*index));
+        let ids = chunk
+            .into_iter()
+            .flatten()
+            .filter_map(|index| self.messages.get(*index));
         // FNV-1a over whole numbers.
         ids.fold(0xcbf2_9ce4_8422_2325, |hash: u64, message| {
             (hash ^ message.id).wrapping_mul(0x0100_0000_01b3).rotate_left(23)
@@ -237,13 +260,23 @@ impl Exchange {
 
     /// How many messages it has.
     pub fn count(&self, partition: i32) -> usize {
-        self.chunks.get(&partition).and_then(VecDeque::front).map_or(0, Vec::len)
+        self.chunks
+            .get(&partition)
+            .and_then(VecDeque::front)
+            .map_or(0, Vec::len)
     }
 
     /// Appends it as a record batch.
     pub fn write(&self, partition: i32, producer: Option<(ProducerId, i32)>, out: &mut Vec<u8>) {
-        let chunk = self.chunks.get(&partition).and_then(VecDeque::front).map_or(&[][..], Vec::as_slice);
-        let messages: Vec<&Message> = chunk.iter().filter_map(|index| self.messages.get(*index)).collect();
+        let chunk = self
+            .chunks
+            .get(&partition)
+            .and_then(VecDeque::front)
+            .map_or(&[][..], Vec::as_slice);
+        let messages: Vec<&Message> = chunk
+            .iter()
+            .filter_map(|index| self.messages.get(*index))
+            .collect();
         let first = messages.first().map_or(0, |message| message.ms);
         let latest = messages.iter().map(|message| message.ms).max().unwrap_or(0);
         let mut records = Vec::new();
@@ -280,8 +313,9 @@ impl Exchange {
         out.extend((messages.len().saturating_sub(1) as i32).to_be_bytes());
         out.extend(first.to_be_bytes());
         out.extend(latest.to_be_bytes());
-        let (id, epoch, sequence) =
-            producer.map_or((-1, -1, -1), |(producer, sequence)| (producer.id, producer.epoch, sequence));
+        let (id, epoch, sequence) = producer.map_or((-1, -1, -1), |(producer, sequence)| {
+            (producer.id, producer.epoch, sequence)
+        });
         out.extend(id.to_be_bytes());
         out.extend(epoch.to_be_bytes());
         out.extend(sequence.to_be_bytes());
@@ -295,7 +329,11 @@ impl Exchange {
 
     /// The chunk of this partition has an answer.
     pub fn produced(&mut self, topic: &str, produced: &Produced) -> Verdict {
-        let Produced { partition, error, words } = produced;
+        let Produced {
+            partition,
+            error,
+            words,
+        } = produced;
         let said = match words.is_empty() {
             true => name(*error).to_owned(),
             false => format!("{}: {words}", name(*error)),
@@ -310,7 +348,10 @@ impl Exchange {
                 Verdict::NotStored
             }
             Kind::Denied => {
-                self.failed(*partition, &format!("{said}; allow this user to write to topic {topic}"));
+                self.failed(
+                    *partition,
+                    &format!("{said}; allow this user to write to topic {topic}"),
+                );
                 self.denied = true;
                 Verdict::NotStored
             }
@@ -340,9 +381,12 @@ impl Exchange {
 
     /// A chunk that the server will never take: it becomes two, a single message is rejected.
     fn refused(&mut self, partition: i32, words: &str) {
-        let Some(mut chunk) = self.chunks.get_mut(&partition).and_then(VecDeque::pop_front) else { return };
+        let Some(mut chunk) = self.chunks.get_mut(&partition).and_then(VecDeque::pop_front) else {
+            return;
+        };
         if chunk.len() < 2 {
-            self.rejected.extend(chunk.pop().map(|index| (index, words.to_owned())));
+            self.rejected
+                .extend(chunk.pop().map(|index| (index, words.to_owned())));
         } else if let Some(chunks) = self.chunks.get_mut(&partition) {
             let second = chunk.split_off(chunk.len() / 2);
             chunks.push_front(second);
@@ -355,7 +399,8 @@ impl Exchange {
 
     /// Nothing more of this partition is sent now: it would overtake what failed.
     pub fn failed(&mut self, partition: i32, words: &str) {
-        self.again.extend(self.chunks.remove(&partition).into_iter().flatten().flatten());
+        self.again
+            .extend(self.chunks.remove(&partition).into_iter().flatten().flatten());
         words.clone_into(&mut self.words);
     }
 
@@ -364,17 +409,28 @@ impl Exchange {
         for partition in self.partitions() {
             self.failed(partition, "it was not sent");
         }
-        let (rejected, mut again) = (std::mem::take(&mut self.rejected), std::mem::take(&mut self.again));
+        let (rejected, mut again) = (
+            std::mem::take(&mut self.rejected),
+            std::mem::take(&mut self.again),
+        );
         again.sort_unstable();
         let words = std::mem::take(&mut self.words);
         if again.len() == self.messages.len() {
             return match self.denied {
                 true => Outcome::Unauthorised { words },
-                false => Outcome::Failed { words, retry_after: None },
+                false => Outcome::Failed {
+                    words,
+                    retry_after: None,
+                },
             };
         }
         let words = if again.is_empty() { String::new() } else { words };
-        Outcome::Settled { rejected, again, words, retry_after: None }
+        Outcome::Settled {
+            rejected,
+            again,
+            words,
+            retry_after: None,
+        }
     }
 }
 
@@ -416,7 +472,10 @@ impl Producer {
 
     /// A new number: all sequences begin again.
     pub fn begin(&mut self, id: ProducerId) {
-        *self = Self { id: Some(id), sequences: BTreeMap::new() };
+        *self = Self {
+            id: Some(id),
+            sequences: BTreeMap::new(),
+        };
     }
 
     /// The number of use no more.
@@ -443,7 +502,10 @@ impl Producer {
                 let sequence = self.sequences.entry(partition).or_default();
                 // After the largest number comes 0.
                 let next = (i64::from(sequence.next) + i64::from(count)) & i64::from(i32::MAX);
-                *sequence = Sequence { next: i32::try_from(next).unwrap_or(0), pending: None };
+                *sequence = Sequence {
+                    next: i32::try_from(next).unwrap_or(0),
+                    pending: None,
+                };
             }
             Verdict::NotStored => self.sequences.entry(partition).or_default().pending = None,
             Verdict::Unknown | Verdict::Moved => {}
@@ -571,7 +633,10 @@ fn murmur2(bytes: &[u8]) -> u32 {
         hash = hash.wrapping_mul(M) ^ (mixed ^ mixed >> 24).wrapping_mul(M);
     }
     if !rest.is_empty() {
-        let last = rest.iter().rev().fold(0, |last, byte| last << 8 | u32::from(*byte));
+        let last = rest
+            .iter()
+            .rev()
+            .fold(0, |last, byte| last << 8 | u32::from(*byte));
         hash = (hash ^ last).wrapping_mul(M);
     }
     hash = (hash ^ hash >> 13).wrapping_mul(M);
@@ -613,8 +678,17 @@ mod tests {
         producer.answered(0, 3, Verdict::Stored);
         assert_eq!(producer.sequence(0, 12), Some(3));
         producer.answered(0, 1, Verdict::NotStored);
-        assert_eq!((producer.sequence(0, 13), producer.sequence(1, 13)), (Some(3), Some(0)));
-        producer.sequences.insert(2, Sequence { next: i32::MAX - 1, pending: None });
+        assert_eq!(
+            (producer.sequence(0, 13), producer.sequence(1, 13)),
+            (Some(3), Some(0))
+        );
+        producer.sequences.insert(
+            2,
+            Sequence {
+                next: i32::MAX - 1,
+                pending: None,
+            },
+        );
         producer.answered(2, 3, Verdict::Stored);
         assert_eq!(producer.sequence(2, 1), Some(1));
         producer.answered(0, 1, Verdict::Forgotten);

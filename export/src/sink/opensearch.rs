@@ -29,7 +29,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { prefix: "hopwise".to_owned(), data_streams: true }
+        Self {
+            prefix: "hopwise".to_owned(),
+            data_streams: true,
+        }
     }
 }
 
@@ -55,9 +58,14 @@ impl OpenSearch {
             ));
         }
         if prefix.starts_with(['-', '_', '.']) {
-            return Err(format!("`prefix` is {prefix:?}; let it begin with a letter or a digit"));
+            return Err(format!(
+                "`prefix` is {prefix:?}; let it begin with a letter or a digit"
+            ));
         }
-        Ok(Self { prefix: prefix.clone(), data_streams: options.data_streams })
+        Ok(Self {
+            prefix: prefix.clone(),
+            data_streams: options.data_streams,
+        })
     }
 
     /// The name of the data stream or of the index.
@@ -91,7 +99,13 @@ impl OpenSearch {
         body.push_str("}}}}");
         let target = format!("/_index_template/{name}");
         let headers = vec![("content-type", "application/json".to_owned())];
-        Request { method: "PUT", target, headers, body: body.into_bytes(), rows: Vec::new() }
+        Request {
+            method: "PUT",
+            target,
+            headers,
+            body: body.into_bytes(),
+            rows: Vec::new(),
+        }
     }
 }
 
@@ -131,7 +145,12 @@ struct Template {
 impl Created {
     /// Type and reason.
     fn words(&self) -> String {
-        let part = |name: &str| self.error.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
+        let part = |name: &str| {
+            self.error
+                .get(name)
+                .and_then(serde_json::Value::as_str)
+                .unwrap_or_default()
+        };
         match self.error.as_str() {
             Some(text) => words(text.as_bytes()),
             None => words(format!("HTTP {} {}: {}", self.status, part("type"), part("reason")).as_bytes()),
@@ -162,7 +181,13 @@ impl HttpSink for OpenSearch {
         );
         let headers = vec![("content-type", "application/x-ndjson".to_owned())];
         let rows = (0..batch.records.len()).collect();
-        Some(Request { method: "POST", target, headers, body, rows })
+        Some(Request {
+            method: "POST",
+            target,
+            headers,
+            body,
+            rows,
+        })
     }
 
     fn outcome(&self, batch: &Batch<'_>, _: &Request, response: &Response<'_>) -> Outcome {
@@ -171,12 +196,22 @@ impl HttpSink for OpenSearch {
         }
         if response.is_cut {
             // A smaller request has a shorter answer, and what is stored already is recognised.
-            return Outcome::Refused { words: "the answer is too long to be read".to_owned() };
+            return Outcome::Refused {
+                words: "the answer is too long to be read".to_owned(),
+            };
         }
-        let failed = |words: String| Outcome::Failed { words, retry_after: response.retry_after };
+        let failed = |words: String| Outcome::Failed {
+            words,
+            retry_after: response.retry_after,
+        };
         let answer: Answer = match serde_json::from_slice(response.body) {
             Ok(answer) => answer,
-            Err(error) => return failed(format!("no answer of a bulk request: {error}: {}", said(response))),
+            Err(error) => {
+                return failed(format!(
+                    "no answer of a bulk request: {error}: {}",
+                    said(response)
+                ));
+            }
         };
         if answer.items.len() != batch.records.len() {
             let (answered, sent) = (answer.items.len(), batch.records.len());
@@ -187,16 +222,26 @@ impl HttpSink for OpenSearch {
 
     /// The templates: who may write documents may usually read them.
     fn probe(&self, _: &[Stream]) -> Request {
-        let target = format!("/_index_template/{}-*?filter_path=index_templates.name", self.prefix);
-        Request { method: "GET", target, ..Request::default() }
+        let target = format!(
+            "/_index_template/{}-*?filter_path=index_templates.name",
+            self.prefix
+        );
+        Request {
+            method: "GET",
+            target,
+            ..Request::default()
+        }
     }
 
     fn probed(&self, streams: &[Stream], response: &Response<'_>) -> Result<(), String> {
         match response.status {
             200 | 404 => {
                 let templates: Templates = serde_json::from_slice(response.body).unwrap_or_default();
-                let names: Vec<&str> =
-                    templates.index_templates.iter().map(|one| one.name.as_str()).collect();
+                let names: Vec<&str> = templates
+                    .index_templates
+                    .iter()
+                    .map(|one| one.name.as_str())
+                    .collect();
                 let missing = streams
                     .iter()
                     .map(|stream| self.index(*stream))
@@ -227,15 +272,21 @@ fn settled(answer: &Answer, response: &Response<'_>) -> Outcome {
     }
     let all = again.len() == answer.items.len();
     match again.first() {
-        Some(first) if all && denied == again.len() => {
-            Outcome::Unauthorised { words: answer.items[*first].create.words() }
-        }
-        Some(first) if all => {
-            Outcome::Failed { words: answer.items[*first].create.words(), retry_after: response.retry_after }
-        }
+        Some(first) if all && denied == again.len() => Outcome::Unauthorised {
+            words: answer.items[*first].create.words(),
+        },
+        Some(first) if all => Outcome::Failed {
+            words: answer.items[*first].create.words(),
+            retry_after: response.retry_after,
+        },
         first => {
             let words = first.map_or_else(String::new, |first| answer.items[*first].create.words());
-            Outcome::Settled { rejected, again, words, retry_after: response.retry_after }
+            Outcome::Settled {
+                rejected,
+                again,
+                words,
+                retry_after: response.retry_after,
+            }
         }
     }
 }

@@ -37,7 +37,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { service: "hopwise".to_owned(), flows: false }
+        Self {
+            service: "hopwise".to_owned(),
+            flows: false,
+        }
     }
 }
 
@@ -59,7 +62,9 @@ impl Otlp {
                 "`prefix` is {service:?}; write the name of the service, of 1 to 200 characters"
             ));
         }
-        Ok(Self { options: options.clone() })
+        Ok(Self {
+            options: options.clone(),
+        })
     }
 
     fn takes(&self, record: &Record) -> bool {
@@ -85,7 +90,13 @@ impl Otlp {
             });
         });
         let headers = vec![("content-type", "application/x-protobuf".to_owned())];
-        Request { method: "POST", target: target(stream).to_owned(), headers, body, rows }
+        Request {
+            method: "POST",
+            target: target(stream).to_owned(),
+            headers,
+            body,
+            rows,
+        }
     }
 }
 
@@ -164,7 +175,10 @@ fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
     } else {
         add("source.address", Value::Address(flow.src_octets()));
         add("destination.address", Value::Address(flow.dst_octets()));
-        add("network.type", Value::Text(if flow.is_v6() { "ipv6" } else { "ipv4" }));
+        add(
+            "network.type",
+            Value::Text(if flow.is_v6() { "ipv6" } else { "ipv4" }),
+        );
     }
     if let Some((source, destination)) = flow.ports() {
         add("source.port", Value::Number(source.into()));
@@ -181,7 +195,11 @@ fn flow_attributes(number: u32, flow: &FlowKey, out: &mut Vec<u8>) {
 /// `LogRecord`, a field of the scope's records.
 fn log(record: &Record, out: &mut Vec<u8>) {
     // OTLP: 13 is WARN, 9 is INFO.
-    let (number, severity) = if record.is_wrong() { (13, "WARN") } else { (9, "INFO") };
+    let (number, severity) = if record.is_wrong() {
+        (13, "WARN")
+    } else {
+        (9, "INFO")
+    };
     let name = record.what();
     nested(2, out, |log| {
         fixed(1, record.ts(), log);
@@ -226,7 +244,11 @@ const QUANTILES: [(&str, Quantile); 2] = [(".p50", |one| one.p50), (".p99", |one
 fn metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {
     let Some(first) = rollups.first() else { return };
     let named = |suffix: &str, out: &mut Vec<u8>| {
-        write_bytes(1, format!("hopwise.{}{suffix}", first.metric.name()).as_bytes(), out);
+        write_bytes(
+            1,
+            format!("hopwise.{}{suffix}", first.metric.name()).as_bytes(),
+            out,
+        );
         match unit(first.metric) {
             "" => {}
             unit => write_bytes(3, unit.as_bytes(), out),
@@ -272,7 +294,13 @@ fn metrics(rollups: &[&Rollup], out: &mut Vec<u8>) {
 /// Start and end of the interval, fields 2 and 3 of every point.
 fn times(rollup: &Rollup, out: &mut Vec<u8>) {
     fixed(2, rollup.ts, out);
-    fixed(3, rollup.ts.saturating_add(u64::from(rollup.interval) * 1_000_000_000), out);
+    fixed(
+        3,
+        rollup
+            .ts
+            .saturating_add(u64::from(rollup.interval) * 1_000_000_000),
+        out,
+    );
 }
 
 /// What a rollup is of.
@@ -294,7 +322,11 @@ fn place(number: u32, rollup: &Rollup, out: &mut Vec<u8>) {
 
 impl HttpSink for Otlp {
     fn request(&self, batch: &Batch<'_>) -> Option<Request> {
-        let taken = batch.records.iter().enumerate().filter(|(_, record)| self.takes(record));
+        let taken = batch
+            .records
+            .iter()
+            .enumerate()
+            .filter(|(_, record)| self.takes(record));
         let rows: Vec<usize> = taken.clone().map(|(row, _)| row).collect();
         if rows.is_empty() {
             return None;
@@ -309,7 +341,9 @@ impl HttpSink for Otlp {
         }
         // In the order of time in each metric.
         rollups.sort_by_key(|one| one.metric as u8);
-        rollups.chunk_by(|one, next| one.metric == next.metric).for_each(|of| metrics(of, &mut records));
+        rollups
+            .chunk_by(|one, next| one.metric == next.metric)
+            .for_each(|of| metrics(of, &mut records));
         Some(self.request_of(batch.stream, batch.collector, &records, rows))
     }
 
@@ -320,14 +354,22 @@ impl HttpSink for Otlp {
         }
         let Some((refused, why)) = partial_success(response.body) else {
             let words = format!("no answer of OTLP: {}", said(response));
-            return Outcome::Failed { words, retry_after: response.retry_after };
+            return Outcome::Failed {
+                words,
+                retry_after: response.retry_after,
+            };
         };
         let all = request.rows.len();
         let words = format!(
             "the server refused {refused} of a request with {all} records, and does not say which: {why}"
         );
         let refused = usize::try_from(refused).unwrap_or(all);
-        let rejected = request.rows.iter().take(refused).map(|row| (*row, words.clone())).collect();
+        let rejected = request
+            .rows
+            .iter()
+            .take(refused)
+            .map(|row| (*row, words.clone()))
+            .collect();
         Outcome::Settled {
             rejected,
             again: Vec::new(),
@@ -340,7 +382,12 @@ impl HttpSink for Otlp {
     fn probe(&self, streams: &[Stream]) -> Request {
         let stream = streams.first().copied().unwrap_or(Stream::Events);
         let headers = vec![("content-type", "application/x-protobuf".to_owned())];
-        Request { method: "POST", target: target(stream).to_owned(), headers, ..Request::default() }
+        Request {
+            method: "POST",
+            target: target(stream).to_owned(),
+            headers,
+            ..Request::default()
+        }
     }
 
     fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
@@ -351,7 +398,10 @@ impl HttpSink for Otlp {
                 "the server has no OTLP over HTTP there ({}); write the address of its OTLP/HTTP receiver, often port 4318 and without /v1/logs",
                 said(response)
             )),
-            415 => Err(format!("the server does not take protobuf ({}); enable it there", said(response))),
+            415 => Err(format!(
+                "the server does not take protobuf ({}); enable it there",
+                said(response)
+            )),
             _ => Err(format!("the server does not take records: {}", said(response))),
         }
     }
@@ -363,7 +413,9 @@ fn partial_success(body: &[u8]) -> Option<(u64, String)> {
     let (mut refused, mut said) = (0, String::new());
     let mut rest = body;
     while let Some((number, content)) = field(&mut rest)? {
-        let (1, Content::Bytes(mut partial)) = (number, content) else { continue };
+        let (1, Content::Bytes(mut partial)) = (number, content) else {
+            continue;
+        };
         while let Some((number, content)) = field(&mut partial)? {
             match (number, content) {
                 (1, Content::Number(count)) => refused = count,

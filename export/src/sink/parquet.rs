@@ -35,13 +35,19 @@ pub fn files(batch: &Batch<'_>) -> Vec<File> {
     let mut records = batch.records.to_vec();
     records.sort_by_key(|record| record.ts());
     let same_day = |one: &&Record, other: &&Record| one.ts() / DAY == other.ts() / DAY;
-    records.chunk_by(same_day).map(|records| file(batch, records)).collect()
+    records
+        .chunk_by(same_day)
+        .map(|records| file(batch, records))
+        .collect()
 }
 
 /// What the names of a collector's files begin with, before the first time.
 pub fn prefix(collector: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
-    let plain = collector.chars().take(64).map(|char| if is_plain(char) { char } else { '_' });
+    let plain = collector
+        .chars()
+        .take(64)
+        .map(|char| if is_plain(char) { char } else { '_' });
     // A name that begins with a dot or an underscore is hidden from many readers.
     format!("{}-", plain.collect::<String>().trim_start_matches(['.', '_']))
 }
@@ -49,12 +55,23 @@ pub fn prefix(collector: &str) -> String {
 fn file(batch: &Batch<'_>, records: &[&Record]) -> File {
     let mut first = Vec::new();
     rfc3339(records.first().map_or(0, |record| record.ts()), &mut first);
-    let time: Vec<u8> = first[..19].iter().copied().filter(|byte| !b"-:".contains(byte)).collect();
-    let (day, time) = (String::from_utf8_lossy(&first[..10]), String::from_utf8_lossy(&time));
+    let time: Vec<u8> = first[..19]
+        .iter()
+        .copied()
+        .filter(|byte| !b"-:".contains(byte))
+        .collect();
+    let (day, time) = (
+        String::from_utf8_lossy(&first[..10]),
+        String::from_utf8_lossy(&time),
+    );
     let ids = hash(records.iter().map(|record| record.id()));
     File {
         directory: format!("{}/date={day}", batch.stream.name()),
-        name: format!("{}{time}Z-{}-{ids:016x}.parquet", prefix(batch.collector), records.len()),
+        name: format!(
+            "{}{time}Z-{}-{ids:016x}.parquet",
+            prefix(batch.collector),
+            records.len()
+        ),
         content: content(batch.stream, batch.collector, records),
     }
 }
@@ -106,7 +123,10 @@ fn content(stream: Stream, collector: &str, records: &[&Record]) -> Vec<u8> {
 
 /// What else a reader may want to know.
 fn notes(thrift: &mut Writer<'_>, stream: Stream, columns: usize) {
-    let pairs = [("hopwise.stream", stream.name().to_owned()), ("hopwise.schema", SCHEMA.to_string())];
+    let pairs = [
+        ("hopwise.stream", stream.name().to_owned()),
+        ("hopwise.schema", SCHEMA.to_string()),
+    ];
     thrift.list(5, STRUCT, pairs.len());
     for (key, value) in pairs {
         thrift.begin();
@@ -114,7 +134,10 @@ fn notes(thrift: &mut Writer<'_>, stream: Stream, columns: usize) {
         thrift.bytes(2, value.as_bytes());
         thrift.end();
     }
-    thrift.bytes(6, concat!("hopwise version ", env!("CARGO_PKG_VERSION")).as_bytes());
+    thrift.bytes(
+        6,
+        concat!("hopwise version ", env!("CARGO_PKG_VERSION")).as_bytes(),
+    );
     // Least and greatest values are those of the type.
     thrift.list(7, STRUCT, columns);
     for _ in 0..columns {
@@ -158,7 +181,11 @@ const FLOW: [(&str, Kind, u8); 5] = [
 
 /// How many columns a field has.
 fn width(field: &Field) -> usize {
-    if field.kind == FieldKind::Flow { FLOW.len() } else { 1 }
+    if field.kind == FieldKind::Flow {
+        FLOW.len()
+    } else {
+        1
+    }
 }
 
 /// Adds the value of a field to its columns, the first ones of these.
@@ -174,7 +201,9 @@ fn push(columns: &mut [Column], field: &Field, value: Value<'_>) {
         }
         Value::Numbers(numbers) => columns[0].push_list(numbers),
         Value::Flow(flow) => {
-            let [src, dst, sport, dport, proto, ..] = columns else { return };
+            let [src, dst, sport, dport, proto, ..] = columns else {
+                return;
+            };
             let is_by_id = flow.known_id().is_some();
             match is_by_id {
                 true => flow_text(flow, &mut text),
@@ -191,7 +220,9 @@ fn push(columns: &mut [Column], field: &Field, value: Value<'_>) {
                     sport.push_number(from.into());
                     dport.push_number(to.into());
                 }
-                None => [sport, dport].into_iter().for_each(|column| column.push_absent(1)),
+                None => [sport, dport]
+                    .into_iter()
+                    .for_each(|column| column.push_absent(1)),
             }
             proto.push_number(flow.proto().into());
         }
@@ -227,7 +258,9 @@ fn schema(thrift: &mut Writer<'_>, stream: Stream, columns: &[Column]) {
 
 fn group(thrift: &mut Writer<'_>, name: &str, repetition: Option<u32>, children: usize, is_list: bool) {
     thrift.begin();
-    repetition.into_iter().for_each(|repetition| thrift.i32(3, repetition));
+    repetition
+        .into_iter()
+        .for_each(|repetition| thrift.i32(3, repetition));
     thrift.bytes(4, name.as_bytes());
     thrift.i32(5, children as u32);
     if is_list {

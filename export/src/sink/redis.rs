@@ -41,7 +41,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { prefix: "hopwise".to_owned(), database: 0, max_len: 1_000_000, expire: 3_600_000 }
+        Self {
+            prefix: "hopwise".to_owned(),
+            database: 0,
+            max_len: 1_000_000,
+            expire: 3_600_000,
+        }
     }
 }
 
@@ -56,7 +61,9 @@ pub struct Credentials<'a> {
 
 impl std::fmt::Debug for Credentials<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
     }
 }
 
@@ -142,9 +149,20 @@ impl Redis {
                 "`prefix` is {prefix:?}; use 1 to 200 printable ASCII characters without spaces"
             ));
         }
-        let number = |value: u64| if value == 0 { String::new() } else { value.to_string() };
+        let number = |value: u64| {
+            if value == 0 {
+                String::new()
+            } else {
+                value.to_string()
+            }
+        };
         let (max_len, expire) = (number(options.max_len), number(options.expire));
-        Ok(Self { prefix: prefix.clone(), database: options.database, max_len, expire })
+        Ok(Self {
+            prefix: prefix.clone(),
+            database: options.database,
+            max_len,
+            expire,
+        })
     }
 
     /// What is sent first on a connection: its credentials, its name and its database. Each command has one reply; [`greeted`] reads
@@ -155,11 +173,16 @@ impl Redis {
         let mut pipeline = Pipeline::default();
         let mut command = |parts: &[&str]| {
             array(parts.len(), &mut pipeline.bytes);
-            parts.iter().for_each(|part| bulk(part.as_bytes(), &mut pipeline.bytes));
+            parts
+                .iter()
+                .for_each(|part| bulk(part.as_bytes(), &mut pipeline.bytes));
             pipeline.replies += 1;
         };
         match credentials {
-            Some(Credentials { user: Some(user), password }) => command(&["AUTH", user, password]),
+            Some(Credentials {
+                user: Some(user),
+                password,
+            }) => command(&["AUTH", user, password]),
             Some(Credentials { user: None, password }) => command(&["AUTH", password]),
             None => {}
         }
@@ -175,9 +198,13 @@ impl Redis {
     /// # Errors
     /// What is wrong: one sentence that says what to do.
     pub fn greeted(&self, replies: &[Reply]) -> Result<(), String> {
-        let Some(error) =
-            replies.iter().find_map(|reply| if let Reply::Error(words) = reply { Some(words) } else { None })
-        else {
+        let Some(error) = replies.iter().find_map(|reply| {
+            if let Reply::Error(words) = reply {
+                Some(words)
+            } else {
+                None
+            }
+        }) else {
             return match replies.last() {
                 Some(Reply::Text(text)) if text == "PONG" => Ok(()),
                 _ => Err("the server does not answer as Redis does; correct address and port".to_owned()),
@@ -199,7 +226,10 @@ impl Redis {
                 )
             }
             _ if error.contains("DB index") => {
-                format!("the server has no database {} ({error}); choose another one", self.database)
+                format!(
+                    "the server has no database {} ({error}); choose another one",
+                    self.database
+                )
             }
             _ => format!("the server does not take commands: {error}"),
         })
@@ -227,7 +257,10 @@ impl Redis {
         }
         let mut order: Vec<usize> = (0..batch.records.len()).collect();
         order.sort_by_key(|index| entry_id(batch.records[*index]));
-        let (mut bytes, mut rows) = (Vec::with_capacity(512 * order.len()), Vec::with_capacity(order.len()));
+        let (mut bytes, mut rows) = (
+            Vec::with_capacity(512 * order.len()),
+            Vec::with_capacity(order.len()),
+        );
         let mut scratch = Vec::new();
         for index in order {
             let record = batch.records[index];
@@ -239,12 +272,28 @@ impl Redis {
                         rows.push(index);
                     }
                 }
-                _ => self.write_entry(record, entry_id(record), batch.collector, &mut scratch, &mut bytes),
+                _ => self.write_entry(
+                    record,
+                    entry_id(record),
+                    batch.collector,
+                    &mut scratch,
+                    &mut bytes,
+                ),
             }
         }
-        let pipeline = Pipeline { bytes, replies: rows.len() };
+        let pipeline = Pipeline {
+            bytes,
+            replies: rows.len(),
+        };
         let (rejected, again, words) = (Vec::new(), Vec::new(), String::new());
-        Some(Exchange { pipeline, step: Step::Write, rows, rejected, again, words })
+        Some(Exchange {
+            pipeline,
+            step: Step::Write,
+            rows,
+            rejected,
+            again,
+            words,
+        })
     }
 
     /// `XADD PREFIX:STREAM [MAXLEN ~ N] ID field value …`.
@@ -261,7 +310,9 @@ impl Redis {
         bulk(b"XADD", out);
         self.write_key(record.stream(), scratch, out);
         if options > 0 {
-            [b"MAXLEN", &b"~"[..], self.max_len.as_bytes()].iter().for_each(|part| bulk(part, out));
+            [b"MAXLEN", &b"~"[..], self.max_len.as_bytes()]
+                .iter()
+                .for_each(|part| bulk(part, out));
         }
         write_id(id, scratch, out);
         write_fields(record, collector, scratch, out);
@@ -307,10 +358,15 @@ impl Redis {
         let expected = exchange.pipeline.replies;
         if replies.len() != expected {
             let words = format!("the server answered {} of {expected} commands", replies.len());
-            return Some(Outcome::Failed { words, retry_after: None });
+            return Some(Outcome::Failed {
+                words,
+                retry_after: None,
+            });
         }
         if let Some(error) = Self::denied(replies) {
-            return Some(Outcome::Unauthorised { words: error.to_owned() });
+            return Some(Outcome::Unauthorised {
+                words: error.to_owned(),
+            });
         }
         match exchange.step {
             Step::Write => self.written(batch, exchange, replies),
@@ -346,7 +402,9 @@ impl Redis {
         array(6, &mut bytes);
         bulk(b"XREVRANGE", &mut bytes);
         self.write_key(first.stream(), &mut scratch, &mut bytes);
-        [&b"+"[..], b"-", b"COUNT", b"1"].iter().for_each(|part| bulk(part, &mut bytes));
+        [&b"+"[..], b"-", b"COUNT", b"1"]
+            .iter()
+            .for_each(|part| bulk(part, &mut bytes));
         let replies = refused.len() + 1;
         exchange.next(Step::Ask, refused, Pipeline { bytes, replies });
         None
@@ -393,17 +451,33 @@ fn settled(batch: &Batch<'_>, exchange: &mut Exchange) -> Outcome {
     let mut again = std::mem::take(&mut exchange.again);
     again.retain(|row| rejected.iter().all(|(other, _)| other != row));
     if again.len() == batch.records.len() {
-        return Outcome::Failed { words: std::mem::take(&mut exchange.words), retry_after: None };
+        return Outcome::Failed {
+            words: std::mem::take(&mut exchange.words),
+            retry_after: None,
+        };
     }
-    let words = if again.is_empty() { String::new() } else { std::mem::take(&mut exchange.words) };
-    Outcome::Settled { rejected, again, words, retry_after: None }
+    let words = if again.is_empty() {
+        String::new()
+    } else {
+        std::mem::take(&mut exchange.words)
+    };
+    Outcome::Settled {
+        rejected,
+        again,
+        words,
+        retry_after: None,
+    }
 }
 
 /// The id of the only entry.
 fn last_id(reply: &Reply) -> Option<(u64, u64)> {
     let Reply::Array(entries) = reply else { return None };
-    let Reply::Array(parts) = entries.first()? else { return None };
-    let Reply::Text(id) = parts.first()? else { return None };
+    let Reply::Array(parts) = entries.first()? else {
+        return None;
+    };
+    let Reply::Text(id) = parts.first()? else {
+        return None;
+    };
     let (ms, sequence) = id.split_once('-')?;
     Some((ms.parse().ok()?, sequence.parse().ok()?))
 }
@@ -426,7 +500,10 @@ fn code(error: &str) -> &str {
 fn entry_id(record: &Record) -> (u64, u64) {
     let (ts, id) = (record.ts(), record.id());
     // 0-0 is no id.
-    (ts / 1_000_000, (ts % 1_000_000) << 44 | (id & ((1 << 44) - 1)).max(1))
+    (
+        ts / 1_000_000,
+        (ts % 1_000_000) << 44 | (id & ((1 << 44) - 1)).max(1),
+    )
 }
 
 fn absent(record: &Record) -> Vec<&'static Field> {

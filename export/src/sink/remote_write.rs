@@ -33,7 +33,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { prefix: "hopwise".to_owned(), flows: false }
+        Self {
+            prefix: "hopwise".to_owned(),
+            flows: false,
+        }
     }
 }
 
@@ -74,7 +77,10 @@ impl RemoteWrite {
                 "`prefix` is {prefix:?}; use 1 to 200 letters, digits, `_` and `:` for it, no digit first"
             ));
         }
-        Ok(Self { prefix: prefix.clone(), flows: options.flows })
+        Ok(Self {
+            prefix: prefix.clone(),
+            flows: options.flows,
+        })
     }
 
     fn takes<'a>(&self, record: &'a Record) -> Option<&'a RollupPart> {
@@ -87,8 +93,9 @@ impl RemoteWrite {
     /// Those that are sent, by series, in the order of time.
     fn rollups<'a>(&self, batch: &Batch<'a>) -> Vec<(usize, &'a RollupPart)> {
         let records = batch.records.iter().enumerate();
-        let mut rollups: Vec<(usize, &RollupPart)> =
-            records.filter_map(|(index, record)| Some((index, self.takes(record)?))).collect();
+        let mut rollups: Vec<(usize, &RollupPart)> = records
+            .filter_map(|(index, record)| Some((index, self.takes(record)?)))
+            .collect();
         rollups.sort_by_cached_key(|(_, rollup)| (key(rollup), rollup.ts));
         rollups
     }
@@ -212,9 +219,19 @@ fn write_sample(ts: Nanos, value: u64, out: &mut Vec<u8>) {
 
 /// What makes a series.
 fn key(rollup: &RollupPart) -> impl Ord + use<> {
-    let flow =
-        rollup.flow.as_ref().map(|flow| (*flow.src_octets(), *flow.dst_octets(), flow.ports(), flow.proto()));
-    (rollup.metric as u8, rollup.interval, rollup.node, rollup.interface, rollup.queue, flow, rollup.nth)
+    let flow = rollup
+        .flow
+        .as_ref()
+        .map(|flow| (*flow.src_octets(), *flow.dst_octets(), flow.ports(), flow.proto()));
+    (
+        rollup.metric as u8,
+        rollup.interval,
+        rollup.node,
+        rollup.interface,
+        rollup.queue,
+        flow,
+        rollup.nth,
+    )
 }
 
 fn request(body: &[u8], rows: Vec<usize>) -> Request {
@@ -226,7 +243,13 @@ fn request(body: &[u8], rows: Vec<usize>) -> Request {
     // Longer than 4 GiB is impossible; then the server would refuse the empty body.
     let body = snap::raw::Encoder::new().compress_vec(body).unwrap_or_default();
     let headers = headers.map(|(name, value)| (name, value.to_owned())).into();
-    Request { method: "POST", target: "/api/v1/write".to_owned(), headers, body, rows }
+    Request {
+        method: "POST",
+        target: "/api/v1/write".to_owned(),
+        headers,
+        body,
+        rows,
+    }
 }
 
 impl HttpSink for RemoteWrite {
@@ -266,12 +289,24 @@ impl HttpSink for RemoteWrite {
         }
         if says(&TOO_OLD) {
             let rejected = request.rows.iter().map(|row| (*row, words.clone())).collect();
-            return Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None };
+            return Outcome::Settled {
+                rejected,
+                again: Vec::new(),
+                words: String::new(),
+                retry_after: None,
+            };
         }
         let (mut rejected, mut again) = (Vec::new(), Vec::new());
         for series in rollups.chunk_by(|(_, one), (_, next)| key(one) == key(next)) {
-            let Some(((newest, _), older)) = series.split_last() else { continue };
-            let words = |row| (row, format!("{words}: sent before, or older than another one of its series"));
+            let Some(((newest, _), older)) = series.split_last() else {
+                continue;
+            };
+            let words = |row| {
+                (
+                    row,
+                    format!("{words}: sent before, or older than another one of its series"),
+                )
+            };
             rejected.extend(older.iter().map(|(row, _)| words(*row)));
             again.push(*newest);
         }
@@ -279,7 +314,12 @@ impl HttpSink for RemoteWrite {
             true => refused,
             false => {
                 let words = "another sample of its series comes first".to_owned();
-                Outcome::Settled { rejected, again, words, retry_after: None }
+                Outcome::Settled {
+                    rejected,
+                    again,
+                    words,
+                    retry_after: None,
+                }
             }
         }
     }

@@ -15,14 +15,19 @@ use crate::text::{digit, rfc3339};
 /// The request that puts a file.
 pub fn put(file: File) -> Request {
     let directory: Vec<String> = file.directory.split('/').map(escape).collect();
-    request(format!("/{}/{}", directory.join("/"), escape(&file.name)), file.content)
+    request(
+        format!("/{}/{}", directory.join("/"), escape(&file.name)),
+        file.content,
+    )
 }
 
 /// Puts an object that arrives damaged, by what its header says: a server that would take it refuses it. One that does not look keeps an object
 /// whose name readers pass over.
 pub fn probe() -> Request {
     let mut probe = request("/.hopwise-probe".to_owned(), b"hopwise check --connect".to_vec());
-    probe.headers.push(("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==".to_owned()));
+    probe
+        .headers
+        .push(("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==".to_owned()));
     probe
 }
 
@@ -32,13 +37,22 @@ fn request(target: String, body: Vec<u8>) -> Request {
         ("content-type", "application/vnd.apache.parquet".to_owned()),
         (BODY, hex(&Hash::Sha256.of(&body))),
     ];
-    Request { method: "PUT", target, headers, body, rows: Vec::new() }
+    Request {
+        method: "PUT",
+        target,
+        headers,
+        body,
+        rows: Vec::new(),
+    }
 }
 
 /// What became of an object. No record is refused: whatever the server says, it says of the object.
 pub fn outcome(response: &Response<'_>) -> Outcome {
     match Outcome::of_status(response.status, words(response.body), response.retry_after) {
-        Outcome::Refused { words } => Outcome::Failed { words, retry_after: response.retry_after },
+        Outcome::Refused { words } => Outcome::Failed {
+            words,
+            retry_after: response.retry_after,
+        },
         outcome => outcome,
     }
 }
@@ -54,14 +68,16 @@ pub fn probed(response: &Response<'_>) -> Result<(), String> {
     match response.status {
         200..=299 => Ok(()),
         400 if says("BadDigest") || says("InvalidDigest") => Ok(()),
-        300..=400 if response.status < 400 || says("AuthorizationHeaderMalformed") => {
-            Err(format!("the bucket is in another region ({said}); correct `region` and the url"))
-        }
+        300..=400 if response.status < 400 || says("AuthorizationHeaderMalformed") => Err(format!(
+            "the bucket is in another region ({said}); correct `region` and the url"
+        )),
         403 if says("RequestTimeTooSkewed") => Err(format!(
             "the clocks of this machine and of the server differ too much ({said}); correct them"
         )),
         401 | 403 => Err(unauthorised(response, ", or let this key put objects there")),
-        404 => Err(format!("the server has no such bucket ({said}); make it, or correct the url")),
+        404 => Err(format!(
+            "the server has no such bucket ({said}); make it, or correct the url"
+        )),
         _ => Err(format!("the server does not take objects: {said}")),
     }
 }
@@ -80,7 +96,10 @@ pub struct Key {
 impl fmt::Debug for Key {
     /// Without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("id", &self.id).field("region", &self.region).finish_non_exhaustive()
+        f.debug_struct("Key")
+            .field("id", &self.id)
+            .field("region", &self.region)
+            .finish_non_exhaustive()
     }
 }
 
@@ -90,24 +109,45 @@ impl Key {
     pub fn sign(&self, request: &Request, host: &str, path: &str, now: Nanos) -> [(&'static str, String); 2] {
         let mut text = Vec::new();
         rfc3339(now, &mut text);
-        let digits = text[..19].iter().copied().filter(|byte| !b"-:".contains(byte)).collect();
+        let digits = text[..19]
+            .iter()
+            .copied()
+            .filter(|byte| !b"-:".contains(byte))
+            .collect();
         let time = format!("{}Z", String::from_utf8(digits).unwrap_or_default());
         let day = &time[..time.len().min(8)];
-        let mut headers: Vec<(&str, &str)> =
-            request.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let mut headers: Vec<(&str, &str)> = request
+            .headers
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
         headers.extend([("host", host), (DATE, time.as_str())]);
         headers.sort_unstable();
-        let signed = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
-        let lines: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
-        let body = headers.iter().find(|(name, _)| *name == BODY).map_or("", |(_, hash)| hash);
+        let signed = headers
+            .iter()
+            .map(|(name, _)| *name)
+            .collect::<Vec<_>>()
+            .join(";");
+        let lines: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}:{value}\n"))
+            .collect();
+        let body = headers
+            .iter()
+            .find(|(name, _)| *name == BODY)
+            .map_or("", |(_, hash)| hash);
         let (target, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
         let method = request.method;
         let canonical = format!("{method}\n{path}{target}\n{query}\n{lines}\n{signed}\n{body}");
         let scope = format!("{day}/{}/s3/aws4_request", self.region);
-        let to_sign =
-            format!("{ALGORITHM}\n{time}\n{scope}\n{}", hex(&Hash::Sha256.of(canonical.as_bytes())));
+        let to_sign = format!(
+            "{ALGORITHM}\n{time}\n{scope}\n{}",
+            hex(&Hash::Sha256.of(canonical.as_bytes()))
+        );
         let first = format!("AWS4{}", self.secret).into_bytes();
-        let key = scope.split('/').fold(first, |key, part| Hash::Sha256.mac(&key, part.as_bytes()));
+        let key = scope
+            .split('/')
+            .fold(first, |key, part| Hash::Sha256.mac(&key, part.as_bytes()));
         let signature = hex(&Hash::Sha256.mac(&key, to_sign.as_bytes()));
         let credential = format!("{}/{scope}", self.id);
         let authorization =
@@ -117,7 +157,11 @@ impl Key {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).map(char::from).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .map(char::from)
+        .collect()
 }
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -143,13 +187,21 @@ mod tests {
             headers: vec![(BODY, empty)],
             ..Request::default()
         };
-        let signed = key.sign(&request, "examplebucket.s3.amazonaws.com", "", 1_369_353_600_000_000_000);
+        let signed = key.sign(
+            &request,
+            "examplebucket.s3.amazonaws.com",
+            "",
+            1_369_353_600_000_000_000,
+        );
         let authorization = "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,\
                              SignedHeaders=host;x-amz-content-sha256;x-amz-date,\
                              Signature=34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7";
         assert_eq!(
             signed,
-            [(DATE, "20130524T000000Z".to_owned()), ("authorization", authorization.to_owned())]
+            [
+                (DATE, "20130524T000000Z".to_owned()),
+                ("authorization", authorization.to_owned())
+            ]
         );
         assert!(!format!("{key:?}").contains("wJalr"));
     }
@@ -165,7 +217,11 @@ mod tests {
         assert_eq!((request.method, request.body.as_slice()), ("PUT", &b"PAR1"[..]));
         assert_eq!(request.target, "/events/date%3D2026-11-27/c%2B1-1.parquet");
         assert_eq!(request.headers[1], (BODY, hex(&Hash::Sha256.of(b"PAR1"))));
-        let key = Key { id: "i".to_owned(), secret: "s".to_owned(), region: "r".to_owned() };
+        let key = Key {
+            id: "i".to_owned(),
+            secret: "s".to_owned(),
+            region: "r".to_owned(),
+        };
         let [_, (_, authorization)] = key.sign(&request, "h", "/b", 0);
         // All headers are signed, as those that a proxy could change must be.
         assert!(authorization.contains("SignedHeaders=content-type;host;x-amz-content-sha256;x-amz-date,"));
@@ -174,31 +230,57 @@ mod tests {
     #[test]
     fn what_a_server_says_of_an_object_is_no_fault_of_a_record() {
         let outcome = |status, body: &str| {
-            outcome(&Response { status, retry_after: None, body: body.as_bytes(), is_cut: false })
+            outcome(&Response {
+                status,
+                retry_after: None,
+                body: body.as_bytes(),
+                is_cut: false,
+            })
         };
         assert_eq!(outcome(200, ""), Outcome::DONE);
-        assert!(matches!(outcome(400, "<Code>EntityTooLarge</Code>"), Outcome::Failed { .. }));
-        assert!(matches!(outcome(403, "<Code>SignatureDoesNotMatch</Code>"), Outcome::Unauthorised { .. }));
-        assert!(matches!(outcome(503, "<Code>SlowDown</Code>"), Outcome::Failed { .. }));
+        assert!(matches!(
+            outcome(400, "<Code>EntityTooLarge</Code>"),
+            Outcome::Failed { .. }
+        ));
+        assert!(matches!(
+            outcome(403, "<Code>SignatureDoesNotMatch</Code>"),
+            Outcome::Unauthorised { .. }
+        ));
+        assert!(matches!(
+            outcome(503, "<Code>SlowDown</Code>"),
+            Outcome::Failed { .. }
+        ));
     }
 
     #[test]
     fn the_probe_is_understood() {
         let said = |status, code: &str| {
             let body = format!("<Error><Code>{code}</Code></Error>");
-            probed(&Response { status, retry_after: None, body: body.as_bytes(), is_cut: false })
+            probed(&Response {
+                status,
+                retry_after: None,
+                body: body.as_bytes(),
+                is_cut: false,
+            })
         };
         assert_eq!(said(400, "BadDigest"), Ok(()));
         assert_eq!(said(200, ""), Ok(()));
         for (status, code, words) in [
             (403, "SignatureDoesNotMatch", "refuses the credentials"),
-            (403, "RequestTimeTooSkewed", "the clocks of this machine and of the server differ"),
+            (
+                403,
+                "RequestTimeTooSkewed",
+                "the clocks of this machine and of the server differ",
+            ),
             (404, "NoSuchBucket", "no such bucket"),
             (301, "PermanentRedirect", "in another region"),
             (400, "AuthorizationHeaderMalformed", "in another region"),
             (400, "InvalidRequest", "does not take objects"),
         ] {
-            assert!(said(status, code).is_err_and(|error| error.contains(words)), "{code}");
+            assert!(
+                said(status, code).is_err_and(|error| error.contains(words)),
+                "{code}"
+            );
         }
     }
 }

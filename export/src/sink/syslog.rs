@@ -28,7 +28,12 @@ impl Default for Options {
     fn default() -> Self {
         // 32473 is the number for examples (RFC 5612).
         let [hostname, app_name, sd_id] = ["-", "hopwise", "hopwise@32473"].map(str::to_owned);
-        Self { facility: 16, hostname, app_name, sd_id }
+        Self {
+            facility: 16,
+            hostname,
+            app_name,
+            sd_id,
+        }
     }
 }
 
@@ -67,8 +72,10 @@ impl Syslog {
         let is_number = |digits: &str| {
             !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
         };
-        let is_id =
-            options.sd_id.split_once('@').is_some_and(|(name, number)| !name.is_empty() && is_number(number));
+        let is_id = options
+            .sd_id
+            .split_once('@')
+            .is_some_and(|(name, number)| !name.is_empty() && is_number(number));
         if !is_id || options.sd_id.contains(['=', ']', '"']) {
             return Err(format!(
                 "`sd_id` is {:?}; write a name, `@` and the number of your enterprise, such as hopwise@32473",
@@ -76,7 +83,11 @@ impl Syslog {
             ));
         }
         let head = format!(" {} {} - ", options.hostname, options.app_name);
-        Ok(Self { facility: options.facility, head, sd_id: options.sd_id.clone() })
+        Ok(Self {
+            facility: options.facility,
+            head,
+            sd_id: options.sd_id.clone(),
+        })
     }
 
     /// Appends the messages of a batch, each with its length before it.
@@ -112,7 +123,10 @@ impl Syslog {
         };
         if let Some(rule) = rule {
             out.push(b' ');
-            out.extend(rule.bytes().map(|byte| if byte < 0x20 || byte == 0x7f { b' ' } else { byte }));
+            out.extend(
+                rule.bytes()
+                    .map(|byte| if byte < 0x20 || byte == 0x7f { b' ' } else { byte }),
+            );
         }
         if let Some(flow) = record.flow() {
             out.push(b' ');

@@ -42,7 +42,10 @@ impl Webhook {
         let is_target =
             target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
         match is_target {
-            true => Ok(Self { target: target.clone(), format: options.format }),
+            true => Ok(Self {
+                target: target.clone(),
+                format: options.format,
+            }),
             false => Err(format!(
                 "{target:?} is no path of a url; let it begin with `/`, and write %20 for a space and so on"
             )),
@@ -69,7 +72,11 @@ impl HttpSink for Webhook {
         if is_array {
             body.push(b']');
         }
-        let kind = if is_array { "application/json" } else { "application/x-ndjson" };
+        let kind = if is_array {
+            "application/json"
+        } else {
+            "application/x-ndjson"
+        };
         Some(Request {
             method: "POST",
             target: self.target.clone(),
@@ -81,16 +88,26 @@ impl HttpSink for Webhook {
 
     /// Whoever takes POST often refuses GET.
     fn probe(&self, _: &[Stream]) -> Request {
-        Request { method: "GET", target: self.target.clone(), ..Request::default() }
+        Request {
+            method: "GET",
+            target: self.target.clone(),
+            ..Request::default()
+        }
     }
 
     fn probed(&self, _: &[Stream], response: &Response<'_>) -> Result<(), String> {
         match response.status {
             // It is there, and takes other requests than this one.
             200..=299 | 400 | 405 | 406 | 411 | 415 | 422 | 501 => Ok(()),
-            300..=399 => Err(format!("the server redirects ({}); write the final url", said(response))),
+            300..=399 => Err(format!(
+                "the server redirects ({}); write the final url",
+                said(response)
+            )),
             401 | 403 => Err(unauthorised(response, "")),
-            404 | 410 => Err(format!("the server has nothing there ({}); correct the url", said(response))),
+            404 | 410 => Err(format!(
+                "the server has nothing there ({}); correct the url",
+                said(response)
+            )),
             _ => Err(format!("the server does not take records: {}", said(response))),
         }
     }

@@ -21,7 +21,11 @@ fn influxdb() -> Option<Server> {
     command.env("INFLUXDB_REPORTING_DISABLED", "true");
     command.env("INFLUXDB_HTTP_BIND_ADDRESS", format!("127.0.0.1:{port}"));
     command.env("INFLUXDB_BIND_ADDRESS", format!("127.0.0.1:{}", free_port()));
-    for (name, folder) in [("DATA_DIR", "data"), ("DATA_WAL_DIR", "wal"), ("META_DIR", "meta")] {
+    for (name, folder) in [
+        ("DATA_DIR", "data"),
+        ("DATA_WAL_DIR", "wal"),
+        ("META_DIR", "meta"),
+    ] {
         command.env(format!("INFLUXDB_{name}"), files.path().join(folder));
     }
     Some(Server::start(&mut command, port, files))
@@ -37,19 +41,38 @@ fn points(server: &Server, query: &str) -> Vec<Value> {
     let point = |values: &Value| {
         let values = names.iter().zip(values.as_array().unwrap());
         let has = values.filter(|(_, value)| !value.is_null());
-        has.map(|(name, value)| (name.as_str().unwrap().to_owned(), value.clone())).collect()
+        has.map(|(name, value)| (name.as_str().unwrap().to_owned(), value.clone()))
+            .collect()
     };
-    series["values"].as_array().cloned().unwrap_or_default().iter().map(point).map(Value::Object).collect()
+    series["values"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default()
+        .iter()
+        .map(point)
+        .map(Value::Object)
+        .collect()
 }
 
 #[test]
 fn influxdb_stores_what_is_sent() {
     let Some(server) = influxdb() else { return };
-    let options = Options { spread: 0, tags: vec!["rule".to_owned()], ..Options::default() };
+    let options = Options {
+        spread: 0,
+        tags: vec!["rule".to_owned()],
+        ..Options::default()
+    };
     let sink = InfluxDb::new(&options).unwrap();
     let probed = |server: &Server| sink.probed(&[], &server.send(&sink.probe(&[])).response());
-    assert!(probed(&server).unwrap_err().contains("create it"), "{:?}", probed(&server));
-    assert!(matches!(send(&server, &sink, &[change(1)]), Outcome::Failed { .. }));
+    assert!(
+        probed(&server).unwrap_err().contains("create it"),
+        "{:?}",
+        probed(&server)
+    );
+    assert!(matches!(
+        send(&server, &sink, &[change(1)]),
+        Outcome::Failed { .. }
+    ));
     points(&server, "CREATE DATABASE hopwise");
     assert_eq!(probed(&server), Ok(()));
 
@@ -128,7 +151,11 @@ fn a_partial_write_of_influxdb_is_understood() {
     let Some(server) = influxdb() else { return };
     points(&server, "CREATE DATABASE hopwise");
     // Another program was first, and made `flow_latency` a text.
-    let sink = InfluxDb::new(&Options { spread: 0, ..Options::default() }).unwrap();
+    let sink = InfluxDb::new(&Options {
+        spread: 0,
+        ..Options::default()
+    })
+    .unwrap();
     let mut first = sink.probe(&[]);
     first.body = format!("hopwise_events flow_latency=\"x\" {T}\n").into_bytes();
     assert_eq!(server.send(&first).response().status, 204);
@@ -138,30 +165,72 @@ fn a_partial_write_of_influxdb_is_understood() {
     };
     let (rows, words): (Vec<usize>, Vec<String>) = rejected.into_iter().unzip();
     assert_eq!((rows, again), (vec![1], Vec::new()));
-    assert!(words[0].contains("already exists as type string dropped=1"), "{words:?}");
+    assert!(
+        words[0].contains("already exists as type string dropped=1"),
+        "{words:?}"
+    );
     assert_eq!(points(&server, "SELECT value FROM hopwise_events").len(), 2);
     // What is older than the server keeps.
-    points(&server, "CREATE RETENTION POLICY short ON hopwise DURATION 1h REPLICATION 1");
-    let api = Api::V1 { database: "hopwise".to_owned(), retention_policy: Some("short".to_owned()) };
-    let short = InfluxDb::new(&Options { api, spread: 0, ..Options::default() }).unwrap();
+    points(
+        &server,
+        "CREATE RETENTION POLICY short ON hopwise DURATION 1h REPLICATION 1",
+    );
+    let api = Api::V1 {
+        database: "hopwise".to_owned(),
+        retention_policy: Some("short".to_owned()),
+    };
+    let short = InfluxDb::new(&Options {
+        api,
+        spread: 0,
+        ..Options::default()
+    })
+    .unwrap();
     let mut old = event(9, collector::event::Kind::Mtu);
     old.event.ts = 1_000_000_000;
     let mut new = event(10, collector::event::Kind::Mtu);
     new.event.ts = now();
     let both = [Record::Event(Box::new(new)), Record::Event(Box::new(old))];
-    let Outcome::Settled { rejected, .. } = send(&server, &short, &both) else { panic!() };
-    assert_eq!(rejected.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1], "{rejected:?}");
-    let missing = Api::V1 { database: "hopwise".to_owned(), retention_policy: Some("none".to_owned()) };
-    let missing = InfluxDb::new(&Options { api: missing, ..Options::default() }).unwrap();
-    assert!(matches!(send(&server, &missing, &[change(1)]), Outcome::Failed { .. }));
+    let Outcome::Settled { rejected, .. } = send(&server, &short, &both) else {
+        panic!()
+    };
+    assert_eq!(
+        rejected.iter().map(|(row, _)| *row).collect::<Vec<_>>(),
+        [1],
+        "{rejected:?}"
+    );
+    let missing = Api::V1 {
+        database: "hopwise".to_owned(),
+        retention_policy: Some("none".to_owned()),
+    };
+    let missing = InfluxDb::new(&Options {
+        api: missing,
+        ..Options::default()
+    })
+    .unwrap();
+    assert!(matches!(
+        send(&server, &missing, &[change(1)]),
+        Outcome::Failed { .. }
+    ));
 }
 
 #[test]
 fn the_api_of_version_2_stores_what_is_sent() {
-    let Some(mut server) = victoria_metrics() else { return };
-    let api = Api::V2 { org: "our org".to_owned(), bucket: "hopwise".to_owned() };
-    let sink = InfluxDb::new(&Options { api, ..Options::default() }).unwrap();
-    assert_eq!(sink.probed(&[], &server.send(&sink.probe(&[])).response()), Ok(()));
+    let Some(mut server) = victoria_metrics() else {
+        return;
+    };
+    let api = Api::V2 {
+        org: "our org".to_owned(),
+        bucket: "hopwise".to_owned(),
+    };
+    let sink = InfluxDb::new(&Options {
+        api,
+        ..Options::default()
+    })
+    .unwrap();
+    assert_eq!(
+        sink.probed(&[], &server.send(&sink.probe(&[])).response()),
+        Ok(())
+    );
     let mut one = rollup(0);
     if let Record::Rollup(rollup) = &mut one {
         rollup.ts = now();
@@ -170,7 +239,9 @@ fn the_api_of_version_2_stores_what_is_sent() {
     // It stores numbers as series, in milliseconds.
     let target = "/api/v1/series?match%5B%5D=hopwise_rollups_max&start=1";
     server.wait("shows the series", |server| {
-        server.json("GET", target, "")["data"].as_array().is_some_and(|series| !series.is_empty())
+        server.json("GET", target, "")["data"]
+            .as_array()
+            .is_some_and(|series| !series.is_empty())
     });
     assert_eq!(
         server.json("GET", target, "")["data"],

@@ -19,20 +19,32 @@ fn receiver() -> Option<Server> {
     let servers = std::env::var_os("HOPWISE_SINK_SERVERS")
         .map_or_else(|| folder.join("../target/sink-servers"), PathBuf::from);
     let own = servers.join("otlp/bin/python");
-    let python = if own.exists() { own } else { PathBuf::from("python3") };
-    let has = Command::new(&python).args(["-c", "import opentelemetry.proto"]).output();
+    let python = if own.exists() {
+        own
+    } else {
+        PathBuf::from("python3")
+    };
+    let has = Command::new(&python)
+        .args(["-c", "import opentelemetry.proto"])
+        .output();
     if !has.is_ok_and(|output| output.status.success()) {
         skipped("test of a sink: no opentelemetry-proto (scripts/sink-servers)");
         return None;
     }
     let port = free_port();
     let mut command = Command::new(python);
-    command.arg(folder.join("tests/servers/otlp.py")).arg(port.to_string());
+    command
+        .arg(folder.join("tests/servers/otlp.py"))
+        .arg(port.to_string());
     Some(Server::start(&mut command, port, TempDir::new()))
 }
 
 fn sink(service: &str, flows: bool) -> Otlp {
-    Otlp::new(&Options { service: service.to_owned(), flows }).unwrap()
+    Otlp::new(&Options {
+        service: service.to_owned(),
+        flows,
+    })
+    .unwrap()
 }
 
 /// What the receiver read, without resource and scope, which are compared here.
@@ -53,7 +65,10 @@ fn received(server: &Server, signal: &str) -> Value {
 fn plain(attributes: &Value) -> Value {
     let value = |pair: &Value| {
         let value = pair["value"].as_object().unwrap();
-        (pair["key"].as_str().unwrap().to_owned(), value.values().next().unwrap().clone())
+        (
+            pair["key"].as_str().unwrap().to_owned(),
+            value.values().next().unwrap().clone(),
+        )
     };
     attributes.as_array().unwrap().iter().map(value).collect()
 }
@@ -62,8 +77,14 @@ fn plain(attributes: &Value) -> Value {
 fn opentelemetry_reads_records_as_logs() {
     let Some(server) = receiver() else { return };
     let sink = sink("hopwise", false);
-    assert_eq!(sink.probed(&[], &server.send(&sink.probe(&[Stream::Events])).response()), Ok(()));
-    assert_eq!(send(&server, &sink, &[change(1), new_flow(2), rule(3, Kind::RuleOn)]), Outcome::DONE);
+    assert_eq!(
+        sink.probed(&[], &server.send(&sink.probe(&[Stream::Events])).response()),
+        Ok(())
+    );
+    assert_eq!(
+        send(&server, &sink, &[change(1), new_flow(2), rule(3, Kind::RuleOn)]),
+        Outcome::DONE
+    );
     let logs = received(&server, "Logs");
     let part = |log: &Value| {
         json!([
@@ -104,9 +125,15 @@ fn opentelemetry_reads_records_as_logs() {
     let source = &plain(&received(&server, "Logs")[0]["attributes"])["hopwise.source"];
     assert_eq!(source, "192.0.2.1");
     assert_eq!(send(&server, &sink, &[dropped()]), Outcome::DONE);
-    assert_eq!(plain(&received(&server, "Logs")[0]["attributes"])["hopwise.flow"], "flow-id:0x0000f10a");
+    assert_eq!(
+        plain(&received(&server, "Logs")[0]["attributes"])["hopwise.flow"],
+        "flow-id:0x0000f10a"
+    );
     assert_eq!(send(&server, &sink, &[flow()]), Outcome::DONE);
-    assert_eq!(plain(&received(&server, "Logs")[0]["attributes"])["hopwise.reports"], "3");
+    assert_eq!(
+        plain(&received(&server, "Logs")[0]["attributes"])["hopwise.reports"],
+        "3"
+    );
 }
 
 #[test]
@@ -117,7 +144,11 @@ fn opentelemetry_reads_rollups_as_metrics() {
     let metrics = received(&server, "Metrics");
     let mut parts = Vec::new();
     for metric in metrics.as_array().unwrap() {
-        let kind = if metric["gauge"].is_object() { "gauge" } else { "histogram" };
+        let kind = if metric["gauge"].is_object() {
+            "gauge"
+        } else {
+            "histogram"
+        };
         for point in metric[kind]["dataPoints"].as_array().unwrap() {
             let mut point = point.clone();
             point["attributes"] = plain(&point["attributes"]);
@@ -125,8 +156,10 @@ fn opentelemetry_reads_rollups_as_metrics() {
             parts.push(json!([metric["name"], metric["unit"], temporality, point]));
         }
     }
-    let (start, delta) =
-        (|second: u64| (T + second * 1_000_000_000).to_string(), "AGGREGATION_TEMPORALITY_DELTA");
+    let (start, delta) = (
+        |second: u64| (T + second * 1_000_000_000).to_string(),
+        "AGGREGATION_TEMPORALITY_DELTA",
+    );
     let queue =
         json!({"hopwise.node": "7", "hopwise.interface": "2", "hopwise.queue": "0", "hopwise.interval": "1"});
     let flow = json!({"source.address": "10.0.0.1", "destination.address": "10.0.0.2", "network.type": "ipv4",
@@ -157,14 +190,20 @@ fn what_a_receiver_refuses_in_part_is_counted_and_not_sent_again() {
         let words =
             "the server refused 1 of a request with 2 records, and does not say which: too old".to_owned();
         let rejected = vec![(0, words)];
-        let settled =
-            Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None };
+        let settled = Outcome::Settled {
+            rejected,
+            again: Vec::new(),
+            words: String::new(),
+            retry_after: None,
+        };
         assert_eq!(send(&server, &sink("partial", false), &records), settled);
     }
     let elsewhere = sink("hopwise", false);
     let mut probe = elsewhere.probe(&[]);
     probe.target = "/nothing".to_owned();
-    let said = elsewhere.probed(&[], &server.send(&probe).response()).unwrap_err();
+    let said = elsewhere
+        .probed(&[], &server.send(&probe).response())
+        .unwrap_err();
     assert!(said.contains("often port 4318"), "{said}");
     let nothing: [Record; 1] = [flow_rollup()];
     assert_eq!(batch(COLLECTOR, &nothing, |batch| elsewhere.request(batch)), None);

@@ -17,7 +17,10 @@ use crate::support::*;
 
 /// The readers that are there, each with its Python.
 fn readers() -> Vec<(&'static str, PathBuf)> {
-    ["pyarrow", "duckdb"].into_iter().filter_map(|reader| Some((reader, python(reader)?))).collect()
+    ["pyarrow", "duckdb"]
+        .into_iter()
+        .filter_map(|reader| Some((reader, python(reader)?)))
+        .collect()
 }
 
 /// A Python that has this package; without one, the test is skipped aloud.
@@ -26,10 +29,18 @@ fn python(package: &str) -> Option<PathBuf> {
     let servers = std::env::var_os("HOPWISE_SINK_SERVERS")
         .map_or_else(|| folder.join("../target/sink-servers"), PathBuf::from);
     let own = servers.join("parquet/bin/python");
-    let python = if own.exists() { own } else { PathBuf::from("python3") };
-    let has = Command::new(&python).args(["-c", &format!("import {package}")]).output();
+    let python = if own.exists() {
+        own
+    } else {
+        PathBuf::from("python3")
+    };
+    let has = Command::new(&python)
+        .args(["-c", &format!("import {package}")])
+        .output();
     if !has.is_ok_and(|output| output.status.success()) {
-        skipped(&format!("test of a sink: Parquet without {package} (scripts/sink-servers)"));
+        skipped(&format!(
+            "test of a sink: Parquet without {package} (scripts/sink-servers)"
+        ));
         return None;
     }
     Some(python)
@@ -38,8 +49,18 @@ fn python(package: &str) -> Option<PathBuf> {
 /// The rows that a reader finds in these files.
 fn rows(python: &Path, reader: &str, files: &[PathBuf]) -> Vec<Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/parquet.py");
-    let output = Command::new(python).arg("-B").arg(script).arg(reader).args(files).output().unwrap();
-    assert!(output.status.success(), "{reader}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(python)
+        .arg("-B")
+        .arg(script)
+        .arg(reader)
+        .args(files)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{reader}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout)
         .unwrap()
         .lines()
@@ -88,7 +109,13 @@ fn compare(readers: &[(&str, PathBuf)], records: &[Record]) {
 fn readers_of_parquet_find_what_json_says() {
     let readers = readers();
     let compare = |records: &[Record]| compare(&readers, records);
-    compare(&[rule(5, Kind::RuleOn), change(2), new_flow(1), change(9), event_without_anything(7)]);
+    compare(&[
+        rule(5, Kind::RuleOn),
+        change(2),
+        new_flow(1),
+        change(9),
+        event_without_anything(7),
+    ]);
     compare(&[alert(5, Kind::RuleOn), alert(6, Kind::RuleOff)]);
     compare(&[rollup(3), flow_rollup(), rollup(1)]);
     compare(&[flow()]);
@@ -118,20 +145,33 @@ fn random(rng: &mut Rng, id: u64) -> Record {
         1 => rule(id, Kind::RuleOff),
         _ => change(id),
     };
-    let Record::Event(event) = &mut one else { unreachable!() };
+    let Record::Event(event) = &mut one else {
+        unreachable!()
+    };
     // Three days, and back again.
     event.event.ts = T + id / 50 * 1_000 + rng.below(3) as u64 * 86_400_000_000_000;
     event.event.id = rng.roll();
     let flow = match rng.below(5) {
         0 => wire::FlowKey::of_id(rng.roll() as u32),
-        1 => format!("[fd00::{:x}]:5>[fd00::2]:6/17", rng.below(60_000)).parse().unwrap(),
+        1 => format!("[fd00::{:x}]:5>[fd00::2]:6/17", rng.below(60_000))
+            .parse()
+            .unwrap(),
         2 => format!("10.0.{}.1>10.0.0.2/1", rng.below(250)).parse().unwrap(),
-        _ => format!("10.0.0.{}:1234>10.0.0.2:{}/6", rng.below(250), rng.below(60_000)).parse().unwrap(),
+        _ => format!("10.0.0.{}:1234>10.0.0.2:{}/6", rng.below(250), rng.below(60_000))
+            .parse()
+            .unwrap(),
     };
     event.event.flow = (rng.below(10) > 0).then_some(flow);
     event.event.value = (rng.below(3) > 0).then(|| rng.roll() >> rng.below(60));
-    event.path =
-        (0..rng.below(7)).map(|_| if rng.below(9) == 0 { u32::MAX } else { rng.roll() as u32 }).collect();
+    event.path = (0..rng.below(7))
+        .map(|_| {
+            if rng.below(9) == 0 {
+                u32::MAX
+            } else {
+                rng.roll() as u32
+            }
+        })
+        .collect();
     one
 }
 
@@ -139,16 +179,24 @@ fn random(rng: &mut Rng, id: u64) -> Record {
 fn the_same_records_make_the_same_files_and_others_others() {
     let of = |records: &[Record]| -> BTreeMap<String, Vec<u8>> {
         let files = batch(COLLECTOR, records, parquet::files);
-        files.into_iter().map(|file| (format!("{}/{}", file.directory, file.name), file.content)).collect()
+        files
+            .into_iter()
+            .map(|file| (format!("{}/{}", file.directory, file.name), file.content))
+            .collect()
     };
     let later = |id: u64| {
-        let Record::Event(mut one) = change(id) else { unreachable!() };
+        let Record::Event(mut one) = change(id) else {
+            unreachable!()
+        };
         one.event.ts += 86_400_000_000_000;
         Record::Event(one)
     };
     let records = [change(1), later(2), change(3)];
     let files = of(&records);
-    let names: Vec<&str> = files.keys().map(|name| name.rsplit_once('-').unwrap().0).collect();
+    let names: Vec<&str> = files
+        .keys()
+        .map(|name| name.rsplit_once('-').unwrap().0)
+        .collect();
     assert_eq!(
         names,
         [
@@ -158,8 +206,15 @@ fn the_same_records_make_the_same_files_and_others_others() {
     );
     assert_eq!(of(&records), files);
     for others in [&[change(1), change(4)][..], &[change(1)], &[change(3), change(3)]] {
-        assert!(of(others).keys().all(|name| !files.contains_key(name)), "{others:?}");
+        assert!(
+            of(others).keys().all(|name| !files.contains_key(name)),
+            "{others:?}"
+        );
     }
-    let empty = parquet::files(&Batch { stream: Stream::Events, records: &[], collector: "c" });
+    let empty = parquet::files(&Batch {
+        stream: Stream::Events,
+        records: &[],
+        collector: "c",
+    });
     assert_eq!(empty, []);
 }

@@ -18,7 +18,16 @@ fn redis(options: &[&str]) -> Option<Server> {
     }
     let (files, port) = (TempDir::new(), free_port());
     let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port.to_string()]);
+    command.args([
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--port",
+        &port.to_string(),
+    ]);
     command.args(options);
     Some(Server::start(&mut command, port, files))
 }
@@ -33,7 +42,10 @@ impl Client {
     fn new(server: &Server) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Self { stream, replies: Replies::new() }
+        Self {
+            stream,
+            replies: Replies::new(),
+        }
     }
 
     fn send(&mut self, pipeline: &Pipeline) -> Vec<Reply> {
@@ -91,7 +103,11 @@ impl Client {
 #[test]
 fn redis_stores_what_is_sent() {
     let Some(server) = redis(&[]) else { return };
-    let sink = Redis::new(&Options { database: 1, ..Options::default() }).unwrap();
+    let sink = Redis::new(&Options {
+        database: 1,
+        ..Options::default()
+    })
+    .unwrap();
     let mut client = Client::new(&server);
     let greeting = sink.greeting(None);
     assert_eq!(sink.greeted(&client.send(&greeting)), Ok(()));
@@ -108,11 +124,17 @@ fn redis_stores_what_is_sent() {
     let at = |id: &str, entry: Vec<String>| [vec![id.to_owned()], entry].concat();
     let first = at("1795654800000-17592186044417", entry(1, T + 1));
     let third = at("1795654800000-52776558133251", entry(3, T + 3));
-    assert_eq!(client.texts("XRANGE hopwise:events - +"), [first.clone(), third.clone()].concat());
+    assert_eq!(
+        client.texts("XRANGE hopwise:events - +"),
+        [first.clone(), third.clone()].concat()
+    );
     // A late one is not lost: it is behind the others.
     assert_eq!(client.store(&sink, &[change(2)]), (3, Outcome::DONE));
     let late = at("1795654800000-52776558133252", entry(2, T + 2));
-    assert_eq!(client.texts("XRANGE hopwise:events - +"), [first, third, late].concat());
+    assert_eq!(
+        client.texts("XRANGE hopwise:events - +"),
+        [first, third, late].concat()
+    );
 
     assert_eq!(client.store(&sink, &[flow()]), (1, Outcome::DONE));
     let expected = parts(format!(
@@ -122,8 +144,13 @@ fn redis_stores_what_is_sent() {
         T + 5,
         T + 5
     ));
-    assert_eq!(client.texts("HGETALL \"hopwise:flow:10.0.0.1>10.0.0.2/1\""), expected);
-    let Reply::Number(left) = client.call("PTTL \"hopwise:flow:10.0.0.1>10.0.0.2/1\"") else { panic!() };
+    assert_eq!(
+        client.texts("HGETALL \"hopwise:flow:10.0.0.1>10.0.0.2/1\""),
+        expected
+    );
+    let Reply::Number(left) = client.call("PTTL \"hopwise:flow:10.0.0.1>10.0.0.2/1\"") else {
+        panic!()
+    };
     assert!((1..=3_600_000).contains(&left), "{left}");
     for one in [rollup(0), dropped(), loss()] {
         let stream = one.stream().name();
@@ -137,37 +164,74 @@ fn errors_of_redis_are_understood() {
     let Some(server) = redis(&["--requirepass", "secret", "--maxmemory-policy", "noeviction"]) else {
         return;
     };
-    let sink = Redis::new(&Options { max_len: 100, ..Options::default() }).unwrap();
+    let sink = Redis::new(&Options {
+        max_len: 100,
+        ..Options::default()
+    })
+    .unwrap();
     let greeted = |sink: &Redis, credentials: Option<&Credentials<'_>>| {
         let mut client = Client::new(&server);
         let result = sink.greeted(&client.send(&sink.greeting(credentials)));
         (client, result)
     };
     let (mut client, result) = greeted(&sink, None);
-    assert!(result.unwrap_err().starts_with("the server wants credentials (NOAUTH "));
-    assert!(matches!(client.store(&sink, &[change(1)]).1, Outcome::Unauthorised { .. }));
-    let wrong = Credentials { user: Some("default"), password: "x" };
+    assert!(
+        result
+            .unwrap_err()
+            .starts_with("the server wants credentials (NOAUTH ")
+    );
+    assert!(matches!(
+        client.store(&sink, &[change(1)]).1,
+        Outcome::Unauthorised { .. }
+    ));
+    let wrong = Credentials {
+        user: Some("default"),
+        password: "x",
+    };
     let said = greeted(&sink, Some(&wrong)).1.unwrap_err();
-    assert!(said.starts_with("the server refuses the credentials (WRONGPASS "), "{said}");
-    let right = Credentials { user: None, password: "secret" };
-    let other = Redis::new(&Options { database: 99, ..Options::default() }).unwrap();
+    assert!(
+        said.starts_with("the server refuses the credentials (WRONGPASS "),
+        "{said}"
+    );
+    let right = Credentials {
+        user: None,
+        password: "secret",
+    };
+    let other = Redis::new(&Options {
+        database: 99,
+        ..Options::default()
+    })
+    .unwrap();
     let said = greeted(&other, Some(&right)).1.unwrap_err();
-    assert!(said.starts_with("the server has no database 99 (ERR DB index"), "{said}");
+    assert!(
+        said.starts_with("the server has no database 99 (ERR DB index"),
+        "{said}"
+    );
     let (mut client, result) = greeted(&sink, Some(&right));
     assert_eq!(result, Ok(()));
 
     client.call("SET hopwise:drops x");
     let (_, outcome) = client.store(&sink, &[dropped()]);
-    let Outcome::Settled { rejected, .. } = outcome else { panic!("{outcome:?}") };
-    assert!(rejected.len() == 1 && rejected[0].1.starts_with("WRONGTYPE "), "{rejected:?}");
+    let Outcome::Settled { rejected, .. } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(
+        rejected.len() == 1 && rejected[0].1.starts_with("WRONGTYPE "),
+        "{rejected:?}"
+    );
     // The length is limited about: whole nodes of the stream are removed.
     let many: Vec<Record> = (1..=1000).map(change).collect();
     assert_eq!(client.store(&sink, &many), (1, Outcome::DONE));
-    let Reply::Number(len) = client.call("XLEN hopwise:events") else { panic!() };
+    let Reply::Number(len) = client.call("XLEN hopwise:events") else {
+        panic!()
+    };
     assert!((100..400).contains(&len), "{len}");
     client.call("CONFIG SET maxmemory 1");
     let (_, outcome) = client.store(&sink, &[change(2000)]);
-    assert!(matches!(&outcome, Outcome::Failed { words, .. } if words.starts_with("OOM ")), "{outcome:?}");
+    assert!(
+        matches!(&outcome, Outcome::Failed { words, .. } if words.starts_with("OOM ")),
+        "{outcome:?}"
+    );
     client.call("CONFIG SET maxmemory 0");
     client.call("CONFIG SET min-replicas-to-write 1");
     let (_, outcome) = client.store(&sink, &[change(2000)]);

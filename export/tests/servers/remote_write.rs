@@ -19,17 +19,28 @@ fn prometheus(options: &[&str], text: &str) -> Option<Server> {
     let config = files.path().join("prometheus.yml");
     std::fs::write(&config, text).unwrap();
     let mut command = Command::new("prometheus");
-    command.arg(format!("--config.file={}", config.display())).args(options);
+    command
+        .arg(format!("--config.file={}", config.display()))
+        .args(options);
     command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
-    command.arg(format!("--storage.tsdb.path={}", files.path().join("data").display()));
+    command.arg(format!(
+        "--storage.tsdb.path={}",
+        files.path().join("data").display()
+    ));
     let mut server = Server::start(&mut command, port, files);
-    let ready = export::sink::Request { method: "GET", target: "/-/ready".to_owned(), ..Default::default() };
+    let ready = export::sink::Request {
+        method: "GET",
+        target: "/-/ready".to_owned(),
+        ..Default::default()
+    };
     server.wait("is ready", |server| server.send(&ready).response().status == 200);
     Some(server)
 }
 
 fn at(ts: u64) -> Record {
-    let Record::Rollup(mut one) = rollup(0) else { unreachable!() };
+    let Record::Rollup(mut one) = rollup(0) else {
+        unreachable!()
+    };
     one.ts = ts;
     Record::Rollup(one)
 }
@@ -54,7 +65,9 @@ fn stored(server: &Server) -> Vec<(String, Value)> {
 
 /// Parts of rollups at these times, with the number of each.
 fn part(ts: u64, nth: u16) -> Record {
-    let Record::Rollup(mut one) = at(ts) else { unreachable!() };
+    let Record::Rollup(mut one) = at(ts) else {
+        unreachable!()
+    };
     (one.nth, one.part) = (nth, ts + u64::from(nth));
     one.max += u64::from(nth);
     Record::Rollup(one)
@@ -64,7 +77,10 @@ fn part(ts: u64, nth: u16) -> Record {
 fn value(server: &Server, question: &str) -> String {
     let escaped: String = question.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let answer = server.json("GET", &format!("/api/v1/query?query={escaped}"), "");
-    answer["data"]["result"][0]["value"][1].as_str().unwrap_or("none").to_owned()
+    answer["data"]["result"][0]["value"][1]
+        .as_str()
+        .unwrap_or("none")
+        .to_owned()
 }
 
 /// Parts of one rollup that come in several batches, twice: each counts once, as the how-to adds them up.
@@ -75,15 +91,23 @@ fn adds_up_parts(server: &mut Server) {
     let batches = [vec![(0, 0), (0, 1), (1, 0)], vec![(0, 2), (1, 1)], vec![(1, 2)]];
     for _ in 0..2 {
         for batch in &batches {
-            let records: Vec<Record> =
-                batch.iter().map(|(after, nth)| part((second + after) * 1_000_000_000, *nth)).collect();
+            let records: Vec<Record> = batch
+                .iter()
+                .map(|(after, nth)| part((second + after) * 1_000_000_000, *nth))
+                .collect();
             assert_eq!(send(server, &sink, &records), Outcome::DONE);
         }
     }
     // Two rollups of three parts with three values each.
     server.wait("adds up", |server| {
-        value(server, "sum without (part) (sum_over_time(hopwise_hop_latency_count[2m]))") == "18"
-            && value(server, "max without (part) (max_over_time(hopwise_hop_latency_max[2m]))") == "52"
+        value(
+            server,
+            "sum without (part) (sum_over_time(hopwise_hop_latency_count[2m]))",
+        ) == "18"
+            && value(
+                server,
+                "max without (part) (max_over_time(hopwise_hop_latency_max[2m]))",
+            ) == "52"
     });
     let mean = "sum without (part) (sum_over_time(hopwise_hop_latency_sum[2m])) / sum without (part) (sum_over_time(hopwise_hop_latency_count[2m]))";
     assert_eq!(value(server, mean), "30");
@@ -91,28 +115,46 @@ fn adds_up_parts(server: &mut Server) {
 
 /// What [`stored`] returns for rollups at these times, s.
 fn expected(times: &[u64]) -> Vec<(String, Value)> {
-    [("count", "3"), ("max", "50"), ("min", "10"), ("p50", "30"), ("sum", "90")]
-        .map(|(part, value)| {
-            let samples: Vec<Value> = times.iter().map(|time| json!([time, value])).collect();
-            (format!("hopwise_hop_latency_{part}"), Value::Array(samples))
-        })
-        .into()
+    [
+        ("count", "3"),
+        ("max", "50"),
+        ("min", "10"),
+        ("p50", "30"),
+        ("sum", "90"),
+    ]
+    .map(|(part, value)| {
+        let samples: Vec<Value> = times.iter().map(|time| json!([time, value])).collect();
+        (format!("hopwise_hop_latency_{part}"), Value::Array(samples))
+    })
+    .into()
 }
 
 #[test]
 fn prometheus_stores_what_is_sent() {
-    let Some(server) = prometheus(&["--web.enable-remote-write-receiver"], "{}") else { return };
+    let Some(server) = prometheus(&["--web.enable-remote-write-receiver"], "{}") else {
+        return;
+    };
     let sink = RemoteWrite::new(&Options::default()).unwrap();
-    assert_eq!(sink.probed(&[], &server.send(&sink.probe(&[])).response()), Ok(()));
+    assert_eq!(
+        sink.probed(&[], &server.send(&sink.probe(&[])).response()),
+        Ok(())
+    );
     assert_eq!(stored(&server), []);
     let second = now() / 1_000_000_000;
     let of = |ago: u64| at((second - ago) * 1_000_000_000);
     let batch = [of(10), of(12), flow_rollup(), of(11)];
     assert_eq!(send(&server, &sink, &batch), Outcome::DONE);
-    assert_eq!(stored(&server), expected(&[second - 12, second - 11, second - 10]));
+    assert_eq!(
+        stored(&server),
+        expected(&[second - 12, second - 11, second - 10])
+    );
     // A repeat: only the newest sample is recognised.
-    let old =
-        |row| (row, "out of order sample: sent before, or older than another one of its series".to_owned());
+    let old = |row| {
+        (
+            row,
+            "out of order sample: sent before, or older than another one of its series".to_owned(),
+        )
+    };
     let repeated = Outcome::Settled {
         rejected: vec![old(1), old(3)],
         again: vec![0],
@@ -122,26 +164,48 @@ fn prometheus_stores_what_is_sent() {
     assert_eq!(send(&server, &sink, &batch), repeated);
     assert_eq!(send(&server, &sink, &[of(10)]), Outcome::DONE);
     // Older than the last one of its series.
-    assert_eq!(send(&server, &sink, &[of(11)]), Outcome::Refused { words: "out of order sample".to_owned() });
-    assert_eq!(stored(&server), expected(&[second - 12, second - 11, second - 10]));
+    assert_eq!(
+        send(&server, &sink, &[of(11)]),
+        Outcome::Refused {
+            words: "out of order sample".to_owned()
+        }
+    );
+    assert_eq!(
+        stored(&server),
+        expected(&[second - 12, second - 11, second - 10])
+    );
     // Older than all that the server takes.
     let old = send(&server, &sink, &[of(10_000), of(10_001)]);
     let words = "out of bounds".to_owned();
     let rejected = vec![(0, words.clone()), (1, words)];
     assert_eq!(
         old,
-        Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None }
+        Outcome::Settled {
+            rejected,
+            again: Vec::new(),
+            words: String::new(),
+            retry_after: None
+        }
     );
-    let Record::Rollup(mut other) = of(10) else { unreachable!() };
+    let Record::Rollup(mut other) = of(10) else {
+        unreachable!()
+    };
     other.max += 1;
     let different = send(&server, &sink, &[Record::Rollup(other)]);
-    assert_eq!(different, Outcome::Refused { words: "duplicate sample for timestamp".to_owned() });
+    assert_eq!(
+        different,
+        Outcome::Refused {
+            words: "duplicate sample for timestamp".to_owned()
+        }
+    );
 }
 
 #[test]
 fn with_an_out_of_order_window_a_repeat_is_harmless() {
     let config = "storage: {tsdb: {out_of_order_time_window: 10m}}\n";
-    let Some(server) = prometheus(&["--web.enable-remote-write-receiver"], config) else { return };
+    let Some(server) = prometheus(&["--web.enable-remote-write-receiver"], config) else {
+        return;
+    };
     let sink = RemoteWrite::new(&Options::default()).unwrap();
     let second = now() / 1_000_000_000;
     let of = |ago: u64| at((second - ago) * 1_000_000_000);
@@ -149,38 +213,62 @@ fn with_an_out_of_order_window_a_repeat_is_harmless() {
         assert_eq!(send(&server, &sink, &[of(12), of(11), of(10)]), Outcome::DONE);
     }
     assert_eq!(send(&server, &sink, &[of(13)]), Outcome::DONE);
-    assert_eq!(stored(&server), expected(&[second - 13, second - 12, second - 11, second - 10]));
+    assert_eq!(
+        stored(&server),
+        expected(&[second - 13, second - 12, second - 11, second - 10])
+    );
 }
 
 #[test]
 fn prometheus_adds_up_the_rollups_of_several_workers() {
     let config = "storage: {tsdb: {out_of_order_time_window: 10m}}\n";
-    let Some(mut server) = prometheus(&["--web.enable-remote-write-receiver"], config) else { return };
+    let Some(mut server) = prometheus(&["--web.enable-remote-write-receiver"], config) else {
+        return;
+    };
     adds_up_parts(&mut server);
 }
 
 #[test]
 fn victoria_metrics_adds_up_the_rollups_of_several_workers() {
-    let Some(mut server) = victoria_metrics() else { return };
+    let Some(mut server) = victoria_metrics() else {
+        return;
+    };
     adds_up_parts(&mut server);
 }
 
 #[test]
 fn prometheus_says_that_it_takes_no_remote_write() {
-    let Some(server) = prometheus(&[], "{}") else { return };
+    let Some(server) = prometheus(&[], "{}") else {
+        return;
+    };
     let sink = RemoteWrite::new(&Options::default()).unwrap();
-    let said = sink.probed(&[], &server.send(&sink.probe(&[])).response()).unwrap_err();
-    assert!(said.contains("start Prometheus with --web.enable-remote-write-receiver"), "{said}");
-    assert!(matches!(send(&server, &sink, &[at(now())]), Outcome::Failed { .. }));
+    let said = sink
+        .probed(&[], &server.send(&sink.probe(&[])).response())
+        .unwrap_err();
+    assert!(
+        said.contains("start Prometheus with --web.enable-remote-write-receiver"),
+        "{said}"
+    );
+    assert!(matches!(
+        send(&server, &sink, &[at(now())]),
+        Outcome::Failed { .. }
+    ));
 }
 
 #[test]
 fn victoria_metrics_stores_what_is_sent() {
-    let Some(mut server) = victoria_metrics() else { return };
+    let Some(mut server) = victoria_metrics() else {
+        return;
+    };
     let sink = RemoteWrite::new(&Options::default()).unwrap();
-    assert_eq!(sink.probed(&[], &server.send(&sink.probe(&[])).response()), Ok(()));
+    assert_eq!(
+        sink.probed(&[], &server.send(&sink.probe(&[])).response()),
+        Ok(())
+    );
     let second = now() / 1_000_000_000 - 60;
     let of = |ago: u64| at((second - ago) * 1_000_000_000);
     assert_eq!(send(&server, &sink, &[of(0), of(1)]), Outcome::DONE);
-    server.wait("shows the samples", |server| stored(server) == expected(&[second - 1, second]));
+    server.wait("shows the samples", |server| {
+        stored(server) == expected(&[second - 1, second])
+    });
 }

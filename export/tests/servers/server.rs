@@ -30,7 +30,11 @@ pub(crate) fn is_installed(program: &str, package: &str) -> bool {
 
 /// A port that nobody listens on now.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// A directory that is removed afterwards.
@@ -70,10 +74,15 @@ impl Server {
     /// Starts `command` and waits until `port` is open.
     pub(crate) fn start(command: &mut Command, port: u16, files: TempDir) -> Self {
         let log = std::fs::File::create(files.path().join("log")).unwrap();
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         let child = command.current_dir(files.path()).spawn().unwrap();
         let mut server = Self { child, port, files };
-        server.wait("opens its port", |_| TcpStream::connect(("127.0.0.1", port)).is_ok());
+        server.wait("opens its port", |_| {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
         server
     }
 
@@ -84,7 +93,10 @@ impl Server {
             let ended = self.child.try_wait().unwrap();
             if ended.is_some() || Instant::now() > end {
                 let log = std::fs::read(self.files.path().join("log")).unwrap_or_default();
-                panic!("no server that {what}: {ended:?}\n{}", String::from_utf8_lossy(&log));
+                panic!(
+                    "no server that {what}: {ended:?}\n{}",
+                    String::from_utf8_lossy(&log)
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -92,7 +104,10 @@ impl Server {
 
     /// Sends a request and returns status and body.
     pub(crate) fn send(&self, request: &Request) -> Answer {
-        let mut head = format!("{} {} HTTP/1.0\r\nhost: localhost\r\n", request.method, request.target);
+        let mut head = format!(
+            "{} {} HTTP/1.0\r\nhost: localhost\r\n",
+            request.method, request.target
+        );
         for (name, value) in &request.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -103,17 +118,33 @@ impl Server {
         stream.write_all(&request.body).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
-        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
-        let status = String::from_utf8_lossy(&answer[..end]).split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, body: answer.split_off(end + 4) }
+        let end = answer
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .unwrap();
+        let status = String::from_utf8_lossy(&answer[..end])
+            .split(' ')
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
+        Answer {
+            status,
+            body: answer.split_off(end + 4),
+        }
     }
 
     /// The body of a successful request, as JSON.
     pub(crate) fn json(&self, method: &'static str, target: &str, form: &str) -> serde_json::Value {
         let headers = vec![("content-type", "application/x-www-form-urlencoded".to_owned())];
         let body = form.as_bytes().to_vec();
-        let answer =
-            self.send(&Request { method, target: target.to_owned(), headers, body, ..Request::default() });
+        let answer = self.send(&Request {
+            method,
+            target: target.to_owned(),
+            headers,
+            body,
+            ..Request::default()
+        });
         let text = String::from_utf8_lossy(&answer.body);
         assert_eq!(answer.status, 200, "{target}: {text}");
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -136,7 +167,12 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn response(&self) -> Response<'_> {
-        Response { status: self.status, retry_after: None, body: &self.body, is_cut: false }
+        Response {
+            status: self.status,
+            retry_after: None,
+            body: &self.body,
+            is_cut: false,
+        }
     }
 }
 
@@ -150,7 +186,9 @@ pub(crate) fn send(server: &Server, sink: &dyn HttpSink, records: &[Record]) -> 
 
 /// The time, ns: servers refuse what is old.
 pub(crate) fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
     u64::try_from(since.as_nanos()).unwrap()
 }
 
@@ -161,7 +199,12 @@ pub(crate) fn victoria_metrics() -> Option<Server> {
     }
     let (files, port) = (TempDir::new(), free_port());
     let mut command = Command::new("victoria-metrics");
-    command.arg(format!("-httpListenAddr=127.0.0.1:{port}")).arg("-retentionPeriod=100y");
-    command.arg(format!("-storageDataPath={}", files.path().join("data").display()));
+    command
+        .arg(format!("-httpListenAddr=127.0.0.1:{port}"))
+        .arg("-retentionPeriod=100y");
+    command.arg(format!(
+        "-storageDataPath={}",
+        files.path().join("data").display()
+    ));
     Some(Server::start(&mut command, port, files))
 }

@@ -26,15 +26,34 @@ fn rsyslog_reads_the_messages() {
     );
     std::fs::write(&config, text).unwrap();
     let mut command = Command::new("rsyslogd");
-    command.arg("-n").arg("-f").arg(&config).arg("-i").arg(files.path().join("pid"));
+    command
+        .arg("-n")
+        .arg("-f")
+        .arg(&config)
+        .arg("-i")
+        .arg(files.path().join("pid"));
     let mut server = Server::start(&mut command, port, files);
-    let syslog = Syslog::new(&Options { hostname: "leaf1".to_owned(), ..Options::default() }).unwrap();
+    let syslog = Syslog::new(&Options {
+        hostname: "leaf1".to_owned(),
+        ..Options::default()
+    })
+    .unwrap();
     let mut bytes = Vec::new();
-    batch("c\"]\n1", &[rule(1, Kind::RuleOn), dropped()], |batch| syslog.write(batch, &mut bytes));
-    TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(&bytes).unwrap();
+    batch("c\"]\n1", &[rule(1, Kind::RuleOn), dropped()], |batch| {
+        syslog.write(batch, &mut bytes)
+    });
+    TcpStream::connect(("127.0.0.1", port))
+        .unwrap()
+        .write_all(&bytes)
+        .unwrap();
     let read = || std::fs::read_to_string(&log).unwrap_or_default();
-    let ours =
-        || read().lines().filter(|line| line.contains("|leaf1|")).map(str::to_owned).collect::<Vec<_>>();
+    let ours = || {
+        read()
+            .lines()
+            .filter(|line| line.contains("|leaf1|"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     server.wait("writes both messages", |_| ours().len() == 2);
     assert_eq!(
         ours(),

@@ -9,20 +9,35 @@ use export::sink::alertmanager::{Alertmanager, Options};
 use crate::support::*;
 
 fn sink(labels: &[(&str, &str)]) -> Result<Alertmanager, String> {
-    let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Alertmanager::new(&Options { labels, ..Options::default() })
+    let labels = labels
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    Alertmanager::new(&Options {
+        labels,
+        ..Options::default()
+    })
 }
 
 #[test]
 fn rules_are_alerts() {
     let sink = sink(&[("severity", "page \"me\"")]).unwrap();
-    let Record::Alert(mut queue) = alert(9, Kind::RuleOn) else { unreachable!() };
+    let Record::Alert(mut queue) = alert(9, Kind::RuleOn) else {
+        unreachable!()
+    };
     (queue.node, queue.interface, queue.queue) = (Some(7), Some(2), Some(0));
     (queue.flow, queue.rule) = (None, "rule 4".into());
     (queue.metric, queue.value, queue.threshold) = (None, None, None);
-    let Record::Alert(mut resolved) = alert(3, Kind::RuleOff) else { unreachable!() };
+    let Record::Alert(mut resolved) = alert(3, Kind::RuleOff) else {
+        unreachable!()
+    };
     resolved.since = Some(T + 2);
-    let records = [change(1), alert(2, Kind::RuleOn), Record::Alert(resolved), Record::Alert(queue)];
+    let records = [
+        change(1),
+        alert(2, Kind::RuleOn),
+        Record::Alert(resolved),
+        Record::Alert(queue),
+    ];
     let request = batch("leaf \"1\"", &records, |batch| sink.request(batch)).unwrap();
     assert_eq!(
         shown(&request),
@@ -42,8 +57,14 @@ fn rules_are_alerts() {
         )
     );
     assert!(serde_json::from_slice::<serde_json::Value>(&request.body).is_ok());
-    assert_eq!(batch("c", &[change(1), new_flow(2)], |batch| sink.request(batch)), None);
-    assert_eq!(batch("c", &[rule(1, Kind::RuleOn)], |batch| sink.request(batch)), None);
+    assert_eq!(
+        batch("c", &[change(1), new_flow(2)], |batch| sink.request(batch)),
+        None
+    );
+    assert_eq!(
+        batch("c", &[rule(1, Kind::RuleOn)], |batch| sink.request(batch)),
+        None
+    );
     assert_eq!(batch("c", &[rollup(1)], |batch| sink.request(batch)), None);
 }
 
@@ -54,14 +75,24 @@ fn options_are_checked() {
     for name in ["", "1a", "a-b", "a b"] {
         assert_eq!(sink(&[(name, "x")]).unwrap_err(), no_name(name));
     }
-    assert_eq!(sink(&[("node", "x")]).unwrap_err(), "the label `node` exists already; choose another name");
+    assert_eq!(
+        sink(&[("node", "x")]).unwrap_err(),
+        "the label `node` exists already; choose another name"
+    );
     assert_eq!(
         sink(&[("a", "x"), ("a", "y")]).unwrap_err(),
         "the label `a` exists already; choose another name"
     );
-    assert_eq!(sink(&[("a", "")]).unwrap_err(), "the label `a` has no value; write one, or leave it out");
     assert_eq!(
-        Alertmanager::new(&Options { lasts: 0, ..Options::default() }).unwrap_err(),
+        sink(&[("a", "")]).unwrap_err(),
+        "the label `a` has no value; write one, or leave it out"
+    );
+    assert_eq!(
+        Alertmanager::new(&Options {
+            lasts: 0,
+            ..Options::default()
+        })
+        .unwrap_err(),
         "`lasts` is 0; let an alert last for some time, such as 24h"
     );
 }
@@ -75,11 +106,19 @@ fn answers_are_understood_by_their_status() {
         })
     };
     assert_eq!(outcome(200, ""), Outcome::DONE);
-    assert_eq!(outcome(400, "bad"), Outcome::Refused { words: "bad".to_owned() });
+    assert_eq!(
+        outcome(400, "bad"),
+        Outcome::Refused {
+            words: "bad".to_owned()
+        }
+    );
     assert_eq!(shown(&sink.probe(&[])), "GET /api/v2/status\nrows []\n\n");
     let said = |status| sink.probed(&[], &answer(status, "w")).err().unwrap_or_default();
     assert_eq!(said(200), "");
-    assert_eq!(said(404), "the server is no Alertmanager (HTTP 404: w); correct the url");
+    assert_eq!(
+        said(404),
+        "the server is no Alertmanager (HTTP 404: w); correct the url"
+    );
     assert_eq!(said(500), "the server does not take alerts: HTTP 500: w");
     let denied = "the server refuses the credentials (HTTP 401: w); correct user, password or token";
     assert_eq!(said(401), denied);

@@ -52,25 +52,68 @@ fn an_alert_is_the_event_of_a_rule() {
         since: None,
     };
     assert_eq!(of(&rule(2, Kind::RuleOff)), Some(expected.clone()));
-    let Record::Event(mut one) = rule(3, Kind::RuleOn) else { panic!() };
+    let Record::Event(mut one) = rule(3, Kind::RuleOn) else {
+        panic!()
+    };
     one.rule = None;
     assert_eq!(&*of(&Record::Event(one)).unwrap().rule, "rule 1");
 
     // One number for firing and resolved, and wherever the value of the flow is from; others for another rule or flow, and without a
     // flow for another place.
     let one = expected.alert();
-    assert_eq!(Alert { is_firing: true, ts: 0, id: 0, ..expected.clone() }.alert(), one);
-    assert_eq!(Alert { node: Some(0), interface: Some(0), queue: Some(0), ..expected.clone() }.alert(), one);
-    let [Record::Alert(on), Record::Alert(off)] = [firing(), alert(2, Kind::RuleOff)] else { panic!() };
-    assert_eq!((on.since, off.since, on.alert()), (Some(T + 1), None, off.alert()));
-    let bare = Alert { flow: None, ..expected.clone() };
+    assert_eq!(
+        Alert {
+            is_firing: true,
+            ts: 0,
+            id: 0,
+            ..expected.clone()
+        }
+        .alert(),
+        one
+    );
+    assert_eq!(
+        Alert {
+            node: Some(0),
+            interface: Some(0),
+            queue: Some(0),
+            ..expected.clone()
+        }
+        .alert(),
+        one
+    );
+    let [Record::Alert(on), Record::Alert(off)] = [firing(), alert(2, Kind::RuleOff)] else {
+        panic!()
+    };
+    assert_eq!(
+        (on.since, off.since, on.alert()),
+        (Some(T + 1), None, off.alert())
+    );
+    let bare = Alert {
+        flow: None,
+        ..expected.clone()
+    };
     let others = [
-        Alert { rule: "deep".into(), ..expected.clone() },
-        Alert { rule: "deep\0".into(), ..expected },
+        Alert {
+            rule: "deep".into(),
+            ..expected.clone()
+        },
+        Alert {
+            rule: "deep\0".into(),
+            ..expected
+        },
         bare.clone(),
-        Alert { node: Some(0), ..bare.clone() },
-        Alert { interface: Some(0), ..bare.clone() },
-        Alert { queue: Some(0), ..bare },
+        Alert {
+            node: Some(0),
+            ..bare.clone()
+        },
+        Alert {
+            interface: Some(0),
+            ..bare.clone()
+        },
+        Alert {
+            queue: Some(0),
+            ..bare
+        },
     ];
     let mut numbers: Vec<u64> = others.iter().map(Alert::alert).chain([one]).collect();
     numbers.sort_unstable();
@@ -87,11 +130,21 @@ fn each_sink_has_a_form_for_alerts() {
         r#""since":1795654800000000001}"#
     )
     .replace("ALERT", ID);
-    let hook = Webhook::new(&webhook::Options { target: "/".to_owned(), format: webhook::Format::Lines });
+    let hook = Webhook::new(&webhook::Options {
+        target: "/".to_owned(),
+        format: webhook::Format::Lines,
+    });
     assert_eq!(body(&hook.unwrap(), firing()), format!("{json}\n"));
 
-    let bulk = sent(&OpenSearch::new(&opensearch::Options::default()).unwrap(), firing());
-    assert!(bulk.target.starts_with("/hopwise-alerts/_bulk?"), "{}", bulk.target);
+    let bulk = sent(
+        &OpenSearch::new(&opensearch::Options::default()).unwrap(),
+        firing(),
+    );
+    assert!(
+        bulk.target.starts_with("/hopwise-alerts/_bulk?"),
+        "{}",
+        bulk.target
+    );
     let document = json.replacen('{', "{\"@timestamp\":\"2026-11-26T01:00:00.000000001Z\",", 1);
     let expected = format!("{{\"create\":{{\"_id\":\"0000000000000001\"}}}}\n{document}\n");
     assert_eq!(String::from_utf8(bulk.body).unwrap(), expected);
@@ -114,7 +167,9 @@ fn each_sink_has_a_form_for_alerts() {
 
     let mut messages = Vec::new();
     let syslog = Syslog::new(&syslog::Options::default()).unwrap();
-    batch("c1", &[firing(), alert(2, Kind::RuleOff)], |batch| syslog.write(batch, &mut messages));
+    batch("c1", &[firing(), alert(2, Kind::RuleOff)], |batch| {
+        syslog.write(batch, &mut messages)
+    });
     let messages = String::from_utf8(messages).unwrap();
     for part in [
         "<132>1 2026-11-26T01:00:00.000000Z - hopwise - firing [hopwise@32473 id=\"0000000000000001\"",
@@ -125,13 +180,18 @@ fn each_sink_has_a_form_for_alerts() {
     }
 
     let redis = Redis::new(&redis::Options::default()).unwrap();
-    let commands = batch("c1", &[firing()], |batch| redis.begin(batch).unwrap().pipeline().bytes.clone());
+    let commands = batch("c1", &[firing()], |batch| {
+        redis.begin(batch).unwrap().pipeline().bytes.clone()
+    });
     assert!(String::from_utf8_lossy(&commands).contains("hopwise:alerts\r\n"));
 }
 
 #[test]
 fn kafka_and_clickhouse_know_the_stream() {
-    let options = kafka::Options { compression: Compression::None, ..kafka::Options::default() };
+    let options = kafka::Options {
+        compression: Compression::None,
+        ..kafka::Options::default()
+    };
     let sink = Kafka::new(&options).unwrap();
     assert_eq!(sink.topic(Stream::Alerts), "hopwise.alerts.v1");
     let mut exchange = batch("c1", &[firing()], |batch| sink.begin(batch).unwrap());

@@ -11,8 +11,13 @@ use crate::support::*;
 
 #[test]
 fn hops_of_a_report_have_its_number_and_ids_of_their_own() {
-    let hook = Webhook::new(&webhook::Options { target: "/".to_owned(), format: webhook::Format::Lines });
-    let body = batch("c1", &[hop(0), hop(1)], |batch| hook.unwrap().request(batch).unwrap().body);
+    let hook = Webhook::new(&webhook::Options {
+        target: "/".to_owned(),
+        format: webhook::Format::Lines,
+    });
+    let body = batch("c1", &[hop(0), hop(1)], |batch| {
+        hook.unwrap().request(batch).unwrap().body
+    });
     let line = |number: u8| {
         format!(
             concat!(
@@ -30,16 +35,29 @@ fn hops_of_a_report_have_its_number_and_ids_of_their_own() {
 
     // Two of one time are two points.
     let points = InfluxDb::new(&Options::default()).unwrap();
-    let body = batch("c1", &[hop(0), hop(1)], |batch| points.request(batch).unwrap().body);
+    let body = batch("c1", &[hop(0), hop(1)], |batch| {
+        points.request(batch).unwrap().body
+    });
     let text = String::from_utf8(body).unwrap();
-    let times: Vec<&str> = text.lines().map(|line| line.rsplit_once(' ').unwrap().1).collect();
+    let times: Vec<&str> = text
+        .lines()
+        .map(|line| line.rsplit_once(' ').unwrap().1)
+        .collect();
     assert!(times.len() == 2 && times[0] != times[1], "{text}");
 }
 
 #[test]
 fn kafka_and_clickhouse_know_the_stream() {
-    assert_eq!(Kafka::new(&kafka::Options::default()).unwrap().topic(Stream::Hops), "hopwise.hops.v1");
-    let statement = ClickHouse::new("net", "", 3).unwrap().schema(&[Stream::Hops]).swap_remove(1);
+    assert_eq!(
+        Kafka::new(&kafka::Options::default())
+            .unwrap()
+            .topic(Stream::Hops),
+        "hopwise.hops.v1"
+    );
+    let statement = ClickHouse::new("net", "", 3)
+        .unwrap()
+        .schema(&[Stream::Hops])
+        .swap_remove(1);
     let (columns, rest) = statement.split_once("\n)\nENGINE").unwrap();
     for column in [
         "report UInt64 CODEC(NONE)",
@@ -49,7 +67,10 @@ fn kafka_and_clickhouse_know_the_stream() {
         "hop_latency Nullable(UInt64) CODEC(T64, ZSTD(1))",
         "PROJECTION by_flow (SELECT * ORDER BY src, dst, sport, dport, proto, ts)",
     ] {
-        assert!(columns.contains(&format!("\n  {column}")), "{column} in {columns}");
+        assert!(
+            columns.contains(&format!("\n  {column}")),
+            "{column} in {columns}"
+        );
     }
     assert_eq!(
         rest,

@@ -9,11 +9,16 @@ use export::sink::{HttpSink as _, Request};
 use crate::support::*;
 
 fn options() -> Options {
-    Options { spread: 0, ..Options::default() }
+    Options {
+        spread: 0,
+        ..Options::default()
+    }
 }
 
 fn sent(options: &Options, records: &[Record]) -> Request {
-    batch(COLLECTOR, records, |batch| InfluxDb::new(options).unwrap().request(batch).unwrap())
+    batch(COLLECTOR, records, |batch| {
+        InfluxDb::new(options).unwrap().request(batch).unwrap()
+    })
 }
 
 #[test]
@@ -32,7 +37,9 @@ hopwise_events,collector=leaf\,\ "1"\=a/b]_,kind=rule_on id="0000000000000003",s
     );
     let line = |record: Record| {
         let request = sent(&options(), &[record]);
-        String::from_utf8(request.body).unwrap().replace(r#"collector=leaf\,\ "1"\=a/b]_"#, "COLLECTOR")
+        String::from_utf8(request.body)
+            .unwrap()
+            .replace(r#"collector=leaf\,\ "1"\=a/b]_"#, "COLLECTOR")
     };
     assert_eq!(
         line(rollup(0)),
@@ -63,9 +70,19 @@ hopwise_events,collector=leaf\,\ "1"\=a/b]_,kind=rule_on id="0000000000000003",s
 
 #[test]
 fn tags_are_chosen_and_rollups_of_flows_need_them() {
-    let api = Api::V2 { org: "my org".to_owned(), bucket: "a/b".to_owned() };
-    let tags = ["src", "dst", "sport", "dport", "proto", "rule", "src"].map(str::to_owned).into();
-    let chosen = Options { api, tags, prefix: String::new(), spread: 0 };
+    let api = Api::V2 {
+        org: "my org".to_owned(),
+        bucket: "a/b".to_owned(),
+    };
+    let tags = ["src", "dst", "sport", "dport", "proto", "rule", "src"]
+        .map(str::to_owned)
+        .into();
+    let chosen = Options {
+        api,
+        tags,
+        prefix: String::new(),
+        spread: 0,
+    };
     let request = sent(&chosen, &[flow_rollup()]);
     assert_eq!(
         shown(&request),
@@ -101,13 +118,27 @@ fn rollups_of_several_workers_do_not_replace_each_other() {
     let time = |options: &Options, part| {
         let body = String::from_utf8(sent(options, &[rollup_part(part)]).body).unwrap();
         let (fields, time) = body.trim_end().rsplit_once(' ').unwrap();
-        assert_eq!(fields.contains(",ts=1795654800000000000i"), time != "1795654800000000000", "{body}");
+        assert_eq!(
+            fields.contains(",ts=1795654800000000000i"),
+            time != "1795654800000000000",
+            "{body}"
+        );
         time.parse::<u64>().unwrap()
     };
     let times: Vec<u64> = (1..100).map(|part| time(&Options::default(), part)).collect();
-    assert!(times.iter().all(|time| (T..T + 1_000_000).contains(time)), "{times:?}");
-    assert_eq!(times.iter().collect::<std::collections::BTreeSet<_>>().len(), times.len());
-    assert_eq!(times[4], time(&Options::default(), 5), "one that is sent again is the same point");
+    assert!(
+        times.iter().all(|time| (T..T + 1_000_000).contains(time)),
+        "{times:?}"
+    );
+    assert_eq!(
+        times.iter().collect::<std::collections::BTreeSet<_>>().len(),
+        times.len()
+    );
+    assert_eq!(
+        times[4],
+        time(&Options::default(), 5),
+        "one that is sent again is the same point"
+    );
     assert_eq!([time(&Options::default(), 0), time(&options(), 7)], [T, T]);
 }
 
@@ -116,28 +147,44 @@ fn numbers_beyond_63_bits_are_the_largest_one() {
     let mut one = event(1, Kind::Change);
     one.event.value = Some(u64::MAX);
     let body = sent(&options(), &[Record::Event(Box::new(one))]).body;
-    assert!(String::from_utf8(body).unwrap().contains(",value=9223372036854775807i,"));
+    assert!(
+        String::from_utf8(body)
+            .unwrap()
+            .contains(",value=9223372036854775807i,")
+    );
 }
 
 #[test]
 fn options_are_checked() {
     let refused = |options: Options| InfluxDb::new(&options).unwrap_err();
-    let api = Api::V1 { database: " ".to_owned(), retention_policy: None };
+    let api = Api::V1 {
+        database: " ".to_owned(),
+        retention_policy: None,
+    };
     assert_eq!(
         refused(Options { api, ..options() }),
         "`database` is empty; name the database that the points are written to"
     );
-    let api = Api::V1 { database: "a".to_owned(), retention_policy: Some(String::new()) };
+    let api = Api::V1 {
+        database: "a".to_owned(),
+        retention_policy: Some(String::new()),
+    };
     assert_eq!(
         refused(Options { api, ..options() }),
         "`retention_policy` is empty; name the retention_policy that the points are written to"
     );
     assert_eq!(
-        refused(Options { prefix: "a b".to_owned(), ..options() }),
+        refused(Options {
+            prefix: "a b".to_owned(),
+            ..options()
+        }),
         "`prefix` is \"a b\"; use only letters, digits, `_`, `.` and `-` in it"
     );
     assert_eq!(
-        refused(Options { tags: vec!["value".to_owned()], ..options() }),
+        refused(Options {
+            tags: vec!["value".to_owned()],
+            ..options()
+        }),
         "`value` cannot be a tag; choose from basis, dport, dst, egress_if, ingress_if, latency_basis, proto, reason, rule, sport, src"
     );
 }
@@ -146,12 +193,22 @@ fn options_are_checked() {
 fn outcome(status: u16, body: &str) -> Outcome {
     let sink = InfluxDb::new(&options()).unwrap();
     let records = [change(3), change(1), new_flow(2)];
-    batch("c", &records, |batch| sink.outcome(batch, &sink.request(batch).unwrap(), &answer(status, body)))
+    batch("c", &records, |batch| {
+        sink.outcome(batch, &sink.request(batch).unwrap(), &answer(status, body))
+    })
 }
 
 fn rejected(rejected: &[(usize, &str)]) -> Outcome {
-    let rejected = rejected.iter().map(|(row, words)| (*row, (*words).to_owned())).collect();
-    Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None }
+    let rejected = rejected
+        .iter()
+        .map(|(row, words)| (*row, (*words).to_owned()))
+        .collect();
+    Outcome::Settled {
+        rejected,
+        again: Vec::new(),
+        words: String::new(),
+        retry_after: None,
+    }
 }
 
 #[test]
@@ -174,19 +231,32 @@ fn a_partial_write_has_stored_the_rest() {
     }))
     .unwrap();
     let body = serde_json::json!({"error": format!("partial write: unable to parse '{}': x", line.trim())});
-    let Outcome::Settled { rejected: rows, .. } = outcome(400, &body.to_string()) else { panic!() };
+    let Outcome::Settled { rejected: rows, .. } = outcome(400, &body.to_string()) else {
+        panic!()
+    };
     assert_eq!(rows.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
 
     let body = r#"{"error":"partial write of line protocol occurred","data":[{"original_line":"…","line_number":3,"error_message":"invalid column type"},{"line_number":1,"error_message":"a\nb"}]}"#;
-    assert_eq!(outcome(400, body), rejected(&[(0, "a b"), (2, "invalid column type")]));
+    assert_eq!(
+        outcome(400, body),
+        rejected(&[(0, "a b"), (2, "invalid column type")])
+    );
 }
 
 #[test]
 fn other_answers_say_whether_to_try_again() {
     let words = |text: &str| text.to_owned();
-    let failed = |text: &str| Outcome::Failed { words: words(text), retry_after: None };
+    let failed = |text: &str| Outcome::Failed {
+        words: words(text),
+        retry_after: None,
+    };
     assert_eq!(outcome(204, ""), Outcome::DONE);
-    assert_eq!(outcome(400, "unable to parse 'x'"), Outcome::Refused { words: words("unable to parse 'x'") });
+    assert_eq!(
+        outcome(400, "unable to parse 'x'"),
+        Outcome::Refused {
+            words: words("unable to parse 'x'")
+        }
+    );
     let missing = r#"{"error":"database not found: \"x\""}"#;
     assert_eq!(outcome(404, missing), failed(missing));
     let missing = r#"{"error":"retention policy not found: x"}"#;
@@ -204,7 +274,10 @@ fn the_probe_says_what_to_do() {
     );
     let said = |status, body: &str| sink.probed(&[], &answer(status, body)).err().unwrap_or_default();
     assert_eq!(said(204, ""), "");
-    assert_eq!(said(400, r#"{"code":"invalid","message":"writing requires points"}"#), "");
+    assert_eq!(
+        said(400, r#"{"code":"invalid","message":"writing requires points"}"#),
+        ""
+    );
     assert_eq!(
         said(404, r#"{"error":"database not found: \"hopwise\""}"#),
         r#"{"error":"database not found: \"hopwise\""}; create it (`CREATE DATABASE …`, `influx bucket create …`), or correct `database`, `organisation` or `bucket`"#

@@ -8,7 +8,10 @@ use export::sink::kafka::{Compression, Exchange, Format, Kafka, Options, Verdict
 use crate::support::*;
 
 fn begin(records: &[Record], partitions: usize) -> Exchange {
-    let options = Options { compression: Compression::None, ..Options::default() };
+    let options = Options {
+        compression: Compression::None,
+        ..Options::default()
+    };
     let sink = Kafka::new(&options).unwrap();
     let mut exchange = batch(COLLECTOR, records, |batch| sink.begin(batch)).unwrap();
     exchange.spread(partitions);
@@ -16,13 +19,22 @@ fn begin(records: &[Record], partitions: usize) -> Exchange {
 }
 
 fn answer(exchange: &mut Exchange, partition: i32, error: i16) -> Verdict {
-    exchange.produced("t", &Produced { partition, error, words: String::new() })
+    exchange.produced(
+        "t",
+        &Produced {
+            partition,
+            error,
+            words: String::new(),
+        },
+    )
 }
 
 /// Records of so many flows.
 fn flows(count: u64) -> Vec<Record> {
     let one = |id: u64| {
-        let Record::Event(mut one) = change(id) else { unreachable!() };
+        let Record::Event(mut one) = change(id) else {
+            unreachable!()
+        };
         one.event.flow = Some(format!("10.0.0.{id}:1>10.0.1.1:2/17").parse().unwrap());
         Record::Event(one)
     };
@@ -32,13 +44,20 @@ fn flows(count: u64) -> Vec<Record> {
 /// A varint, zigzag, and what follows.
 fn signed(bytes: &[u8]) -> (i64, &[u8]) {
     let end = bytes.iter().position(|byte| *byte < 0x80).unwrap() + 1;
-    let value = bytes[..end].iter().rev().fold(0_u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
+    let value = bytes[..end]
+        .iter()
+        .rev()
+        .fold(0_u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
     ((value >> 1) as i64 ^ -((value & 1) as i64), &bytes[end..])
 }
 
 fn part(bytes: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let (len, rest) = signed(bytes);
-    if len < 0 { (None, rest) } else { (Some(&rest[..len as usize]), &rest[len as usize..]) }
+    if len < 0 {
+        (None, rest)
+    } else {
+        (Some(&rest[..len as usize]), &rest[len as usize..])
+    }
 }
 
 #[test]
@@ -48,15 +67,28 @@ fn a_chunk_is_a_record_batch() {
     let mut bytes = Vec::new();
     exchange.write(0, Some((ProducerId { id: 7, epoch: 1 }, 9)), &mut bytes);
     let number = |at: usize, len: usize| {
-        bytes[at..at + len].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+        bytes[at..at + len]
+            .iter()
+            .fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
     };
     assert_eq!(number(0, 8), 0, "offset");
     assert_eq!(number(8, 4) as usize, bytes.len() - 12, "length");
-    assert_eq!((number(12, 4), number(16, 1)), (u64::from(u32::MAX), 2), "epoch of the leader, version");
+    assert_eq!(
+        (number(12, 4), number(16, 1)),
+        (u64::from(u32::MAX), 2),
+        "epoch of the leader, version"
+    );
     assert_eq!(number(17, 4) as u32, wire::crc::crc_32c(&bytes[21..]));
     assert_eq!((number(21, 2), number(23, 4)), (0, 1), "attributes, last offset");
-    assert_eq!((number(27, 8), number(35, 8)), (T / 1_000_000, T / 1_000_000 + 1), "times");
-    assert_eq!((number(43, 8), number(51, 2), number(53, 4), number(57, 4)), (7, 1, 9, 2));
+    assert_eq!(
+        (number(27, 8), number(35, 8)),
+        (T / 1_000_000, T / 1_000_000 + 1),
+        "times"
+    );
+    assert_eq!(
+        (number(43, 8), number(51, 2), number(53, 4), number(57, 4)),
+        (7, 1, 9, 2)
+    );
     let mut rest = &bytes[61..];
     for (offset, record) in records.iter().enumerate() {
         let (len, after) = signed(rest);
@@ -86,7 +118,11 @@ fn a_chunk_is_a_record_batch() {
         let schema = "hopwise.v1.Event".to_owned();
         assert_eq!(
             headers,
-            [header("id", id), header("schema", schema), header("collector", COLLECTOR.to_owned())]
+            [
+                header("id", id),
+                header("schema", schema),
+                header("collector", COLLECTOR.to_owned())
+            ]
         );
         assert_eq!(body, b"");
     }
@@ -99,7 +135,10 @@ fn a_flow_has_one_partition_and_a_chunk_is_not_too_large() {
     let exchange = begin(&records, 3);
     assert_eq!(exchange.partitions(), [0, 1, 2]);
     let counts: Vec<usize> = [0, 1, 2].map(|partition| exchange.count(partition)).to_vec();
-    assert!(counts.iter().sum::<usize>() == 80 && counts.iter().all(|count| count % 2 == 0), "{counts:?}");
+    assert!(
+        counts.iter().sum::<usize>() == 80 && counts.iter().all(|count| count % 2 == 0),
+        "{counts:?}"
+    );
     let records: Vec<Record> = (0..5000).map(change).collect();
     let mut exchange = begin(&records, 3);
     let partition = exchange.partitions()[0];
@@ -131,7 +170,12 @@ fn a_record_that_is_refused_is_found_and_the_rest_goes_on() {
     let rejected = vec![(5, "MESSAGE_TOO_LARGE".to_owned())];
     assert_eq!(
         exchange.outcome(),
-        Outcome::Settled { rejected, again: vec![], words: String::new(), retry_after: None }
+        Outcome::Settled {
+            rejected,
+            again: vec![],
+            words: String::new(),
+            retry_after: None
+        }
     );
 }
 
@@ -141,10 +185,16 @@ fn nothing_overtakes_what_failed() {
     let mut exchange = begin(&records, 2);
     let first = exchange.fingerprint(0);
     let (waiting, stored) = (exchange.count(0), exchange.count(1));
-    assert_eq!(answer(&mut exchange, 1, 46), Verdict::Stored, "it has this sequence number already");
+    assert_eq!(
+        answer(&mut exchange, 1, 46),
+        Verdict::Stored,
+        "it has this sequence number already"
+    );
     assert_eq!(answer(&mut exchange, 0, 19), Verdict::Unknown);
     assert_eq!(exchange.partitions(), [0_i32; 0]);
-    let Outcome::Settled { rejected, again, .. } = exchange.outcome() else { panic!() };
+    let Outcome::Settled { rejected, again, .. } = exchange.outcome() else {
+        panic!()
+    };
     assert_eq!((rejected.len(), again.len(), stored), (0, waiting, 20 - waiting));
     // The same records are the same chunk.
     let records: Vec<Record> = again.into_iter().map(|index| records[index].clone()).collect();
@@ -153,7 +203,13 @@ fn nothing_overtakes_what_failed() {
     assert_ne!(other.fingerprint(0), first);
     assert_eq!(answer(&mut other, 0, 6), Verdict::Moved);
     let words = "NOT_LEADER_OR_FOLLOWER".to_owned();
-    assert_eq!(other.outcome(), Outcome::Failed { words, retry_after: None });
+    assert_eq!(
+        other.outcome(),
+        Outcome::Failed {
+            words,
+            retry_after: None
+        }
+    );
     let mut other = begin(&records, 1);
     assert_eq!(answer(&mut other, 0, 29), Verdict::NotStored);
     let words = "TOPIC_AUTHORIZATION_FAILED; allow this user to write to topic t".to_owned();
@@ -164,12 +220,19 @@ fn nothing_overtakes_what_failed() {
 
 #[test]
 fn options_are_checked_and_keys_can_be_left_out() {
-    let wrong = Options { prefix: "a b".to_owned(), ..Options::default() };
+    let wrong = Options {
+        prefix: "a b".to_owned(),
+        ..Options::default()
+    };
     assert_eq!(
         Kafka::new(&wrong).unwrap_err(),
         "`prefix` is \"a b\"; use 1 to 200 letters, digits, `.`, `_` and `-`"
     );
-    let options = Options { format: Format::Json, keys: false, ..Options::default() };
+    let options = Options {
+        format: Format::Json,
+        keys: false,
+        ..Options::default()
+    };
     let sink = Kafka::new(&options).unwrap();
     let records: Vec<Record> = (0..30).map(change).collect();
     let mut exchange = batch(COLLECTOR, &records, |batch| sink.begin(batch)).unwrap();
@@ -188,14 +251,28 @@ fn a_topology_is_read_and_one_with_a_gap_is_none() {
         let head = "00000000 00000001 00000001 0003 3a3a31 00002384 ffff 0001 63 00000001 00000001 0000 0001 74 00 00000002";
         let first = "0000 00000000 00000001 00000001 00000001 00000001 00000001";
         let text = format!("{head}{first}{second}");
-        let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
-        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect::<Vec<u8>>()
+        let digits: Vec<u8> = text
+            .chars()
+            .filter_map(|c| c.to_digit(16))
+            .map(|digit| digit as u8)
+            .collect();
+        digits
+            .chunks(2)
+            .map(|pair| pair[0] << 4 | pair[1])
+            .collect::<Vec<u8>>()
     };
     let whole = protocol::read_metadata(&body("0005 00000001 ffffffff 00000000 00000000"), "t").unwrap();
     assert_eq!((whole.error, whole.leaders), (0, vec![1, -1]));
-    assert_eq!(whole.brokers.into_iter().collect::<Vec<_>>(), [(1, "[::1]:9092".to_owned())]);
+    assert_eq!(
+        whole.brokers.into_iter().collect::<Vec<_>>(),
+        [(1, "[::1]:9092".to_owned())]
+    );
     let other = protocol::read_metadata(&body("0000 00000001 00000001 00000000 00000000"), "u").unwrap();
-    assert_eq!((other.error, other.leaders.len()), (3, 0), "there is no such topic");
+    assert_eq!(
+        (other.error, other.leaders.len()),
+        (3, 0),
+        "there is no such topic"
+    );
     let gap = protocol::read_metadata(&body("0000 00000002 00000001 00000000 00000000"), "t");
     assert_eq!(gap.unwrap_err().0, "partitions that are not numbered from 0 on");
 }

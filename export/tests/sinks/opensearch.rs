@@ -35,17 +35,28 @@ fn rollups_of_several_workers_are_documents_of_their_own() {
         let request = batch(collector, &[rollup_part(part)], |batch| sink().request(batch)).unwrap();
         let body = String::from_utf8(request.body).unwrap();
         let document: serde_json::Value = serde_json::from_str(body.lines().nth(1).unwrap()).unwrap();
-        assert_eq!(document["id"], format!("{:016x}", rollup(0).id()), "it is the same for all of them");
+        assert_eq!(
+            document["id"],
+            format!("{:016x}", rollup(0).id()),
+            "it is the same for all of them"
+        );
         body.lines().next().unwrap().to_owned()
     };
     let names = [name("c1", 1), name("c1", 2), name("c2", 1), name("c1", 0)];
-    assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len(), "{names:?}");
+    assert_eq!(
+        names.iter().collect::<std::collections::BTreeSet<_>>().len(),
+        names.len(),
+        "{names:?}"
+    );
     assert_eq!(names[0], name("c1", 1), "one that is sent again is refused");
 }
 
 #[test]
 fn a_template_says_the_types() {
-    let plain = Options { prefix: "a.b".to_owned(), data_streams: false };
+    let plain = Options {
+        prefix: "a.b".to_owned(),
+        data_streams: false,
+    };
     assert_eq!(
         shown(&OpenSearch::new(&plain).unwrap().template(Stream::Losses)),
         concat!(
@@ -63,7 +74,9 @@ fn a_template_says_the_types() {
         let body = sink().template(stream).body;
         let template: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(template["data_stream"], serde_json::json!({}));
-        let fields = template["template"]["mappings"]["properties"].as_object().unwrap();
+        let fields = template["template"]["mappings"]["properties"]
+            .as_object()
+            .unwrap();
         assert_eq!(fields.len(), 1 + 4 + stream.fields().len());
     }
 }
@@ -71,14 +84,20 @@ fn a_template_says_the_types() {
 #[test]
 fn options_are_checked() {
     let refused = |prefix: &str| {
-        let options = Options { prefix: prefix.to_owned(), data_streams: true };
+        let options = Options {
+            prefix: prefix.to_owned(),
+            data_streams: true,
+        };
         OpenSearch::new(&options).unwrap_err()
     };
     let letters = "; use 1 to 200 small letters, digits, `-`, `_` and `.` for it";
     assert_eq!(refused(""), format!("`prefix` is \"\"{letters}"));
     assert_eq!(refused("A"), format!("`prefix` is \"A\"{letters}"));
     assert_eq!(refused("a/b"), format!("`prefix` is \"a/b\"{letters}"));
-    assert_eq!(refused("_a"), "`prefix` is \"_a\"; let it begin with a letter or a digit");
+    assert_eq!(
+        refused("_a"),
+        "`prefix` is \"_a\"; let it begin with a letter or a digit"
+    );
 }
 
 fn outcome(status: u16, body: &str) -> Outcome {
@@ -103,12 +122,18 @@ fn items(statuses: [u16; 3]) -> String {
 #[test]
 fn each_document_has_its_own_status() {
     let settled = |rejected: &[(usize, &str)], again: &[usize], words: &str| Outcome::Settled {
-        rejected: rejected.iter().map(|(row, words)| (*row, (*words).to_owned())).collect(),
+        rejected: rejected
+            .iter()
+            .map(|(row, words)| (*row, (*words).to_owned()))
+            .collect(),
         again: again.to_vec(),
         words: words.to_owned(),
         retry_after: None,
     };
-    let failed = |words: &str| Outcome::Failed { words: words.to_owned(), retry_after: None };
+    let failed = |words: &str| Outcome::Failed {
+        words: words.to_owned(),
+        retry_after: None,
+    };
     assert_eq!(outcome(200, &items([201, 200, 201])), Outcome::DONE);
     // Sent before.
     assert_eq!(outcome(200, &items([201, 409, 409])), Outcome::DONE);
@@ -117,8 +142,13 @@ fn each_document_has_its_own_status() {
         settled(&[(2, "HTTP 400 t400: r")], &[1], "HTTP 429 t429: r")
     );
     assert_eq!(outcome(200, &items([503, 403, 404])), failed("HTTP 503 t503: r"));
-    assert_eq!(outcome(200, &items([201, 403, 404])), settled(&[], &[1, 2], "HTTP 403 t403: r"));
-    let denied = Outcome::Unauthorised { words: "HTTP 403 t403: r".to_owned() };
+    assert_eq!(
+        outcome(200, &items([201, 403, 404])),
+        settled(&[], &[1, 2], "HTTP 403 t403: r")
+    );
+    let denied = Outcome::Unauthorised {
+        words: "HTTP 403 t403: r".to_owned(),
+    };
     assert_eq!(outcome(200, &items([403, 403, 401])), denied);
     // What is no answer for each document is none at all, and a repeat is harmless.
     assert_eq!(
@@ -129,15 +159,25 @@ fn each_document_has_its_own_status() {
         outcome(200, "<html>"),
         failed("no answer of a bulk request: expected value at line 1 column 1: HTTP 200: <html>")
     );
-    assert_eq!(outcome(413, "large"), Outcome::Refused { words: "large".to_owned() });
+    assert_eq!(
+        outcome(413, "large"),
+        Outcome::Refused {
+            words: "large".to_owned()
+        }
+    );
     assert_eq!(outcome(429, "later"), failed("later"));
     let cut = |batch: &export::sink::Batch<'_>| {
-        let response = export::sink::Response { is_cut: true, ..answer(200, "{") };
+        let response = export::sink::Response {
+            is_cut: true,
+            ..answer(200, "{")
+        };
         sink().outcome(batch, &sink().request(batch).unwrap(), &response)
     };
     assert_eq!(
         batch("c", &[change(1)], cut),
-        Outcome::Refused { words: "the answer is too long to be read".to_owned() }
+        Outcome::Refused {
+            words: "the answer is too long to be read".to_owned()
+        }
     );
 }
 
@@ -148,9 +188,18 @@ fn the_probe_says_what_to_do() {
         "GET /_index_template/hopwise-*?filter_path=index_templates.name\nrows []\n\n"
     );
     let said = |status, body: &str| {
-        sink().probed(&[Stream::Events, Stream::Drops], &answer(status, body)).err().unwrap_or_default()
+        sink()
+            .probed(&[Stream::Events, Stream::Drops], &answer(status, body))
+            .err()
+            .unwrap_or_default()
     };
-    assert_eq!(said(200, r#"{"index_templates":[{"name":"hopwise-events"},{"name":"hopwise-drops"}]}"#), "");
+    assert_eq!(
+        said(
+            200,
+            r#"{"index_templates":[{"name":"hopwise-events"},{"name":"hopwise-drops"}]}"#
+        ),
+        ""
+    );
     assert_eq!(
         said(200, r#"{"index_templates":[{"name":"hopwise-events"}]}"#),
         "the server has no index template `hopwise-drops`; make it with `hopwise schema apply`"

@@ -10,15 +10,27 @@ use testkit::rng::Rng;
 use crate::support::*;
 
 fn samples() -> Vec<Record> {
-    let mut samples =
-        vec![change(3), new_flow(4), rollup(5), flow_rollup(), flow(), dropped(), loss(), hop(1)];
+    let mut samples = vec![
+        change(3),
+        new_flow(4),
+        rollup(5),
+        flow_rollup(),
+        flow(),
+        dropped(),
+        loss(),
+        hop(1),
+    ];
     samples.extend([collector::Kind::RuleOn, collector::Kind::RuleOff].map(|kind| rule(6, kind)));
     samples.extend([collector::Kind::RuleOn, collector::Kind::RuleOff].map(|kind| alert(6, kind)));
-    let Record::Rollup(mut part) = rollup(5) else { unreachable!() };
+    let Record::Rollup(mut part) = rollup(5) else {
+        unreachable!()
+    };
     part.part = 1 << 60;
     samples.push(Record::Rollup(part));
     for one in testkit::records::odd_flows() {
-        let Record::Event(mut event) = change(9) else { unreachable!() };
+        let Record::Event(mut event) = change(9) else {
+            unreachable!()
+        };
         event.event.flow = Some(one);
         samples.push(Record::Event(event));
     }
@@ -46,7 +58,11 @@ fn what_comes_back_is_the_same_row() {
             let received =
                 Received::read(stream, &bytes).unwrap_or_else(|error| panic!("{error:?}: {record:?}"));
             assert_eq!((received.id(), received.ts()), (record.id(), record.ts()));
-            assert_eq!(sink.insert(stream, std::iter::once(&received), "t"), row, "{record:?}");
+            assert_eq!(
+                sink.insert(stream, std::iter::once(&received), "t"),
+                row,
+                "{record:?}"
+            );
             let mut object = Vec::new();
             json::write_fields(&received, &mut object);
             assert_eq!(object, written(&record)[1]);
@@ -72,21 +88,42 @@ fn what_only_looks_like_a_record_has_a_reason() {
     let text = String::from_utf8(object).unwrap();
     let cases: [(Vec<u8>, &str); 17] = [
         (vec![], "it is empty"),
-        (vec![b'x'; LONGEST + 1], "it has 1048577 bytes; at most 1048576 are read"),
+        (
+            vec![b'x'; LONGEST + 1],
+            "it has 1048577 bytes; at most 1048576 are read",
+        ),
         (b"\xff\xff".to_vec(), "it is no message of protobuf, or cut off"),
         (b"{".to_vec(), "it is no object of JSON: "),
         (b"{}".to_vec(), "it has no id: it is no record of hopwise"),
         (b"[1]".to_vec(), "it is no message of protobuf"),
-        ([b"{\"a\":".to_vec(), b"[".repeat(10_000)].concat(), "it is no object of JSON: recursion limit"),
-        (message[..message.len() - 1].to_vec(), "it is no message of protobuf, or cut off"),
+        (
+            [b"{\"a\":".to_vec(), b"[".repeat(10_000)].concat(),
+            "it is no object of JSON: recursion limit",
+        ),
+        (
+            message[..message.len() - 1].to_vec(),
+            "it is no message of protobuf, or cut off",
+        ),
         // A length that goes beyond the end, or around.
-        ([&message[..], b"\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"].concat(), "or cut off"),
+        (
+            [&message[..], b"\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"].concat(),
+            "or cut off",
+        ),
         ([&message[..], b"\x1a\xff\xff\xff\xff\x0f"].concat(), "or cut off"),
         // A group.
-        ([&message[..], b"\x1b\x1c"].concat(), "it is no message of protobuf"),
+        (
+            [&message[..], b"\x1b\x1c"].concat(),
+            "it is no message of protobuf",
+        ),
         // The collector as a number; its name without UTF-8, and too long.
-        ([&message[..], b"\x18\x01"].concat(), "its collector is not of the type of that field"),
-        ([message.clone(), bytes_field(3, b"\xff")].concat(), "its collector is not of the type"),
+        (
+            [&message[..], b"\x18\x01"].concat(),
+            "its collector is not of the type of that field",
+        ),
+        (
+            [message.clone(), bytes_field(3, b"\xff")].concat(),
+            "its collector is not of the type",
+        ),
         (
             [message.clone(), bytes_field(3, &[b'x'; 4097])].concat(),
             "its collector is longer than 4096 bytes",
@@ -96,16 +133,29 @@ fn what_only_looks_like_a_record_has_a_reason() {
             [&message[..], b"\x20\x63"].concat(),
             "it is of version 99 of the schema, and this hopwise knows those up to",
         ),
-        (text.replace("\"node\":7", "\"node\":-7").into_bytes(), "its node is not of the type of that field"),
-        (text.replace("\"id\":\"0", "\"id\":\"+").into_bytes(), "its id is not of the type of that field"),
+        (
+            text.replace("\"node\":7", "\"node\":-7").into_bytes(),
+            "its node is not of the type of that field",
+        ),
+        (
+            text.replace("\"id\":\"0", "\"id\":\"+").into_bytes(),
+            "its id is not of the type of that field",
+        ),
     ];
     for (bytes, words) in cases {
         let said = refused(Stream::Events, &bytes);
         assert!(said.contains(words), "{said:?} in place of {words:?}");
     }
     // A path of too many nodes, each a byte.
-    let long = [message.clone(), [&[0xb2, 0x01, 0x81, 0x20][..], &[1; 4097]].concat()].concat();
-    assert_eq!(refused(Stream::Events, &long), "its path has more than 4096 numbers");
+    let long = [
+        message.clone(),
+        [&[0xb2, 0x01, 0x81, 0x20][..], &[1; 4097]].concat(),
+    ]
+    .concat();
+    assert_eq!(
+        refused(Stream::Events, &long),
+        "its path has more than 4096 numbers"
+    );
     // What is not known here is not in the way.
     let more = [message, bytes_field(9, b"new")].concat();
     assert!(Received::read(Stream::Events, &more).is_ok());
@@ -132,7 +182,11 @@ fn any_bytes_are_a_record_or_have_a_reason() {
 
 /// Record batches as our own producer writes them.
 fn chunk(records: &[Record], compression: Compression, first: i64) -> Vec<u8> {
-    let sink = Kafka::new(&Options { compression, ..Options::default() }).unwrap();
+    let sink = Kafka::new(&Options {
+        compression,
+        ..Options::default()
+    })
+    .unwrap();
     let mut exchange = batch(COLLECTOR, records, |batch| sink.begin(batch)).unwrap();
     exchange.spread(1);
     let mut bytes = Vec::new();
@@ -151,7 +205,10 @@ fn read(bytes: &[u8], from: i64, most: usize) -> (i64, Vec<Found>) {
         if found.len() == most {
             return false;
         }
-        found.push((message.offset, message.value.map(<[u8]>::len).map_err(str::to_owned)));
+        found.push((
+            message.offset,
+            message.value.map(<[u8]>::len).map_err(str::to_owned),
+        ));
         true
     });
     (next, found)
@@ -162,10 +219,15 @@ fn each_offset_of_a_batch_is_read_or_has_a_reason() {
     let records: Vec<Record> = (0..5).map(change).collect();
     let len = |record: &Record| written(record)[0].len();
     let lens: Vec<usize> = records.iter().map(len).collect();
-    let good =
-        |from: i64, to: i64| (from..to).map(|at| (at, Ok(lens[(at - 10) as usize]))).collect::<Vec<_>>();
+    let good = |from: i64, to: i64| {
+        (from..to)
+            .map(|at| (at, Ok(lens[(at - 10) as usize])))
+            .collect::<Vec<_>>()
+    };
     let bad = |from: i64, to: i64, words: &str| {
-        (from..to).map(|at| (at, Err(words.to_owned()))).collect::<Vec<_>>()
+        (from..to)
+            .map(|at| (at, Err(words.to_owned())))
+            .collect::<Vec<_>>()
     };
     for compression in [Compression::None, Compression::Lz4] {
         let bytes = chunk(&records, compression, 10);
@@ -195,11 +257,11 @@ fn each_offset_of_a_batch_is_read_or_has_a_reason() {
             other[17..21].copy_from_slice(&crc);
             let (next, found) = read(&other, 11, 99);
             assert_eq!((next, found.len()), (15, 4));
-            assert!(
-                found
-                    .iter()
-                    .all(|(_, value)| value.as_ref().is_err_and(|words| words.contains("only lz4 is read")))
-            );
+            assert!(found.iter().all(|(_, value)| {
+                value
+                    .as_ref()
+                    .is_err_and(|words| words.contains("only lz4 is read"))
+            }));
         }
     }
     // The broker's own: no message, and passed.
@@ -245,8 +307,14 @@ fn any_batch_ends_and_goes_forward() {
 #[test]
 fn a_token_names_its_log_and_borders_and_not_content() {
     let at = |file, row| Position { file, row };
-    let cursor = |file| Cursor { settled: at(file, 100), batch_end: Some(at(file, 150)) };
+    let cursor = |file| Cursor {
+        settled: at(file, 100),
+        batch_end: Some(at(file, 150)),
+    };
     let token = |file, part| outlet::token("hopwise.events.v1", 3, &cursor(file), part);
     assert_eq!(token(0x1f, None), "hopwise.events.v1-3-000000000000001f-100-150");
-    assert_eq!(token(2, Some((100, 124))), "hopwise.events.v1-3-0000000000000002-100-150-part-100-124");
+    assert_eq!(
+        token(2, Some((100, 124))),
+        "hopwise.events.v1-3-0000000000000002-100-150-part-100-124"
+    );
 }

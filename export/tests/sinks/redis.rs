@@ -74,32 +74,64 @@ fn records_are_entries_and_hashes() {
     );
     let Record::Flow(mut one) = flow() else { panic!() };
     (one.0.flow_latency, one.1) = (None, Vec::new());
-    let unlimited = Redis::new(&Options { max_len: 0, expire: 0, ..Options::default() }).unwrap();
+    let unlimited = Redis::new(&Options {
+        max_len: 0,
+        expire: 0,
+        ..Options::default()
+    })
+    .unwrap();
     let exchange = batch("c", &[Record::Flow(one)], |batch| unlimited.begin(batch).unwrap());
     assert_eq!(exchange.pipeline().replies, 1);
     let command = &commands(exchange.pipeline())[0];
     assert!(command.ends_with("|reports|3|flow_latency||path|\""), "{command}");
     let exchange = batch("c", &[loss()], |batch| unlimited.begin(batch).unwrap());
     let command = &commands(exchange.pipeline())[0];
-    assert!(command.starts_with("\"XADD|hopwise:losses|1795654800000-"), "{command}");
+    assert!(
+        command.starts_with("\"XADD|hopwise:losses|1795654800000-"),
+        "{command}"
+    );
     assert_eq!(batch("c", &[], |batch| sink().begin(batch)), None);
 }
 
 #[test]
 fn the_greeting_says_what_to_do() {
-    let options = Options { database: 3, ..Options::default() };
+    let options = Options {
+        database: 3,
+        ..Options::default()
+    };
     let redis = Redis::new(&options).unwrap();
     let greeting = |user, password| {
         let credentials = Credentials { user, password };
         commands(&redis.greeting(Some(&credentials)))
     };
-    assert_eq!(greeting(None, "s\r\n"), [r#""AUTH|s\r\n""#, r#""SELECT|3""#, r#""PING""#]);
+    assert_eq!(
+        greeting(None, "s\r\n"),
+        [r#""AUTH|s\r\n""#, r#""SELECT|3""#, r#""PING""#]
+    );
     assert_eq!(greeting(Some("me"), "s")[0], r#""AUTH|me|s""#);
-    assert_eq!(sink().greeting(None), Pipeline { bytes: b"*1\r\n$4\r\nPING\r\n".to_vec(), replies: 1 });
-    assert!(!format!("{:?}", Credentials { user: None, password: "secret" }).contains("secret"));
+    assert_eq!(
+        sink().greeting(None),
+        Pipeline {
+            bytes: b"*1\r\n$4\r\nPING\r\n".to_vec(),
+            replies: 1
+        }
+    );
+    assert!(
+        !format!(
+            "{:?}",
+            Credentials {
+                user: None,
+                password: "secret"
+            }
+        )
+        .contains("secret")
+    );
     let said = |bytes: &[u8]| redis.greeted(&replies(bytes)).err().unwrap_or_default();
     assert_eq!(said(b"+OK\r\n+OK\r\n+PONG\r\n"), "");
-    assert_eq!(said(b"+OK\r\n"), "the server does not answer as Redis does; correct address and port");
+    assert_eq!(
+        said(b"+OK\r\n"),
+        "the server does not answer as Redis does; correct address and port"
+    );
     assert_eq!(
         said(b"-WRONGPASS invalid\r\n-NOAUTH x\r\n"),
         "the server refuses the credentials (WRONGPASS invalid); correct user and password"
@@ -116,9 +148,15 @@ fn the_greeting_says_what_to_do() {
         said(b"-NOPERM x\r\n"),
         "the user may not do that (NOPERM x); allow PING, SELECT, XADD, XRANGE, XREVRANGE, HSET and PEXPIRE"
     );
-    assert_eq!(said(b"-LOADING x\r\n"), "the server does not take commands: LOADING x");
+    assert_eq!(
+        said(b"-LOADING x\r\n"),
+        "the server does not take commands: LOADING x"
+    );
     for prefix in ["", "a b", "é"] {
-        let options = Options { prefix: prefix.to_owned(), ..Options::default() };
+        let options = Options {
+            prefix: prefix.to_owned(),
+            ..Options::default()
+        };
         assert_eq!(
             Redis::new(&options).unwrap_err(),
             format!("`prefix` is {prefix:?}; use 1 to 200 printable ASCII characters without spaces")
@@ -145,27 +183,62 @@ const REPEATED: &str =
     "-ERR The ID specified in XADD is equal or smaller than the target stream top item\r\n";
 
 fn settled(rejected: &[(usize, &str)], again: &[usize], words: &str) -> Option<Outcome> {
-    let rejected = rejected.iter().map(|(row, words)| (*row, (*words).to_owned())).collect();
-    Some(Outcome::Settled { rejected, again: again.to_vec(), words: words.to_owned(), retry_after: None })
+    let rejected = rejected
+        .iter()
+        .map(|(row, words)| (*row, (*words).to_owned()))
+        .collect();
+    Some(Outcome::Settled {
+        rejected,
+        again: again.to_vec(),
+        words: words.to_owned(),
+        retry_after: None,
+    })
 }
 
 #[test]
 fn errors_are_understood_by_record() {
     let outcome = |parts: [&str; 3]| exchange(&[&parts.concat()]).1;
-    let failed = |words: &str| Some(Outcome::Failed { words: words.to_owned(), retry_after: None });
-    let denied = |words: &str| Some(Outcome::Unauthorised { words: words.to_owned() });
+    let failed = |words: &str| {
+        Some(Outcome::Failed {
+            words: words.to_owned(),
+            retry_after: None,
+        })
+    };
+    let denied = |words: &str| {
+        Some(Outcome::Unauthorised {
+            words: words.to_owned(),
+        })
+    };
     assert_eq!(outcome([OK, OK, OK]), Some(Outcome::DONE));
-    assert_eq!(outcome([OK, "-WRONGTYPE x\r\n", OK]), settled(&[(1, "WRONGTYPE x")], &[], ""));
-    assert_eq!(outcome([OK, "-OOM x\r\n", "-ERR y\r\n"]), settled(&[(2, "ERR y")], &[1], "OOM x"));
-    for words in ["OOM x", "LOADING x", "READONLY x", "CLUSTERDOWN x", "ERR unknown command 'XADD'"] {
+    assert_eq!(
+        outcome([OK, "-WRONGTYPE x\r\n", OK]),
+        settled(&[(1, "WRONGTYPE x")], &[], "")
+    );
+    assert_eq!(
+        outcome([OK, "-OOM x\r\n", "-ERR y\r\n"]),
+        settled(&[(2, "ERR y")], &[1], "OOM x")
+    );
+    for words in [
+        "OOM x",
+        "LOADING x",
+        "READONLY x",
+        "CLUSTERDOWN x",
+        "ERR unknown command 'XADD'",
+    ] {
         let reply = format!("-{words}\r\n");
         assert_eq!(outcome([&reply, &reply, &reply]), failed(words));
     }
     for words in ["NOAUTH x", "NOPERM x"] {
         assert_eq!(outcome([OK, OK, &format!("-{words}\r\n")]), denied(words));
     }
-    assert_eq!(outcome([OK, OK, ""]), failed("the server answered 2 of 3 commands"));
-    assert_eq!(outcome([OK, OK, "+OK\r\n+OK\r\n"]), failed("the server answered 4 of 3 commands"));
+    assert_eq!(
+        outcome([OK, OK, ""]),
+        failed("the server answered 2 of 3 commands")
+    );
+    assert_eq!(
+        outcome([OK, OK, "+OK\r\n+OK\r\n"]),
+        failed("the server answered 4 of 3 commands")
+    );
 }
 
 #[test]
@@ -183,7 +256,10 @@ fn a_refused_id_is_a_repeat_or_a_late_record() {
     );
     let entry = "*1\r\n*2\r\n$4\r\n70-9\r\n*2\r\n$2\r\nid\r\n$1\r\n1\r\n";
     // Both are there.
-    assert_eq!(exchange(&[&refused, &[entry, entry, entry].concat()]).1, Some(Outcome::DONE));
+    assert_eq!(
+        exchange(&[&refused, &[entry, entry, entry].concat()]).1,
+        Some(Outcome::DONE)
+    );
     // The second one is not.
     let missing = [entry, "*0\r\n", entry].concat();
     let (appending, outcome) = exchange(&[&refused, &missing]);
@@ -193,8 +269,14 @@ fn a_refused_id_is_a_repeat_or_a_late_record() {
     assert!(commands[0].starts_with("\"XADD|hopwise:events|MAXLEN|~|1000000|70-10|id|0000000000000002|"));
     assert_eq!(exchange(&[&refused, &missing, OK]).1, Some(Outcome::DONE));
     // Somebody else wrote in between, or there is no memory: later.
-    assert_eq!(exchange(&[&refused, &missing, REPEATED]).1, settled(&[], &[1], REPEATED[1..].trim_end()));
-    assert_eq!(exchange(&[&refused, &missing, "-OOM x\r\n"]).1, settled(&[], &[1], "OOM x"));
+    assert_eq!(
+        exchange(&[&refused, &missing, REPEATED]).1,
+        settled(&[], &[1], REPEATED[1..].trim_end())
+    );
+    assert_eq!(
+        exchange(&[&refused, &missing, "-OOM x\r\n"]).1,
+        settled(&[], &[1], "OOM x")
+    );
     // A server that does not know its last entry, or answers something else.
     assert_eq!(
         exchange(&[&refused, &[entry, "*0\r\n", "*0\r\n"].concat()]).1,
@@ -221,7 +303,10 @@ fn replies_are_read_in_parts_of_any_size() {
         Reply::Null,
         Reply::Null,
         Reply::Array(Vec::new()),
-        Reply::Array(vec![Reply::Array(vec![Reply::Number(1)]), Reply::Text(String::new())]),
+        Reply::Array(vec![
+            Reply::Array(vec![Reply::Number(1)]),
+            Reply::Text(String::new()),
+        ]),
         Reply::Text("PONG".to_owned()),
     ];
     for size in 1..bytes.len() {
@@ -259,17 +344,26 @@ fn what_is_no_reply_ends_the_connection() {
     assert_eq!(error(b":x\r\n"), "a number that is none");
     assert_eq!(error(b":99999999999999999999\r\n"), "a number that is none");
     assert_eq!(error(b"$-2\r\n"), "a length that is negative or too large");
-    assert_eq!(error(b"$9223372036854775807\r\n"), "a length that is negative or too large");
+    assert_eq!(
+        error(b"$9223372036854775807\r\n"),
+        "a length that is negative or too large"
+    );
     assert_eq!(error(b"*1048577\r\n"), "a length that is negative or too large");
     assert_eq!(error(b"$1\r\nabc"), "a string without an end");
     assert_eq!(error(&b"*1\r\n".repeat(8)), "");
     assert_eq!(error(&b"*1\r\n".repeat(9)), "arrays in too many arrays");
-    assert_eq!(error(&[b"+", &b"x".repeat(70_000)[..]].concat()), "a line that is too long");
+    assert_eq!(
+        error(&[b"+", &b"x".repeat(70_000)[..]].concat()),
+        "a line that is too long"
+    );
     assert_eq!(
         error(&[b"*1000000\r\n", &b":1\r\n".repeat(300_000)[..]].concat()),
         "a reply with too many values"
     );
     let text = [b"$60000\r\n", &b"x".repeat(60_000)[..], b"\r\n"].concat();
-    assert_eq!(error(&[b"*20\r\n", &text.repeat(20)[..]].concat()), "a reply that is too long");
+    assert_eq!(
+        error(&[b"*20\r\n", &text.repeat(20)[..]].concat()),
+        "a reply that is too long"
+    );
     assert_eq!(error(&b":1\r\n".repeat(300_000)), "");
 }

@@ -76,21 +76,31 @@ fn series(request: &Request) -> String {
         }
         assert!(labels.is_sorted(), "{labels:?}");
         let (_, name) = labels.remove(0);
-        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| format!("{name}={value:?}"))
+            .collect();
         lines.push_str(&format!("{name}{{{}}}{samples}\n", labels.join(",")));
     }
     lines
 }
 
 fn sent(flows: bool, records: &[Record]) -> Option<Request> {
-    let sink = RemoteWrite::new(&Options { flows, ..Options::default() }).unwrap();
+    let sink = RemoteWrite::new(&Options {
+        flows,
+        ..Options::default()
+    })
+    .unwrap();
     batch("leaf \"1\"", records, |batch| sink.request(batch))
 }
 
 #[test]
 fn rollups_are_samples_in_the_order_of_time() {
     let request = sent(false, &[rollup(1), rollup(0), flow_rollup()]).unwrap();
-    assert_eq!((request.method, request.target.as_str()), ("POST", "/api/v1/write"));
+    assert_eq!(
+        (request.method, request.target.as_str()),
+        ("POST", "/api/v1/write")
+    );
     assert_eq!(
         request.headers,
         [
@@ -116,8 +126,10 @@ hopwise_hop_latency_p50{collector="leaf \"1\"",interface="2",interval="1",node="
 fn rollups_of_several_workers_are_series_that_are_added_up() {
     let request = sent(false, &[nth_part(0), rollup(1), nth_part(2), nth_part(1)]).unwrap();
     let text = series(&request);
-    let counts: Vec<&str> =
-        text.lines().filter(|line| line.starts_with("hopwise_hop_latency_count")).collect();
+    let counts: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("hopwise_hop_latency_count"))
+        .collect();
     let of = |part: &str, samples: &str| {
         format!(
             "hopwise_hop_latency_count{{collector=\"leaf \\\"1\\\"\",interface=\"2\",interval=\"1\",node=\"7\",{part}queue=\"0\"}} {samples}"
@@ -135,10 +147,15 @@ fn rollups_of_several_workers_are_series_that_are_added_up() {
 #[test]
 fn parts_without_numbers_are_one_sample() {
     let mut other = rollup_part(2);
-    let Record::Rollup(one) = &mut other else { unreachable!() };
+    let Record::Rollup(one) = &mut other else {
+        unreachable!()
+    };
     (one.count, one.min, one.max, one.sum, one.p50, one.p99) = (1, 7, 7, 7, Some(7), Some(9));
     let text = series(&sent(false, &[rollup_part(1), rollup(1), other]).unwrap());
-    let values: Vec<&str> = text.lines().map(|line| line.split_once("} ").unwrap().1).collect();
+    let values: Vec<&str> = text
+        .lines()
+        .map(|line| line.split_once("} ").unwrap().1)
+        .collect();
     let expected = [
         "7@1795654800000 10@1795654801000",
         "50@1795654800000 50@1795654801000",
@@ -160,18 +177,28 @@ fn rollups_of_flows_are_samples_only_if_chosen() {
         r#"hopwise_flow_latency_min{collector="leaf \"1\"",dport="80",dst="10.0.0.2",interval="60",proto="6",sport="1234",src="10.0.0.1"} 10@1795654800000"#
     );
     assert_eq!(lines.lines().count(), 5);
-    let Record::Rollup(mut one) = flow_rollup() else { panic!() };
+    let Record::Rollup(mut one) = flow_rollup() else {
+        panic!()
+    };
     (one.flow, one.p50) = (Some(wire::FlowKey::of_id(1)), None);
     assert_eq!(
-        series(&sent(true, &[Record::Rollup(one)]).unwrap()).lines().last().unwrap(),
+        series(&sent(true, &[Record::Rollup(one)]).unwrap())
+            .lines()
+            .last()
+            .unwrap(),
         r#"hopwise_flow_latency_count{collector="leaf \"1\"",interval="60",proto="0",src="flow-id:0x00000001"} 3@1795654800000"#
     );
 }
 
 #[test]
 fn options_are_checked() {
-    let refused =
-        |prefix: &str| RemoteWrite::new(&Options { prefix: prefix.to_owned(), flows: false }).unwrap_err();
+    let refused = |prefix: &str| {
+        RemoteWrite::new(&Options {
+            prefix: prefix.to_owned(),
+            flows: false,
+        })
+        .unwrap_err()
+    };
     for prefix in ["", "1a", "a-b", "é"] {
         assert_eq!(
             refused(prefix),
@@ -184,27 +211,40 @@ fn options_are_checked() {
 
 fn outcome(status: u16, body: &str, records: &[Record]) -> Outcome {
     let sink = RemoteWrite::new(&Options::default()).unwrap();
-    batch("c", records, |batch| sink.outcome(batch, &sink.request(batch).unwrap(), &answer(status, body)))
+    batch("c", records, |batch| {
+        sink.outcome(batch, &sink.request(batch).unwrap(), &answer(status, body))
+    })
 }
 
 #[test]
 fn samples_that_are_too_old_are_not_sent_for_ever() {
     let near = [rollup(0), flow_rollup(), rollup(60)];
     let far = [rollup(0), rollup(61)];
-    let refused = |words: &str| Outcome::Refused { words: words.to_owned() };
-    for (status, words) in
-        [(400, "out of bounds"), (500, "too old sample"), (400, "x (err-mimir-sample-timestamp-too-old) y")]
-    {
+    let refused = |words: &str| Outcome::Refused {
+        words: words.to_owned(),
+    };
+    for (status, words) in [
+        (400, "out of bounds"),
+        (500, "too old sample"),
+        (400, "x (err-mimir-sample-timestamp-too-old) y"),
+    ] {
         let rejected = vec![(0, words.to_owned()), (2, words.to_owned())];
-        let settled =
-            Outcome::Settled { rejected, again: Vec::new(), words: String::new(), retry_after: None };
+        let settled = Outcome::Settled {
+            rejected,
+            again: Vec::new(),
+            words: String::new(),
+            retry_after: None,
+        };
         assert_eq!(outcome(status, words, &near), settled);
         // Not all of them need to be too old.
         assert_eq!(outcome(status, words, &far), refused(words));
     }
     // Of two samples of a series, one may be right.
     let words = "out of order sample";
-    let older = (0, format!("{words}: sent before, or older than another one of its series"));
+    let older = (
+        0,
+        format!("{words}: sent before, or older than another one of its series"),
+    );
     let settled = Outcome::Settled {
         rejected: vec![older],
         again: vec![2],
@@ -214,11 +254,18 @@ fn samples_that_are_too_old_are_not_sent_for_ever() {
     assert_eq!(outcome(400, words, &near), settled);
     assert_eq!(outcome(400, words, &far), refused(words));
     assert_eq!(outcome(400, words, &near[2..]), refused(words));
-    for (status, words) in [(500, "duplicate sample for timestamp"), (409, "conflict"), (400, "?")] {
+    for (status, words) in [
+        (500, "duplicate sample for timestamp"),
+        (409, "conflict"),
+        (400, "?"),
+    ] {
         assert_eq!(outcome(status, words, &near), refused(words));
     }
     assert_eq!(outcome(204, "", &near), Outcome::DONE);
-    let failed = |words: &str| Outcome::Failed { words: words.to_owned(), retry_after: None };
+    let failed = |words: &str| Outcome::Failed {
+        words: words.to_owned(),
+        retry_after: None,
+    };
     assert_eq!(outcome(500, "no disk", &near), failed("no disk"));
     assert_eq!(outcome(404, "disabled", &near), failed("disabled"));
 }

@@ -9,7 +9,9 @@ use crate::support::*;
 /// The messages, each after its length, which is checked.
 fn messages(options: &Options, records: &[Record]) -> Vec<String> {
     let mut bytes = Vec::new();
-    batch("le]af \"1\"\n", records, |batch| Syslog::new(options).unwrap().write(batch, &mut bytes));
+    batch("le]af \"1\"\n", records, |batch| {
+        Syslog::new(options).unwrap().write(batch, &mut bytes)
+    });
     let (mut rest, mut messages) = (&bytes[..], Vec::new());
     while !rest.is_empty() {
         let space = rest.iter().position(|byte| *byte == b' ').unwrap();
@@ -23,10 +25,21 @@ fn messages(options: &Options, records: &[Record]) -> Vec<String> {
 
 #[test]
 fn records_are_messages() {
-    let options = Options { hostname: "leaf1".to_owned(), ..Options::default() };
+    let options = Options {
+        hostname: "leaf1".to_owned(),
+        ..Options::default()
+    };
     let collector = r#"collector="le\]af \"1\" " schema="1""#;
     assert_eq!(
-        messages(&options, &[rule(1, Kind::RuleOn), rule(2, Kind::RuleOff), new_flow(3), change(4)]),
+        messages(
+            &options,
+            &[
+                rule(1, Kind::RuleOn),
+                rule(2, Kind::RuleOff),
+                new_flow(3),
+                change(4)
+            ]
+        ),
         [
             format!(
                 r#"<132>1 2026-11-26T01:00:00.000000Z leaf1 hopwise - rule_on [hopwise@32473 id="0000000000000001" ts="1795654800000000001" {collector} kind="rule_on" flow="10.0.0.1:1234>10.0.0.2:80/6" rule="deep \"queue\" \\ a=b, c\]  é" basis="measured"] rule_on deep "queue" \ a=b, c]  é 10.0.0.1:1234>10.0.0.2:80/6"#
@@ -42,7 +55,10 @@ fn records_are_messages() {
             ),
         ]
     );
-    let kernel = Options { facility: 0, ..Options::default() };
+    let kernel = Options {
+        facility: 0,
+        ..Options::default()
+    };
     assert_eq!(
         messages(&kernel, &[loss()]),
         [format!(
@@ -72,7 +88,10 @@ fn options_are_checked() {
         "`app_name` is \"\"; use 1 to 48 printable ASCII characters without spaces"
     );
     for id in ["hopwise", "hopwise@", "@1", "a]@1", "a@x"] {
-        let options = Options { sd_id: id.to_owned(), ..Options::default() };
+        let options = Options {
+            sd_id: id.to_owned(),
+            ..Options::default()
+        };
         assert_eq!(
             Syslog::new(&options).unwrap_err(),
             format!(

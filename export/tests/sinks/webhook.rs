@@ -7,7 +7,10 @@ use export::sink::webhook::{Format, Options, Webhook};
 use crate::support::*;
 
 fn sink(target: &str, format: Format) -> Result<Webhook, String> {
-    Webhook::new(&Options { target: target.to_owned(), format })
+    Webhook::new(&Options {
+        target: target.to_owned(),
+        format,
+    })
 }
 
 const DROP: &str = r#"{"id":"0000000000000abc","ts":1795654800000000000,"collector":"c1","schema":1,"flow":{"src":"flow-id:0x0000f10a","dst":"","proto":0},"node":5,"queue":0,"egress_if":2,"reason":71}"#;
@@ -16,7 +19,9 @@ const DROP: &str = r#"{"id":"0000000000000abc","ts":1795654800000000000,"collect
 fn records_are_an_array_or_lines() {
     let sent = |format| {
         let sink = sink("/hook?key=1", format).unwrap();
-        batch("c1", &[dropped(), dropped()], |batch| shown(&sink.request(batch).unwrap()))
+        batch("c1", &[dropped(), dropped()], |batch| {
+            shown(&sink.request(batch).unwrap())
+        })
     };
     assert_eq!(
         sent(Format::Array),
@@ -26,7 +31,12 @@ fn records_are_an_array_or_lines() {
         sent(Format::Lines),
         format!("POST /hook?key=1\ncontent-type: application/x-ndjson\nrows [0, 1]\n\n{DROP}\n{DROP}\n")
     );
-    assert_eq!(batch("c1", &[], |batch| sink("/", Format::Array).unwrap().request(batch)), None);
+    assert_eq!(
+        batch("c1", &[], |batch| sink("/", Format::Array)
+            .unwrap()
+            .request(batch)),
+        None
+    );
 }
 
 #[test]
@@ -51,14 +61,26 @@ fn answers_are_understood_by_their_status() {
     };
     let words = || "w".to_owned();
     assert_eq!(outcome(202), Outcome::DONE);
-    assert_eq!(outcome(302), Outcome::Failed { words: words(), retry_after: None });
+    assert_eq!(
+        outcome(302),
+        Outcome::Failed {
+            words: words(),
+            retry_after: None
+        }
+    );
     assert_eq!(outcome(422), Outcome::Refused { words: words() });
     assert_eq!(outcome(403), Outcome::Unauthorised { words: words() });
     let said = |status| sink.probed(&[], &answer(status, "w")).err().unwrap_or_default();
     assert_eq!(shown(&sink.probe(&[])), "GET /hook\nrows []\n\n");
     assert_eq!([200, 405, 501].map(said), [const { String::new() }; 3]);
-    assert_eq!(said(301), "the server redirects (HTTP 301: w); write the final url");
-    assert_eq!(said(404), "the server has nothing there (HTTP 404: w); correct the url");
+    assert_eq!(
+        said(301),
+        "the server redirects (HTTP 301: w); write the final url"
+    );
+    assert_eq!(
+        said(404),
+        "the server has nothing there (HTTP 404: w); correct the url"
+    );
     assert_eq!(said(502), "the server does not take records: HTTP 502: w");
     let denied = "the server refuses the credentials (HTTP 401: w); correct user, password or token";
     assert_eq!(said(401), denied);

@@ -14,7 +14,12 @@ pub(crate) const COLLECTOR: &str = "leaf, \"1\"=a\\b]\n";
 
 pub(crate) fn event(id: u64, kind: Kind) -> EventRecord {
     EventRecord {
-        event: Event { ts: T + id, id, kind, ..testkit::records::bare(T) },
+        event: Event {
+            ts: T + id,
+            id,
+            kind,
+            ..testkit::records::bare(T)
+        },
         rule: None,
         path: Vec::new(),
         first: None,
@@ -53,7 +58,9 @@ pub(crate) fn rule(id: u64, kind: Kind) -> Record {
 
 /// The alert that this rule is: a queue was too long, and is no longer; the value is from another node then.
 pub(crate) fn alert(id: u64, kind: Kind) -> Record {
-    let Record::Event(mut one) = rule(id, kind) else { unreachable!() };
+    let Record::Event(mut one) = rule(id, kind) else {
+        unreachable!()
+    };
     one.event.metric = Some(Metric::QueueOccupancy);
     (one.event.value, one.event.threshold) = (Some(if kind == Kind::RuleOn { 80 } else { 20 }), Some(50));
     (one.event.node, one.event.queue) = (Some(if kind == Kind::RuleOn { 7 } else { 8 }), Some(0));
@@ -98,26 +105,36 @@ pub(crate) fn rollup(second: u64) -> Record {
         p50: Some(30),
         p99: None,
     };
-    Record::Rollup(Box::new(RollupPart { rollup, part: 0, nth: 0 }))
+    Record::Rollup(Box::new(RollupPart {
+        rollup,
+        part: 0,
+        nth: 0,
+    }))
 }
 
 /// The same of another worker, or of none.
 pub(crate) fn rollup_part(part: u64) -> Record {
-    let Record::Rollup(mut one) = rollup(0) else { unreachable!() };
+    let Record::Rollup(mut one) = rollup(0) else {
+        unreachable!()
+    };
     one.part = part;
     Record::Rollup(one)
 }
 
 /// The same, of which so many parts come before it.
 pub(crate) fn nth_part(nth: u16) -> Record {
-    let Record::Rollup(mut one) = rollup_part(1 + u64::from(nth)) else { unreachable!() };
+    let Record::Rollup(mut one) = rollup_part(1 + u64::from(nth)) else {
+        unreachable!()
+    };
     one.nth = nth;
     Record::Rollup(one)
 }
 
 /// The latency of a flow over a minute.
 pub(crate) fn flow_rollup() -> Record {
-    let Record::Rollup(mut one) = rollup(0) else { unreachable!() };
+    let Record::Rollup(mut one) = rollup(0) else {
+        unreachable!()
+    };
     one.flow = Some("10.0.0.1:1234>10.0.0.2:80/6".parse().unwrap());
     (one.node, one.interface, one.queue) = (None, None, None);
     (one.metric, one.interval) = (Metric::FlowLatency, 60);
@@ -154,24 +171,48 @@ pub(crate) fn dropped() -> Record {
 pub(crate) fn loss() -> Record {
     let source = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
     let (lost, reordered, duplicated) = (4, 0, 1);
-    Record::Loss(Box::new(Loss { ts: T, node: None, source, hw_id: 3, lost, reordered, duplicated }))
+    Record::Loss(Box::new(Loss {
+        ts: T,
+        node: None,
+        source,
+        hw_id: 3,
+        lost,
+        reordered,
+        duplicated,
+    }))
 }
 
 /// Calls `each` with a batch of these records.
 pub(crate) fn batch<R>(collector: &str, records: &[Record], each: impl FnOnce(&Batch<'_>) -> R) -> R {
     let all: Vec<&Record> = records.iter().collect();
     let stream = records.first().map_or(Stream::Events, Record::stream);
-    each(&Batch { stream, records: &all, collector })
+    each(&Batch {
+        stream,
+        records: &all,
+        collector,
+    })
 }
 
 /// An answer.
 pub(crate) fn answer(status: u16, body: &str) -> Response<'_> {
-    Response { status, retry_after: None, body: body.as_bytes(), is_cut: false }
+    Response {
+        status,
+        retry_after: None,
+        body: body.as_bytes(),
+        is_cut: false,
+    }
 }
 
 /// A request as text, with a text as body.
 pub(crate) fn shown(request: &Request) -> String {
-    let headers: String = request.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+    let headers: String = request
+        .headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\n"))
+        .collect();
     let body = std::str::from_utf8(&request.body).unwrap();
-    format!("{} {}\n{headers}rows {:?}\n\n{body}", request.method, request.target, request.rows)
+    format!(
+        "{} {}\n{headers}rows {:?}\n\n{body}",
+        request.method, request.target, request.rows
+    )
 }

@@ -34,14 +34,21 @@ fn print_json(value: &Value) -> Result<(), CliError> {
 pub(super) fn created(lab: &Lab, has_web_page: bool) -> Result<(), CliError> {
     let topology = &lab.topology;
     let terminal = Terminal::stdout();
-    let sizes =
-        [("host", topology.hosts.len()), ("switch", topology.switches.len()), ("link", topology.links.len())];
+    let sizes = [
+        ("host", topology.hosts.len()),
+        ("switch", topology.switches.len()),
+        ("link", topology.links.len()),
+    ];
     let sizes = sizes.map(|(noun, count)| counted(count, noun));
     let mut out = format!("The lab {} is up: {}.\n\n", topology.name, sizes.join(", "));
     out += &hosts(topology);
     out.push('\n');
     out += &switches(topology);
-    let pages = if has_web_page { "The web page is at" } else { "This build has no web page; the API is at" };
+    let pages = if has_web_page {
+        "The web page is at"
+    } else {
+        "This build has no web page; the API is at"
+    };
     let url = terminal.paint(Tone::Strong, &format!("{}/", lab.state.api));
     out += &format!(
         "\n{pages} {url}\nConfigurations and logs of all processes: {}/\n\n",
@@ -55,7 +62,11 @@ pub(super) fn created(lab: &Lab, has_web_page: bool) -> Result<(), CliError> {
 }
 
 fn counted(count: usize, noun: &str) -> String {
-    let plural = if noun.ends_with("ch") || noun.ends_with('s') { "es" } else { "s" };
+    let plural = if noun.ends_with("ch") || noun.ends_with('s') {
+        "es"
+    } else {
+        "s"
+    };
     format!("{count} {noun}{}", if count == 1 { "" } else { plural })
 }
 
@@ -65,40 +76,78 @@ fn next_steps(topology: &Topology) -> Vec<(String, &'static str)> {
         return Vec::new();
     };
     let (a, b) = (&first.name, &last.name);
-    let ping = last.addresses.first().map_or_else(String::new, |address| address.ip.to_string());
+    let ping = last
+        .addresses
+        .first()
+        .map_or_else(String::new, |address| address.ip.to_string());
     let between = |link: &&crate::topology::Link| link.ends.iter().all(|end| matches!(end, Node::Switch(_)));
-    let link = topology.links.iter().find(between).or_else(|| topology.links.first());
+    let link = topology
+        .links
+        .iter()
+        .find(between)
+        .or_else(|| topology.links.first());
     let link = link.map_or("", |link| link.interfaces[0].as_str());
     vec![
-        (format!("exec {a} -- ping -c 3 {ping}"), "through the switches; the hosts see no INT"),
-        (format!("traffic flow {a} {b} --rate {} --for 30", rate(topology)), "see its path: Topology, Flow"),
-        (format!("traffic burst {a} {b} --packets 300"), "see the queue: Events"),
+        (
+            format!("exec {a} -- ping -c 3 {ping}"),
+            "through the switches; the hosts see no INT",
+        ),
+        (
+            format!("traffic flow {a} {b} --rate {} --for 30", rate(topology)),
+            "see its path: Topology, Flow",
+        ),
+        (
+            format!("traffic burst {a} {b} --packets 300"),
+            "see the queue: Events",
+        ),
         match (topology.has_bmv2(), topology.p4_program()) {
-            (true, P4Program::Int) => {
-                ("mode mx".to_owned(), "each switch reports its own record; also md, postcard")
-            }
+            (true, P4Program::Int) => (
+                "mode mx".to_owned(),
+                "each switch reports its own record; also md, postcard",
+            ),
             (true, P4Program::Sf) => ("mode off".to_owned(), "nothing is measured, until `mode sf`"),
-            (false, _) => ("mode sf".to_owned(), "one record per packet; also md, md10, mx, postcard"),
+            (false, _) => (
+                "mode sf".to_owned(),
+                "one record per packet; also md, md10, mx, postcard",
+            ),
         },
         match topology.switches.first().filter(|_| topology.has_bmv2()) {
-            Some(switch) => (format!("fault restart {}", switch.name), "the manager fills it again"),
+            Some(switch) => (
+                format!("fault restart {}", switch.name),
+                "the manager fills it again",
+            ),
             None => (format!("fault loss {link} 2%"), "undo: hopwise lab fault clear"),
         },
-        (format!("capture {link} lab.pcap"), "packets of the link, for Wireshark"),
+        (
+            format!("capture {link} lab.pcap"),
+            "packets of the link, for Wireshark",
+        ),
         ("down".to_owned(), "remove everything"),
     ]
 }
 
 /// A rate that the switches forward. BMv2 is a model: it forwards about a hundred packets per second on a busy machine.
 fn rate(topology: &Topology) -> &'static str {
-    if topology.has_bmv2() { "500kbit/s" } else { "20Mbit/s" }
+    if topology.has_bmv2() {
+        "500kbit/s"
+    } else {
+        "20Mbit/s"
+    }
 }
 
 fn hosts(topology: &Topology) -> String {
-    let mut table =
-        Table::new([("HOST", Align::Left), ("ADDRESS", Align::Left), ("SWITCH", Align::Left)]).indented(2);
+    let mut table = Table::new([
+        ("HOST", Align::Left),
+        ("ADDRESS", Align::Left),
+        ("SWITCH", Align::Left),
+    ])
+    .indented(2);
     for host in &topology.hosts {
-        let addresses: Vec<String> = host.addresses.iter().map(|address| address.ip.to_string()).collect();
+        let addresses: Vec<String> = host
+            .addresses
+            .iter()
+            .map(|address| address.ip.to_string())
+            .collect();
         table.row([
             host.name.clone(),
             addresses.join(", "),
@@ -109,8 +158,12 @@ fn hosts(topology: &Topology) -> String {
 }
 
 fn switches(topology: &Topology) -> String {
-    let mut table =
-        Table::new([("SWITCH", Align::Left), ("NODE", Align::Right), ("PORTS", Align::Left)]).indented(2);
+    let mut table = Table::new([
+        ("SWITCH", Align::Left),
+        ("NODE", Align::Right),
+        ("PORTS", Align::Left),
+    ])
+    .indented(2);
     for switch in &topology.switches {
         let ports: Vec<String> = switch
             .ports
@@ -124,8 +177,13 @@ fn switches(topology: &Topology) -> String {
 
 /// Prints the counts of removed objects.
 pub(super) fn removed(lab: &str, removed: &Removed) -> Result<(), CliError> {
-    let Removed { processes, namespaces } = removed;
-    line(&format!("Removed the lab {lab}: {processes} processes ended, {namespaces} namespaces removed."))
+    let Removed {
+        processes,
+        namespaces,
+    } = removed;
+    line(&format!(
+        "Removed the lab {lab}: {processes} processes ended, {namespaces} namespaces removed."
+    ))
 }
 
 /// The labs of this machine.
@@ -141,11 +199,19 @@ pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
     if labs.is_empty() {
         return line("There is no lab; make one with `hopwise lab up FILE`.");
     }
-    let mut table = Table::new([("LAB", Align::Left), ("PAGES", Align::Left), ("FILE", Align::Left)]);
+    let mut table = Table::new([
+        ("LAB", Align::Left),
+        ("PAGES", Align::Left),
+        ("FILE", Align::Left),
+    ]);
     for lab in labs {
         match state(lab) {
             Some(state) => table.row([lab.clone(), format!("{}/", state.api), state.file]),
-            None => table.row([lab.clone(), "incomplete: hopwise lab down".to_owned(), String::new()]),
+            None => table.row([
+                lab.clone(),
+                "incomplete: hopwise lab down".to_owned(),
+                String::new(),
+            ]),
         }
     }
     print(&table.render())
@@ -154,10 +220,16 @@ pub(super) fn list(labs: &[String], as_json: bool) -> Result<(), CliError> {
 /// Says that a switch runs again.
 pub(super) fn restarted(switch: &str, Restarted { start, filled }: Restarted) -> Result<(), CliError> {
     let filled = match filled {
-        Some(time) => format!("; {} ms later its manager had given it its rules", time.as_millis()),
+        Some(time) => format!(
+            "; {} ms later its manager had given it its rules",
+            time.as_millis()
+        ),
         None => String::new(),
     };
-    line(&format!("{switch} was killed and started again in {} ms{filled}.", start.as_millis()))
+    line(&format!(
+        "{switch} was killed and started again in {} ms{filled}.",
+        start.as_millis()
+    ))
 }
 
 /// Shows the state of a lab. Exit code 1 if a process of it does not answer.
@@ -169,15 +241,20 @@ pub(super) fn status(
     let lab = Lab::open(named, program)?;
     let processes = down::processes(&lab.directory)?.len();
     let collector = lab.collector("/status");
-    let switches: Vec<Result<Value, CliError>> =
-        (0..lab.topology.switches.len()).map(|index| lab.switch(index)).collect();
+    let switches: Vec<Result<Value, CliError>> = (0..lab.topology.switches.len())
+        .map(|index| lab.switch(index))
+        .collect();
     let well = collector.is_ok() && switches.iter().all(Result::is_ok);
     if as_json {
         print_json(&status_json(&lab, processes, collector, switches))?;
     } else {
         print(&status_text(&lab, processes, &collector, &switches))?;
     }
-    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
 }
 
 fn status_json(
@@ -202,7 +279,13 @@ fn status_json(
     let status = topology.switches.iter().zip(switches).map(|(switch, status)| {
         json!({ "name": switch.name, "node": switch.node, "namespace": lab.namespace(&switch.name), "process": answer(status) })
     });
-    let faults: Vec<String> = lab.state.conditions.faults.iter().map(ActiveFault::describe).collect();
+    let faults: Vec<String> = lab
+        .state
+        .conditions
+        .faults
+        .iter()
+        .map(ActiveFault::describe)
+        .collect();
     json!({
         "name": topology.name, "file": lab.state.file, "api": lab.state.api, "mode": lab.state.conditions.mode, "faults": faults,
         "processes": processes, "directory": lab.directory.path(),
@@ -218,14 +301,28 @@ fn status_text(
     switches: &[Result<Value, CliError>],
 ) -> String {
     let topology = &lab.topology;
-    let mut out =
-        format!("lab {}, made of {}, {}\n\n", topology.name, lab.state.file, counted(processes, "process"));
+    let mut out = format!(
+        "lab {}, made of {}, {}\n\n",
+        topology.name,
+        lab.state.file,
+        counted(processes, "process")
+    );
     out += &hosts(topology);
     out.push('\n');
     out += &self::switches(topology);
     out += &format!("\n  measuring: {}\n", lab.state.conditions.measuring());
-    let faults: Vec<String> = lab.state.conditions.faults.iter().map(ActiveFault::describe).collect();
-    let faults = if faults.is_empty() { "none".to_owned() } else { faults.join("; ") };
+    let faults: Vec<String> = lab
+        .state
+        .conditions
+        .faults
+        .iter()
+        .map(ActiveFault::describe)
+        .collect();
+    let faults = if faults.is_empty() {
+        "none".to_owned()
+    } else {
+        faults.join("; ")
+    };
     out += &format!("  faults: {faults}\n");
     for says in lab.managed() {
         out += &format!("  {says}\n");
@@ -259,8 +356,11 @@ fn status_text(
 pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, CliError> {
     let total = |of: fn(&Figures) -> u64| figures.iter().map(of).sum::<u64>();
     let (sent, received) = (total(|one| one.sent), total(|one| one.received));
-    let (lost, refused, reordered) =
-        (total(Figures::lost), total(|one| one.refused), total(|one| one.reordered));
+    let (lost, refused, reordered) = (
+        total(Figures::lost),
+        total(|one| one.refused),
+        total(|one| one.reordered),
+    );
     if as_json {
         let one = |one: &Figures| {
             json!({ "from": one.between[0], "to": one.between[1], "sent": one.sent, "refused": one.refused, "received": one.received,
@@ -285,7 +385,11 @@ pub(super) fn traffic(figures: &[Figures], as_json: bool) -> Result<ExitCode, Cl
             units::count(reordered)
         ))?;
     }
-    Ok(if received > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if received > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
 }
 
 /// Minimum, mean and maximum latency.
@@ -295,9 +399,21 @@ fn delays(figures: &Figures) -> Option<[u64; 3]> {
 }
 
 fn figures_table(figures: &[Figures]) -> String {
-    let right = ["SENT", "RECEIVED", "LOST", "REORDERED", "MIN", "MEAN", "MAX LATENCY"]
-        .map(|name| (name, Align::Right));
-    let mut table = Table::new([("FROM", Align::Left), ("TO", Align::Left)].into_iter().chain(right));
+    let right = [
+        "SENT",
+        "RECEIVED",
+        "LOST",
+        "REORDERED",
+        "MIN",
+        "MEAN",
+        "MAX LATENCY",
+    ]
+    .map(|name| (name, Align::Right));
+    let mut table = Table::new(
+        [("FROM", Align::Left), ("TO", Align::Left)]
+            .into_iter()
+            .chain(right),
+    );
     for one in figures {
         let counts = [one.sent, one.received, one.lost(), one.reordered].map(units::count);
         let times = delays(one).map_or([const { String::new() }; 3], |times| times.map(units::nanos));

@@ -64,11 +64,21 @@ impl Placed {
         let (metric, threshold) =
             first.map_or((detect::Metric::FlowPath, 0), |(metric, value)| (*metric, *value));
         let compares = matches!(algorithm, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow);
-        let (metric, threshold) = if compares { (metric, threshold) } else { (detect::Metric::FlowPath, 0) };
+        let (metric, threshold) = if compares {
+            (metric, threshold)
+        } else {
+            (detect::Metric::FlowPath, 0)
+        };
         let rule = tell.rule.as_ref().filter(|_| algorithm == FilterAlgorithm::Rule);
         // As a device's driver may return it: on one line.
         let rule = rule.map(|rule| rule.split_whitespace().collect::<Vec<_>>().join(" ").into());
-        Some(Filter { key, algorithm, metric, threshold, rule })
+        Some(Filter {
+            key,
+            algorithm,
+            metric,
+            threshold,
+            rule,
+        })
     }
 }
 
@@ -81,8 +91,11 @@ impl Network {
         let topology = inventory.topology();
         let known = |node: &NodeId| (*node, capabilities.get(node).cloned().unwrap_or_default());
         let capabilities: BTreeMap<NodeId, Capabilities> = topology.devices.keys().map(known).collect();
-        let edges =
-            topology.devices.iter().filter(|(_, ports)| !ports.edge.is_empty()).map(|(node, _)| *node);
+        let edges = topology
+            .devices
+            .iter()
+            .filter(|(_, ports)| !ports.edge.is_empty())
+            .map(|(node, _)| *node);
         let edges: BTreeSet<NodeId> = edges.collect();
         let of_ports = |links: bool| {
             let ports = topology.devices.iter().flat_map(move |(node, ports)| {
@@ -95,16 +108,23 @@ impl Network {
         };
         let (packet, mtu) = (of_ports(false).max(), of_ports(true).min());
         let has_border = |node: &NodeId| topology.devices[node].border().next().is_some();
-        let leak = capabilities.iter().find(|(node, can)| !can.sink && has_border(node));
-        let open =
-            capabilities.iter().filter(|(node, can)| can.restart == Restart::Forwards && has_border(node));
+        let leak = capabilities
+            .iter()
+            .find(|(node, can)| !can.sink && has_border(node));
+        let open = capabilities
+            .iter()
+            .filter(|(node, can)| can.restart == Restart::Forwards && has_border(node));
         let lacking = Mode::ALL.map(|mode| {
             let needs = |node: &NodeId| mode == Mode::Postcard || edges.contains(node);
-            let lacks = capabilities.iter().find(|(node, can)| needs(node) && !can.modes.contains(&mode));
+            let lacks = capabilities
+                .iter()
+                .find(|(node, can)| needs(node) && !can.modes.contains(&mode));
             lacks.map(|(node, _)| *node)
         });
         let wanted = settings.encoding.l4_checksum;
-        let differs = capabilities.iter().find(|(_, can)| !can.l4_checksum.contains(&wanted));
+        let differs = capabilities
+            .iter()
+            .find(|(_, can)| !can.l4_checksum.contains(&wanted));
         Self {
             longest_path: topology.longest_path(),
             bits: capabilities.values().fold(0, |bits, can| bits | can.bits),
@@ -112,7 +132,9 @@ impl Network {
             lacking,
             checksum: differs.map(|(node, _)| *node),
             leak: leak.map(|(node, _)| inventory.name(*node)),
-            open: open.map(|(node, _)| Note::OpenAfterRestart(inventory.name(*node))).collect(),
+            open: open
+                .map(|(node, _)| Note::OpenAfterRestart(inventory.name(*node)))
+                .collect(),
             inventory: inventory.clone(),
             packet,
             mtu,
@@ -151,9 +173,12 @@ impl Network {
     pub(super) fn fits(&self, mode: Mode, bits: Bits, is_union: bool) -> Result<(), Refusal> {
         let int = int_bytes(mode, bits, self.longest_path + 1);
         match (self.packet, self.mtu) {
-            (Some(packet), Some(mtu)) if packet + int > mtu => {
-                Err(Refusal::Mtu { packet, int, mtu, is_union })
-            }
+            (Some(packet), Some(mtu)) if packet + int > mtu => Err(Refusal::Mtu {
+                packet,
+                int,
+                mtu,
+                is_union,
+            }),
             _ => Ok(()),
         }
     }
@@ -161,14 +186,21 @@ impl Network {
     /// The collector of each device: of the nearest ones, that with the fewest reporters for its capacity.
     pub(super) fn sessions(&self) -> BTreeMap<NodeId, SocketAddr> {
         let collectors = &self.settings.collectors;
-        let distances: Vec<_> = collectors.iter().map(|collector| self.distances(collector)).collect();
+        let distances: Vec<_> = collectors
+            .iter()
+            .map(|collector| self.distances(collector))
+            .collect();
         let mut reporters = vec![0_u64; collectors.len()];
         let mut sessions = BTreeMap::new();
         for node in self.topology.devices.keys() {
             let cost = |index: &usize| {
                 let distance = distances[*index].get(node).copied().unwrap_or(u32::MAX);
                 // Relative load in 1/2^16, so that whole numbers compare it.
-                (distance, (reporters[*index] << 16) / u64::from(collectors[*index].capacity.max(1)), *index)
+                (
+                    distance,
+                    (reporters[*index] << 16) / u64::from(collectors[*index].capacity.max(1)),
+                    *index,
+                )
             };
             if let Some(best) = (0..collectors.len()).min_by_key(cost) {
                 reporters[best] += 1;
@@ -208,7 +240,11 @@ impl Network {
         let bits = bits | (mode.bits() & self.bits);
         let mut watched = Vec::new();
         for key in &keys {
-            let nodes = if mode.embeds() { self.ends(key.src, &edges) } else { self.all() };
+            let nodes = if mode.embeds() {
+                self.ends(key.src, &edges)
+            } else {
+                self.all()
+            };
             watched.extend(nodes.into_iter().map(|node| (node, *key)));
         }
         for (node, key) in &watched {
@@ -216,12 +252,24 @@ impl Network {
         }
         let mut sunk = Vec::new();
         for key in &keys {
-            let nodes = if mode.embeds() { self.ends(key.dst, &self.edges) } else { self.all() };
+            let nodes = if mode.embeds() {
+                self.ends(key.dst, &self.edges)
+            } else {
+                self.all()
+            };
             sunk.extend(nodes.into_iter().map(|node| (node, *key)));
         }
         self.check_filter(intent, &sunk)?;
         let notes = self.notes(bits, mode);
-        Ok(Placed { intent: Arc::new(intent.clone()), keys, mode, bits, watched, sunk, notes })
+        Ok(Placed {
+            intent: Arc::new(intent.clone()),
+            keys,
+            mode,
+            bits,
+            watched,
+            sunk,
+            notes,
+        })
     }
 
     fn all(&self) -> Vec<NodeId> {
@@ -250,22 +298,46 @@ impl Network {
 
     /// The intent's keys, reduced to the flows between two hosts if it says so.
     pub(super) fn keys(&self, intent: &Intent) -> Result<Vec<FlowKey>, Refusal> {
-        let keys = intent.entries().map_err(|error| Refusal::Intent(IntentError::Flows(error)))?;
-        let Some((a, b)) = &intent.at.between else { return Ok(keys) };
+        let keys = intent
+            .entries()
+            .map_err(|error| Refusal::Intent(IntentError::Flows(error)))?;
+        let Some((a, b)) = &intent.at.between else {
+            return Ok(keys);
+        };
         let host = |name: &String| -> Result<&Host, Refusal> {
-            let host = self.inventory.host(name).ok_or_else(|| Refusal::UnknownHost(name.clone()))?;
-            if host.addresses.is_empty() { Err(Refusal::HostWithoutAddress(name.clone())) } else { Ok(host) }
+            let host = self
+                .inventory
+                .host(name)
+                .ok_or_else(|| Refusal::UnknownHost(name.clone()))?;
+            if host.addresses.is_empty() {
+                Err(Refusal::HostWithoutAddress(name.clone()))
+            } else {
+                Ok(host)
+            }
         };
         let (from, to) = (host(a)?, host(b)?);
         let mut between = BTreeSet::new();
-        for (src, dst) in
-            from.addresses.iter().flat_map(|src| to.addresses.iter().map(move |dst| (*src, *dst)))
+        for (src, dst) in from
+            .addresses
+            .iter()
+            .flat_map(|src| to.addresses.iter().map(move |dst| (*src, *dst)))
         {
-            let pair = FlowKey { src: Some(src.into()), dst: Some(dst.into()), ..FlowKey::default() };
+            let pair = FlowKey {
+                src: Some(src.into()),
+                dst: Some(dst.into()),
+                ..FlowKey::default()
+            };
             let both = [pair, pair.reversed()];
-            let pairs = if intent.both_directions { &both[..] } else { &both[..1] };
-            between
-                .extend(pairs.iter().flat_map(|pair| keys.iter().filter_map(|key| key.intersection(pair))));
+            let pairs = if intent.both_directions {
+                &both[..]
+            } else {
+                &both[..1]
+            };
+            between.extend(
+                pairs
+                    .iter()
+                    .flat_map(|pair| keys.iter().filter_map(|key| key.intersection(pair))),
+            );
         }
         if between.is_empty() {
             return Err(Refusal::NotBetween(a.clone(), b.clone()));
@@ -324,7 +396,9 @@ impl Network {
             }
         }
         // If postcards are the only problem besides a leak or the MTU, that problem is what the operator can solve.
-        let first = why.iter().find(|(_, refusal)| !matches!(refusal, Refusal::NoMode(_)));
+        let first = why
+            .iter()
+            .find(|(_, refusal)| !matches!(refusal, Refusal::NoMode(_)));
         if let Some((_, refusal)) = first {
             return Err(refusal.clone());
         }
@@ -332,7 +406,11 @@ impl Network {
             Refusal::NoMode(mut why) => why.pop().map(|(_, why)| why).unwrap_or_default(),
             other => other.to_string(),
         };
-        Err(Refusal::NoMode(why.into_iter().map(|(mode, refusal)| (mode, text(refusal))).collect()))
+        Err(Refusal::NoMode(
+            why.into_iter()
+                .map(|(mode, refusal)| (mode, text(refusal)))
+                .collect(),
+        ))
     }
 
     /// Bytes that one measured packet causes on the longest path: INT on each link, and reports.
@@ -368,7 +446,10 @@ impl Network {
             return Err(Refusal::Leak(device.clone()));
         }
         if let Some(node) = self.checksum {
-            return Err(Refusal::Checksum(self.name(node), self.settings.encoding.l4_checksum.word()));
+            return Err(Refusal::Checksum(
+                self.name(node),
+                self.settings.encoding.l4_checksum.word(),
+            ));
         }
         self.fits(mode, bits, false)
     }
@@ -376,7 +457,11 @@ impl Network {
     fn check_entry(&self, node: NodeId, key: &FlowKey, intent: &Intent) -> Result<(), Refusal> {
         let can = &self.capabilities[&node];
         if let Some(why) = inexpressible(&can.matches, key) {
-            return Err(Refusal::Match { device: self.name(node), key: Box::new(*key), why });
+            return Err(Refusal::Match {
+                device: self.name(node),
+                key: Box::new(*key),
+                why,
+            });
         }
         if intent.samples() && !can.sampling {
             return Err(Refusal::Sampling(self.name(node)));
@@ -385,7 +470,9 @@ impl Network {
     }
 
     fn check_filter(&self, intent: &Intent, sunk: &[(NodeId, FlowKey)]) -> Result<(), Refusal> {
-        let Some(filter) = intent.tell.filter else { return Ok(()) };
+        let Some(filter) = intent.tell.filter else {
+            return Ok(());
+        };
         let lacks = |node: &NodeId| {
             let can = &self.capabilities[node];
             can.filter_entries == 0 || !can.filters.contains(&filter)
@@ -393,7 +480,12 @@ impl Network {
         if let Some((node, _)) = sunk.iter().find(|(node, _)| lacks(node)) {
             return Err(Refusal::Filter(self.name(*node), filter.word()));
         }
-        let Some(rule) = intent.tell.rule.as_ref().filter(|_| filter == FilterAlgorithm::Rule) else {
+        let Some(rule) = intent
+            .tell
+            .rule
+            .as_ref()
+            .filter(|_| filter == FilterAlgorithm::Rule)
+        else {
             return Ok(());
         };
         let nodes: BTreeSet<NodeId> = sunk.iter().map(|(node, _)| *node).collect();
@@ -433,7 +525,11 @@ fn inexpressible(kinds: &MatchKinds, key: &FlowKey) -> Option<&'static str> {
     if !kinds.prefixes && prefixes.iter().flatten().any(|prefix| !is_single(prefix)) {
         return Some("it matches single addresses only; list the addresses");
     }
-    if !kinds.ranges && ports.iter().any(|&(first, last)| first != last && (first, last) != ANY_PORT) {
+    if !kinds.ranges
+        && ports
+            .iter()
+            .any(|&(first, last)| first != last && (first, last) != ANY_PORT)
+    {
         return Some("it has no port ranges; list the ports, or leave the ports out");
     }
     if !kinds.protocol && key.proto.is_some() {

@@ -44,13 +44,21 @@ impl Closure {
 
     /// Takes a key back from an intent, all of whose keys go.
     pub(super) fn remove(&mut self, key: &FlowKey, slot: usize) {
-        let Some(slots) = self.base.get_mut(key) else { return };
+        let Some(slots) = self.base.get_mut(key) else {
+            return;
+        };
         slots.remove(&slot);
         let is_gone = slots.is_empty();
         if is_gone {
             self.base.remove(key);
         }
-        let Self { base, closed: Some(closed) } = self else { return };
+        let Self {
+            base,
+            closed: Some(closed),
+        } = self
+        else {
+            return;
+        };
         closed.retain(|member, slots| {
             let is_inside = member.intersection(key).as_ref() == Some(member);
             if is_inside {
@@ -105,7 +113,9 @@ impl Closure {
         let mut index = Index::new(if by_src { |key| key.src } else { |key| key.dst });
         for (key, slots) in &self.base {
             for other in index.overlapping(key) {
-                let Some(both) = key.intersection(&other) else { continue };
+                let Some(both) = key.intersection(&other) else {
+                    continue;
+                };
                 if both != *key && both != other && entries.insert(both, BTreeSet::new()).is_none() {
                     index.add(both);
                 }
@@ -126,8 +136,12 @@ fn is_intersection(member: &FlowKey, base: &Entries) -> bool {
     if base.contains_key(member) {
         return true;
     }
-    let containing = base.keys().filter(|key| key.intersection(member).as_ref() == Some(member));
-    let all = containing.copied().reduce(|all, key| all.intersection(&key).unwrap_or(all));
+    let containing = base
+        .keys()
+        .filter(|key| key.intersection(member).as_ref() == Some(member));
+    let all = containing
+        .copied()
+        .reduce(|all, key| all.intersection(&key).unwrap_or(all));
     all.as_ref() == Some(member)
 }
 
@@ -155,11 +169,18 @@ struct Index {
 
 impl Index {
     fn new(field: fn(&FlowKey) -> Option<Prefix>) -> Self {
-        Self { field, any: Vec::new(), by_prefix: BTreeMap::new(), lengths: BTreeSet::new() }
+        Self {
+            field,
+            any: Vec::new(),
+            by_prefix: BTreeMap::new(),
+            lengths: BTreeSet::new(),
+        }
     }
 
     fn add(&mut self, key: FlowKey) {
-        let Some(prefix) = (self.field)(&key) else { return self.any.push(key) };
+        let Some(prefix) = (self.field)(&key) else {
+            return self.any.push(key);
+        };
         let list = self.by_prefix.entry(prefix).or_default();
         if !list.contains(&key) {
             list.push(key);
@@ -173,7 +194,9 @@ impl Index {
         match (self.field)(key) {
             None => found.extend(self.by_prefix.values().flatten()),
             Some(prefix) => {
-                let wider = self.lengths.range((prefix.is_v6(), 0)..(prefix.is_v6(), prefix.len()));
+                let wider = self
+                    .lengths
+                    .range((prefix.is_v6(), 0)..(prefix.is_v6(), prefix.len()));
                 for (_, len) in wider {
                     let list = shortened(&prefix, *len).and_then(|wider| self.by_prefix.get(&wider));
                     found.extend(list.into_iter().flatten());
@@ -190,12 +213,12 @@ impl Index {
 
 fn shortened(prefix: &Prefix, len: u8) -> Option<Prefix> {
     let network = match prefix.network() {
-        IpAddr::V4(ip) => {
-            IpAddr::V4(Ipv4Addr::from(u32::from(ip) & !u32::MAX.checked_shr(len.into()).unwrap_or(0)))
-        }
-        IpAddr::V6(ip) => {
-            IpAddr::V6(Ipv6Addr::from(u128::from(ip) & !u128::MAX.checked_shr(len.into()).unwrap_or(0)))
-        }
+        IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from(
+            u32::from(ip) & !u32::MAX.checked_shr(len.into()).unwrap_or(0),
+        )),
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from(
+            u128::from(ip) & !u128::MAX.checked_shr(len.into()).unwrap_or(0),
+        )),
     };
     Prefix::new(network, len).ok()
 }
@@ -203,10 +226,12 @@ fn shortened(prefix: &Prefix, len: u8) -> Option<Prefix> {
 fn last_address(prefix: &Prefix) -> IpAddr {
     let len = u32::from(prefix.len());
     match prefix.network() {
-        IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from(u32::from(ip) | u32::MAX.checked_shr(len).unwrap_or(0))),
-        IpAddr::V6(ip) => {
-            IpAddr::V6(Ipv6Addr::from(u128::from(ip) | u128::MAX.checked_shr(len).unwrap_or(0)))
-        }
+        IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from(
+            u32::from(ip) | u32::MAX.checked_shr(len).unwrap_or(0),
+        )),
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from(
+            u128::from(ip) | u128::MAX.checked_shr(len).unwrap_or(0),
+        )),
     }
 }
 
@@ -217,28 +242,46 @@ mod tests {
 
     fn key(rng: &mut Rng) -> FlowKey {
         let mut prefix = || -> Option<Prefix> {
-            let texts =
-                ["", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.3", "fd00::/16", "fd00::1", "::/0"];
+            let texts = [
+                "",
+                "10.0.0.0/8",
+                "10.1.0.0/16",
+                "10.1.2.0/24",
+                "10.1.2.3",
+                "fd00::/16",
+                "fd00::1",
+                "::/0",
+            ];
             texts[rng.below(texts.len())].parse().ok()
         };
         let (src, dst) = (prefix(), prefix());
         let dport = [(0, u16::MAX), (80, 90), (85, 100), (443, 443)][rng.below(4)];
-        FlowKey { src, dst, dport, proto: [None, Some(6)][rng.below(2)], ..FlowKey::default() }
+        FlowKey {
+            src,
+            dst,
+            dport,
+            proto: [None, Some(6)][rng.below(2)],
+            ..FlowKey::default()
+        }
     }
 
     /// The entries of the definition: all intersections of subsets, each with every intent that contains it.
     fn expected(base: &BTreeMap<FlowKey, BTreeSet<usize>>) -> BTreeMap<FlowKey, BTreeSet<usize>> {
         let mut keys: BTreeSet<FlowKey> = base.keys().copied().collect();
         loop {
-            let more: BTreeSet<FlowKey> =
-                keys.iter().flat_map(|a| keys.iter().filter_map(|b| a.intersection(b))).collect();
+            let more: BTreeSet<FlowKey> = keys
+                .iter()
+                .flat_map(|a| keys.iter().filter_map(|b| a.intersection(b)))
+                .collect();
             if more.is_subset(&keys) {
                 break;
             }
             keys.extend(more);
         }
         let serves = |key: &FlowKey| {
-            let containing = base.iter().filter(|(wider, _)| wider.intersection(key).as_ref() == Some(key));
+            let containing = base
+                .iter()
+                .filter(|(wider, _)| wider.intersection(key).as_ref() == Some(key));
             containing.flat_map(|(_, slots)| slots.iter().copied()).collect()
         };
         keys.iter().map(|key| (*key, serves(key))).collect()
@@ -255,7 +298,11 @@ mod tests {
                     closure.add(key, slot);
                 }
             }
-            assert_eq!(*closure.entries(usize::MAX), expected(&closure.base), "seed {seed}");
+            assert_eq!(
+                *closure.entries(usize::MAX),
+                expected(&closure.base),
+                "seed {seed}"
+            );
         }
     }
 
@@ -278,7 +325,11 @@ mod tests {
                     }
                 }
                 assert!(closure.closed.is_some());
-                assert_eq!(*closure.entries(usize::MAX), expected(&closure.base), "seed {seed}");
+                assert_eq!(
+                    *closure.entries(usize::MAX),
+                    expected(&closure.base),
+                    "seed {seed}"
+                );
             }
             closure.close(closure.entries(usize::MAX).len().saturating_sub(1));
             assert!(closure.closed.is_none() || closure.base.is_empty());
@@ -291,7 +342,10 @@ mod tests {
         closure.add(FlowKey::default(), 1);
         closure.add(FlowKey::default(), 2);
         closure.remove(&FlowKey::default(), 1);
-        assert_eq!(*closure.entries(usize::MAX), [(FlowKey::default(), [2].into())].into());
+        assert_eq!(
+            *closure.entries(usize::MAX),
+            [(FlowKey::default(), [2].into())].into()
+        );
         closure.remove(&FlowKey::default(), 2);
         assert!(closure.entries(usize::MAX).is_empty());
     }

@@ -171,7 +171,12 @@ impl Compiler {
     pub fn outcome(&self, name: &str) -> Option<Outcome> {
         let placed = self.placed[*self.slots.get(name)?].as_ref()?;
         let nodes = placed.watched.iter().map(|(node, _)| *node).collect();
-        Some(Outcome { mode: placed.mode, bits: placed.bits, nodes, notes: placed.notes.clone() })
+        Some(Outcome {
+            mode: placed.mode,
+            bits: placed.bits,
+            nodes,
+            notes: placed.notes.clone(),
+        })
     }
 
     /// The flows that an intent is about in this network.
@@ -186,7 +191,10 @@ impl Compiler {
     pub fn served(&self, key: &FlowKey) -> Vec<&str> {
         let placed = self.slots.iter().filter(|(_, slot)| {
             self.placed[**slot].as_ref().is_some_and(|placed| {
-                placed.keys.iter().any(|own| own.intersection(key).as_ref() == Some(key))
+                placed
+                    .keys
+                    .iter()
+                    .any(|own| own.intersection(key).as_ref() == Some(key))
             })
         });
         placed.map(|(name, _)| name.as_str()).collect()
@@ -204,7 +212,14 @@ impl Compiler {
         }
         let lacks = |(_, slot): &(&String, &usize)| slots.contains(*slot);
         let intents = if slots.is_empty() { None } else { Some(&self.slots) };
-        Some(intents.into_iter().flatten().filter(lacks).map(|(name, _)| name.as_str()).collect())
+        Some(
+            intents
+                .into_iter()
+                .flatten()
+                .filter(lacks)
+                .map(|(name, _)| name.as_str())
+                .collect(),
+        )
     }
 
     /// Adds an intent, or replaces the one of its name. Nothing changes if it is refused.
@@ -214,7 +229,10 @@ impl Compiler {
     pub fn add(&mut self, intent: &Intent) -> Result<Outcome, Refusal> {
         let before = self.features();
         let placed = Arc::new(self.network.place(intent)?);
-        let old = self.slots.get(&intent.name).and_then(|slot| self.placed[*slot].clone());
+        let old = self
+            .slots
+            .get(&intent.name)
+            .and_then(|slot| self.placed[*slot].clone());
         if old.is_some() {
             self.take(&intent.name);
         }
@@ -229,7 +247,12 @@ impl Compiler {
             return Err(refusal);
         }
         let nodes = placed.watched.iter().map(|(node, _)| *node).collect();
-        Ok(Outcome { mode: placed.mode, bits: placed.bits, nodes, notes: placed.notes.clone() })
+        Ok(Outcome {
+            mode: placed.mode,
+            bits: placed.bits,
+            nodes,
+            notes: placed.notes.clone(),
+        })
     }
 
     /// Adds many intents; those refused are left out and returned with their names.
@@ -274,15 +297,20 @@ impl Compiler {
     /// Removes an intent; `false` if there is none of this name.
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.features();
-        let Some(placed) = self.take(name) else { return false };
+        let Some(placed) = self.take(name) else {
+            return false;
+        };
         let rebuilt = self.rebuild(touched(&placed).collect(), before);
         debug_assert!(rebuilt.is_ok(), "fewer intents need less room");
         true
     }
 
     fn put(&mut self, placed: Arc<Placed>) {
-        let free =
-            self.placed.iter().position(Option::is_none).filter(|_| self.placed.len() > self.slots.len());
+        let free = self
+            .placed
+            .iter()
+            .position(Option::is_none)
+            .filter(|_| self.placed.len() > self.slots.len());
         let slot = free.unwrap_or(self.placed.len());
         for (node, key) in &placed.watched {
             self.device(*node).watched.add(*key, slot);
@@ -292,7 +320,11 @@ impl Compiler {
         }
         self.count(&placed, true);
         self.slots.insert(placed.intent.name.clone(), slot);
-        let asked = Asked { mode: placed.mode, bits: placed.bits, sample: placed.intent.sample };
+        let asked = Asked {
+            mode: placed.mode,
+            bits: placed.bits,
+            sample: placed.intent.sample,
+        };
         if slot == self.placed.len() {
             self.placed.push(None);
             self.asked.push(asked);
@@ -322,16 +354,29 @@ impl Compiler {
         let step = |count: &mut u32| *count = if added { *count + 1 } else { *count - 1 };
         instruction::numbers(placed.bits).for_each(|number| step(&mut self.bit_users[usize::from(number)]));
         if placed.mode.embeds() {
-            self.embedding = if added { self.embedding + 1 } else { self.embedding - 1 };
+            self.embedding = if added {
+                self.embedding + 1
+            } else {
+                self.embedding - 1
+            };
         }
         if placed.intent.tell.filter.is_some() {
-            self.filtering = if added { self.filtering + 1 } else { self.filtering - 1 };
+            self.filtering = if added {
+                self.filtering + 1
+            } else {
+                self.filtering - 1
+            };
         }
     }
 
     /// What of all intents together appears in the rules of every device.
     fn features(&self) -> (Bits, bool, bool, bool) {
-        (self.used_bits(), self.embedding > 0, self.filtering > 0, self.slots.is_empty())
+        (
+            self.used_bits(),
+            self.embedding > 0,
+            self.filtering > 0,
+            self.slots.is_empty(),
+        )
     }
 
     /// Bits that packets or watchlists may ask for.
@@ -373,7 +418,9 @@ impl Compiler {
 
     /// Makes the entries of a device known that its rules need.
     fn close(&mut self, node: NodeId) {
-        let Some(capabilities) = self.network.capabilities.get(&node) else { return };
+        let Some(capabilities) = self.network.capabilities.get(&node) else {
+            return;
+        };
         let (watch, filter) = (capabilities.watch_entries, capabilities.filter_entries);
         let filtering = self.filtering > 0;
         let device = self.device(node);
@@ -387,7 +434,9 @@ impl Compiler {
 
     /// What one device should have.
     fn rules(&self, node: NodeId) -> Result<Rules, Refusal> {
-        let Some(capabilities) = self.network.capabilities.get(&node) else { return Ok(Rules::new()) };
+        let Some(capabilities) = self.network.capabilities.get(&node) else {
+            return Ok(Rules::new());
+        };
         let watched = self.entries(node, "watchlist", capabilities.watch_entries)?;
         let watched = watched.iter().map(|(key, slots)| self.watch(*key, slots));
         let watched: Vec<Watch> = watched.collect::<Result<_, _>>()?;
@@ -416,7 +465,12 @@ impl Compiler {
             let (needed, room) = (filters.iter().filter(by_rule).count(), capabilities.rules.filters);
             if needed > room {
                 let (device, table) = (self.network.name(node), refusal::FILTERS_BY_RULE);
-                return Err(Refusal::Full { device, table, needed, room });
+                return Err(Refusal::Full {
+                    device,
+                    table,
+                    needed,
+                    room,
+                });
             }
             rules.extend(filters);
         }
@@ -433,12 +487,21 @@ impl Compiler {
     /// The entries of one of a device's tables, if there is room for them.
     fn entries(&self, node: NodeId, table: &'static str, room: usize) -> Result<Cow<'_, Entries>, Refusal> {
         let device = &self.devices[&node];
-        let closure = if table == "watchlist" { &device.watched } else { &device.sunk };
+        let closure = if table == "watchlist" {
+            &device.watched
+        } else {
+            &device.sunk
+        };
         let entries = closure.entries(room);
         if entries.len() <= room {
             return Ok(entries);
         }
-        Err(Refusal::Full { device: self.network.name(node), table, needed: entries.len(), room })
+        Err(Refusal::Full {
+            device: self.network.name(node),
+            table,
+            needed: entries.len(),
+            room,
+        })
     }
 
     fn of<'a>(&'a self, slots: &'a BTreeSet<usize>) -> impl Iterator<Item = &'a Placed> {
@@ -450,15 +513,27 @@ impl Compiler {
     /// # Errors
     /// What all its intents ask for does not fit into the MTU, in one of their modes: so it fits whichever of them goes.
     fn watch(&self, key: FlowKey, slots: &BTreeSet<usize>) -> Result<Watch, Refusal> {
-        let nothing = Asked { mode: Mode::Md, bits: 0, sample: 1 };
+        let nothing = Asked {
+            mode: Mode::Md,
+            bits: 0,
+            sample: 1,
+        };
         let mut asked = slots.iter().map(|slot| self.asked[*slot]);
         let first = asked.next().unwrap_or(nothing);
         let mut differ = false;
         let all = asked.fold(first, |all, one| {
             differ |= one.mode != all.mode;
-            Asked { mode: all.mode, bits: all.bits | one.bits, sample: all.sample.min(one.sample) }
+            Asked {
+                mode: all.mode,
+                bits: all.bits | one.bits,
+                sample: all.sample.min(one.sample),
+            }
         });
-        let mode = if differ { self.mode_of(slots).unwrap_or(all.mode) } else { all.mode };
+        let mode = if differ {
+            self.mode_of(slots).unwrap_or(all.mode)
+        } else {
+            all.mode
+        };
         let fits = |mode: Mode| match mode.embeds() {
             true => self.network.fits(mode, all.bits, slots.len() > 1),
             false => Ok(()),
@@ -468,7 +543,14 @@ impl Compiler {
             slots.iter().try_for_each(|slot| fits(self.asked[*slot].mode))?;
         }
         let hops = self.network.hops(mode, all.bits);
-        Ok(Watch { key, mode, bits: all.bits, hops, sample: all.sample, drops: true })
+        Ok(Watch {
+            key,
+            mode,
+            bits: all.bits,
+            hops,
+            sample: all.sample,
+            drops: true,
+        })
     }
 
     fn mode_of(&self, slots: &BTreeSet<usize>) -> Option<Mode> {
@@ -495,8 +577,9 @@ impl Compiler {
                 };
                 let what = |filter: &Filter| (filter.algorithm, filter.metric, filter.rule.clone());
                 agree &= one.as_ref().is_none_or(|one| what(one) == what(&filter));
-                let threshold =
-                    one.as_ref().map_or(filter.threshold, |one| one.threshold.min(filter.threshold));
+                let threshold = one
+                    .as_ref()
+                    .map_or(filter.threshold, |one| one.threshold.min(filter.threshold));
                 one = Some(Filter { threshold, ..filter });
             }
             let filtered = one.filter(|_| agree);

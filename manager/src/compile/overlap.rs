@@ -73,9 +73,25 @@ pub struct Unfiltered {
 
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { by, whole, modes: (mode, own), priorities, loses_latency, loses_filter } = self;
-        let which = if *whole { "its packets are" } else { "those of its packets that it matches are" };
-        write!(f, "{which} taken by `{by}`: mode {} in place of {}, ", mode.word(), own.word())?;
+        let Self {
+            by,
+            whole,
+            modes: (mode, own),
+            priorities,
+            loses_latency,
+            loses_filter,
+        } = self;
+        let which = if *whole {
+            "its packets are"
+        } else {
+            "those of its packets that it matches are"
+        };
+        write!(
+            f,
+            "{which} taken by `{by}`: mode {} in place of {}, ",
+            mode.word(),
+            own.word()
+        )?;
         match priorities {
             (a, b) if a == b => write!(f, "because its name comes first and both have priority {a}")?,
             (a, b) => write!(f, "because of priority {a} to {b}")?,
@@ -107,15 +123,25 @@ impl fmt::Display for Unfiltered {
 impl Overlap {
     /// What another intent does to this one, for people.
     pub fn notes_of(&self, other: &str) -> Vec<String> {
-        let taken = self.taken.iter().filter(|taken| taken.by == other).map(ToString::to_string);
-        let unfiltered = self.unfiltered.iter().filter(|one| one.by == other).map(ToString::to_string);
+        let taken = self
+            .taken
+            .iter()
+            .filter(|taken| taken.by == other)
+            .map(ToString::to_string);
+        let unfiltered = self
+            .unfiltered
+            .iter()
+            .filter(|one| one.by == other)
+            .map(ToString::to_string);
         taken.chain(unfiltered).collect()
     }
 
     /// What other intents do to this one, for people.
     pub fn notes(&self) -> Vec<String> {
         let taken = self.taken.iter().map(ToString::to_string);
-        taken.chain(self.unfiltered.iter().map(ToString::to_string)).collect()
+        taken
+            .chain(self.unfiltered.iter().map(ToString::to_string))
+            .collect()
     }
 }
 
@@ -128,8 +154,16 @@ struct Found {
 
 impl Found {
     fn add_rule(&mut self, watch: &Watch, whole: bool, decides: usize) {
-        let rule = InForce { whole, mode: watch.mode, bits: watch.bits, sample: watch.sample };
-        let known = self.rules.entry((!whole, watch.mode.word(), decides)).or_insert(rule);
+        let rule = InForce {
+            whole,
+            mode: watch.mode,
+            bits: watch.bits,
+            sample: watch.sample,
+        };
+        let known = self
+            .rules
+            .entry((!whole, watch.mode.word(), decides))
+            .or_insert(rule);
         known.bits |= rule.bits;
         known.sample = known.sample.min(rule.sample);
     }
@@ -156,34 +190,47 @@ impl Compiler {
 
     /// The intents whose own mode is that of the rule for `key` at a device: those whose packets are counted by it.
     pub fn measured(&self, node: NodeId, key: &FlowKey) -> Vec<&str> {
-        let Some(device) = self.devices.get(&node) else { return Vec::new() };
+        let Some(device) = self.devices.get(&node) else {
+            return Vec::new();
+        };
         if !device.watched.is_closed() {
             return self.served(key);
         }
-        let Some(slots) = device.watched.slots(key) else { return Vec::new() };
+        let Some(slots) = device.watched.slots(key) else {
+            return Vec::new();
+        };
         let mode = self.mode_of(slots);
         let measured = self.of(slots).filter(|placed| Some(placed.mode) == mode);
         measured.map(|placed| placed.intent.name.as_str()).collect()
     }
 
     fn find_rules(&self, node: NodeId, found: &mut BTreeMap<usize, Found>) {
-        let Some(device) = self.devices.get(&node) else { return };
+        let Some(device) = self.devices.get(&node) else {
+            return;
+        };
         for (key, slots) in device.watched.entries(usize::MAX).iter() {
             let (Ok(watch), Some(decides)) = (self.watch(*key, slots), self.deciding(slots)) else {
                 continue;
             };
             for slot in slots {
-                found.entry(*slot).or_default().add_rule(&watch, self.has_key(*slot, key), decides);
+                found
+                    .entry(*slot)
+                    .or_default()
+                    .add_rule(&watch, self.has_key(*slot, key), decides);
             }
         }
     }
 
     fn find_unfiltered(&self, node: NodeId, found: &mut BTreeMap<usize, Found>) {
-        let Some(device) = self.devices.get(&node).filter(|_| self.filtering > 0) else { return };
+        let Some(device) = self.devices.get(&node).filter(|_| self.filtering > 0) else {
+            return;
+        };
         for (key, slots) in device.sunk.entries(usize::MAX).iter() {
             // One that reports every packet is none.
             let filter = |placed: &Placed| {
-                placed.filter(*key).filter(|filter| filter.algorithm != FilterAlgorithm::Noop)
+                placed
+                    .filter(*key)
+                    .filter(|filter| filter.algorithm != FilterAlgorithm::Noop)
             };
             let filters: Vec<_> = slots
                 .iter()
@@ -197,11 +244,23 @@ impl Compiler {
                     })
                 };
                 // One without a filter is the plainer reason.
-                let by = filters.iter().filter(differs).min_by_key(|(_, filter)| filter.is_some());
+                let by = filters
+                    .iter()
+                    .filter(differs)
+                    .min_by_key(|(_, filter)| filter.is_some());
                 let Some((by, filter)) = by else { continue };
                 let whole = self.has_key(*slot, key);
-                let other = Unfiltered { by: self.name_of(*by), whole, filters: filter.is_some() };
-                let known = found.entry(*slot).or_default().unfiltered.entry(*by).or_insert(other);
+                let other = Unfiltered {
+                    by: self.name_of(*by),
+                    whole,
+                    filters: filter.is_some(),
+                };
+                let known = found
+                    .entry(*slot)
+                    .or_default()
+                    .unfiltered
+                    .entry(*by)
+                    .or_insert(other);
                 known.whole |= whole;
             }
         }
@@ -219,7 +278,9 @@ impl Compiler {
             if decides == slot || rule.mode == placed.mode || !takers.insert(decides) {
                 continue;
             }
-            let Some(by) = self.placed[decides].as_deref() else { continue };
+            let Some(by) = self.placed[decides].as_deref() else {
+                continue;
+            };
             let is_sf = rule.mode == Mode::Sf;
             taken.push(Taken {
                 by: by.intent.name.clone(),
@@ -230,7 +291,11 @@ impl Compiler {
                 loses_filter: is_sf && placed.intent.tell.filter.is_some(),
             });
         }
-        Overlap { rules, taken, unfiltered: found.unfiltered.into_values().collect() }
+        Overlap {
+            rules,
+            taken,
+            unfiltered: found.unfiltered.into_values().collect(),
+        }
     }
 
     /// The intent that decides the mode of an entry.
@@ -241,10 +306,15 @@ impl Compiler {
 
     /// Whether a key is one of the intent's own.
     fn has_key(&self, slot: usize, key: &FlowKey) -> bool {
-        self.placed[slot].as_deref().is_some_and(|placed| placed.keys.binary_search(key).is_ok())
+        self.placed[slot]
+            .as_deref()
+            .is_some_and(|placed| placed.keys.binary_search(key).is_ok())
     }
 
     fn name_of(&self, slot: usize) -> String {
-        self.placed[slot].as_deref().map(|placed| placed.intent.name.clone()).unwrap_or_default()
+        self.placed[slot]
+            .as_deref()
+            .map(|placed| placed.intent.name.clone())
+            .unwrap_or_default()
     }
 }

@@ -83,14 +83,20 @@ impl fmt::Display for Refusal {
                 f.write_str("no device has an edge port; add hosts or edge ports to the inventory")
             }
             Self::NoSuchEdge(pattern) => {
-                write!(f, "no device with edge ports is named or labelled `{pattern}`; correct `at.edges`")
+                write!(
+                    f,
+                    "no device with edge ports is named or labelled `{pattern}`; correct `at.edges`"
+                )
             }
             Self::UnknownHost(name) => write!(f, "there is no host `{name}`; add it to the inventory"),
             Self::HostWithoutAddress(name) => {
                 write!(f, "the host `{name}` has no address; add one to the inventory")
             }
             Self::NotBetween(a, b) => {
-                write!(f, "`match` excludes all flows between {a} and {b}; widen it or remove `at.between`")
+                write!(
+                    f,
+                    "`match` excludes all flows between {a} and {b}; widen it or remove `at.between`"
+                )
             }
             Self::Leak(device) => write!(
                 f,
@@ -112,7 +118,10 @@ impl fmt::Display for Refusal {
             ),
             Self::Match { device, key, why } => write!(f, "{device} cannot match `{key}`: {why}"),
             Self::Sampling(device) => {
-                write!(f, "{device} cannot sample packets; remove `sample`, or exclude it by `at.edges`")
+                write!(
+                    f,
+                    "{device} cannot sample packets; remove `sample`, or exclude it by `at.edges`"
+                )
             }
             Self::Filter(device, word) => write!(
                 f,
@@ -122,14 +131,31 @@ impl fmt::Display for Refusal {
                 f,
                 "the rule cannot be the filter of {device}: {why}, or remove `filter`: the collector then applies the rule to all reports"
             ),
-            Self::Mtu { packet, int, mtu, is_union } => write!(
+            Self::Mtu {
+                packet,
+                int,
+                mtu,
+                is_union,
+            } => write!(
                 f,
                 "a packet of {packet} bytes grows by up to {int} bytes of INT{} (on the longest path and one link more, since a failure makes paths longer), and the MTU between devices is {mtu}; raise that MTU to {} bytes, watch less, or use mode = \"postcard\"",
-                if *is_union { " for all intents of the same flows" } else { "" },
+                if *is_union {
+                    " for all intents of the same flows"
+                } else {
+                    ""
+                },
                 packet + int
             ),
-            Self::Full { device, table, needed, room } => {
-                write!(f, "the {table} of {device} would need {needed} entries and has room for {room}; ")?;
+            Self::Full {
+                device,
+                table,
+                needed,
+                room,
+            } => {
+                write!(
+                    f,
+                    "the {table} of {device} would need {needed} entries and has room for {room}; "
+                )?;
                 f.write_str(room_for(table))
             }
         }
@@ -150,7 +176,10 @@ fn room_for(table: &str) -> &'static str {
 pub(super) const FILTERS_BY_RULE: &str = "filters by rule";
 
 fn reasons(why: &[(Mode, String)]) -> String {
-    why.iter().map(|(mode, why)| format!("{}: {why}", mode.word())).collect::<Vec<_>>().join("; ")
+    why.iter()
+        .map(|(mode, why)| format!("{}: {why}", mode.word()))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// What an operator should know about an intent that was accepted.
@@ -175,7 +204,11 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Incomplete { device, bits, .. } => {
-                write!(f, "{device} cannot fill {}: its records lack these values", instruction::names(*bits))
+                write!(
+                    f,
+                    "{device} cannot fill {}: its records lack these values",
+                    instruction::names(*bits)
+                )
             }
             Self::OpenAfterRestart(device) => write!(
                 f,

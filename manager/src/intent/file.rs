@@ -224,8 +224,10 @@ impl<T: Setting> Setting for Several<T> {
     fn read(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Self> {
         match node.get_ref() {
             DeValue::Array(list) if list.is_empty() => {
-                reader
-                    .refuse(node.span(), "an empty list matches nothing; remove the key to match everything");
+                reader.refuse(
+                    node.span(),
+                    "an empty list matches nothing; remove the key to match everything",
+                );
                 None
             }
             DeValue::Array(_) => Vec::<T>::read(node, reader).map(Self),
@@ -235,7 +237,11 @@ impl<T: Setting> Setting for Several<T> {
 
     fn show(&self) -> Shown {
         // An empty list would be refused where it is read again.
-        if self.0.is_empty() { Shown::Nothing } else { self.0.show() }
+        if self.0.is_empty() {
+            Shown::Nothing
+        } else {
+            self.0.show()
+        }
     }
 }
 
@@ -395,7 +401,10 @@ pub fn checked(
             continue;
         }
         if let Err(error) = intent.check(now) {
-            reader.refuse(span_of(root, &["intents", &at, key_of(&error)]), error.to_string());
+            reader.refuse(
+                span_of(root, &["intents", &at, key_of(&error)]),
+                error.to_string(),
+            );
         } else if !names.insert(intent.name.clone()) {
             let message = format!("two intents are named `{}`; rename one", intent.name);
             reader.refuse(span_of(root, &["intents", &at, "name"]), message);
@@ -403,7 +412,10 @@ pub fn checked(
         intents.push(intent);
     }
     if intents.len() > MAX_INTENTS {
-        reader.refuse(root.span(), format!("there are more than {MAX_INTENTS} intents; use wider prefixes"));
+        reader.refuse(
+            root.span(),
+            format!("there are more than {MAX_INTENTS} intents; use wider prefixes"),
+        );
     }
     intents
 }
@@ -429,16 +441,32 @@ fn key_of(error: &IntentError) -> &'static str {
 }
 
 fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut Reader<'_>) -> Intent {
-    let Keys { src, dst, sport, dport, proto, dscp } = &settings.r#match.0;
+    let Keys {
+        src,
+        dst,
+        sport,
+        dport,
+        proto,
+        dscp,
+    } = &settings.r#match.0;
     let ports = |list: &Several<Port>| list.0.iter().map(|port| port.0.bounds()).collect();
     let metrics = |list: &[MetricName]| list.iter().map(|name| name.0).collect();
-    let TellSettings { thresholds, coarsest, rule, filter, then } = &settings.tell;
+    let TellSettings {
+        thresholds,
+        coarsest,
+        rule,
+        filter,
+        then,
+    } = &settings.tell;
     let between = match settings.at.between.0.as_slice() {
         [] => None,
         [a, b] if a != b => Some((a.clone(), b.clone())),
         _ => {
             let span = span_of(root, &["intents", index, "at", "between"]);
-            reader.refuse(span, "`between` is for two different hosts; write between = [\"h1\", \"h9\"]");
+            reader.refuse(
+                span,
+                "`between` is for two different hosts; write between = [\"h1\", \"h9\"]",
+            );
             None
         }
     };
@@ -456,7 +484,10 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
         watch: metrics(&settings.watch),
         mode: Mode::from_word(settings.mode.word()),
         sample: settings.sample.0,
-        at: At { edges: settings.at.edges.clone(), between },
+        at: At {
+            edges: settings.at.edges.clone(),
+            between,
+        },
         tell: Tell {
             thresholds: amounts([
                 thresholds.flow_latency.map(|amount| amount.0),
@@ -481,7 +512,11 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
                 length: u64::try_from(then.r#for.as_nanos()).unwrap_or(u64::MAX),
             }),
         },
-        budget: settings.budget.as_ref().map(|budget| budget.0).unwrap_or_default(),
+        budget: settings
+            .budget
+            .as_ref()
+            .map(|budget| budget.0)
+            .unwrap_or_default(),
         until: settings.until.as_ref().map(|until| until.0),
         priority: settings.priority,
     }
@@ -497,5 +532,7 @@ fn amounts(all: [Option<u64>; 5]) -> BTreeMap<Metric, u64> {
         Metric::LinkUtilization,
     ];
     let given = metrics.into_iter().zip(all);
-    given.filter_map(|(metric, amount)| Some((metric, amount?))).collect()
+    given
+        .filter_map(|(metric, amount)| Some((metric, amount?)))
+        .collect()
 }

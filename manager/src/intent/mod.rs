@@ -95,7 +95,9 @@ impl Scope {
 
     /// The scope of that word.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Flow, Self::Queue, Self::Path].into_iter().find(|scope| scope.word() == word)
+        [Self::Flow, Self::Queue, Self::Path]
+            .into_iter()
+            .find(|scope| scope.word() == word)
     }
 }
 
@@ -261,7 +263,14 @@ impl Intent {
     }
 
     fn check_tell(&self) -> Result<(), IntentError> {
-        let Tell { thresholds, coarsest, coarsest_sample, rule, filter, then } = &self.tell;
+        let Tell {
+            thresholds,
+            coarsest,
+            coarsest_sample,
+            rule,
+            filter,
+            then,
+        } = &self.tell;
         let lower =
             |(metric, most): &(&Metric, &u64)| thresholds.get(metric).is_none_or(|least| *most <= least);
         if let Some((metric, _)) = coarsest.iter().find(lower) {
@@ -303,7 +312,10 @@ impl Intent {
         if then.as_ref().is_some_and(|then| then.watch.is_empty()) {
             return Err(IntentError::NothingWatched);
         }
-        if then.as_ref().is_some_and(|then| then.length < SHORTEST_DRILL_DOWN) {
+        if then
+            .as_ref()
+            .is_some_and(|then| then.length < SHORTEST_DRILL_DOWN)
+        {
             return Err(IntentError::ThenTooShort);
         }
         Ok(())
@@ -318,9 +330,19 @@ impl Intent {
             let most = self.tell.coarsest.get(&metric).copied();
             (least, most.unwrap_or(least.saturating_mul(COARSER)))
         });
-        let coarsest = Detail { threshold: most, sample: self.tell.coarsest_sample.unwrap_or(self.sample) };
-        let finest = Detail { threshold: least, sample: self.sample };
-        Some(Bounds { finest, coarsest, filters: self.tell.filter.is_some() })
+        let coarsest = Detail {
+            threshold: most,
+            sample: self.tell.coarsest_sample.unwrap_or(self.sample),
+        };
+        let finest = Detail {
+            threshold: least,
+            sample: self.sample,
+        };
+        Some(Bounds {
+            finest,
+            coarsest,
+            filters: self.tell.filter.is_some(),
+        })
     }
 
     /// This intent with another detail, which nothing changes any more.
@@ -344,7 +366,9 @@ impl Intent {
             Some(filter) => matches!(filter, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow),
         };
         let first = self.tell.thresholds.iter().next().filter(|_| compares);
-        first.map(|(metric, least)| (*metric, *least)).filter(|(_, least)| *least > 0)
+        first
+            .map(|(metric, least)| (*metric, *least))
+            .filter(|(_, least)| *least > 0)
     }
 
     /// Whether devices must be able to sample for it.
@@ -362,7 +386,10 @@ impl Intent {
 
     /// The instruction bits that give what is watched.
     pub fn bits(&self, synchronised: bool) -> Bits {
-        let all = self.watch.iter().map(|metric| instruction::of_metric(*metric, synchronised));
+        let all = self
+            .watch
+            .iter()
+            .map(|metric| instruction::of_metric(*metric, synchronised));
         all.fold(instruction::bit(instruction::NODE_ID), |bits, more| bits | more)
     }
 }
@@ -371,12 +398,16 @@ impl Intent {
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
     let mut last = None;
     for part in parts {
         // All but the last part match as early as possible.
         if let Some(part) = last.replace(part) {
-            let Some((_, after)) = rest.split_once(part) else { return false };
+            let Some((_, after)) = rest.split_once(part) else {
+                return false;
+            };
             rest = after;
         }
     }

@@ -32,17 +32,28 @@ fn an_intent_is_read_whole() {
             ..Flows::default()
         },
         both_directions: true,
-        watch: [Metric::HopLatency, Metric::QueueOccupancy, Metric::LinkUtilization].into(),
+        watch: [
+            Metric::HopLatency,
+            Metric::QueueOccupancy,
+            Metric::LinkUtilization,
+        ]
+        .into(),
         mode: None,
         sample: 10,
-        at: At { edges: vec!["leaf*".to_owned()], between: Some(("h1".to_owned(), "h9".to_owned())) },
+        at: At {
+            edges: vec!["leaf*".to_owned()],
+            between: Some(("h1".to_owned(), "h9".to_owned())),
+        },
         tell: Tell {
             thresholds: [(Metric::HopLatency, 20_000)].into(),
             rule: Some("max(queue_occupancy) > 50".to_owned()),
             filter: Some(FilterAlgorithm::PerHop),
             ..Tell::default()
         },
-        budget: Budget { reports: Some(2000), events: None },
+        budget: Budget {
+            reports: Some(2000),
+            events: None,
+        },
         until: Some(Until::After(2 * HOUR)),
         priority: 7,
     };
@@ -54,16 +65,29 @@ fn an_intent_is_read_whole() {
 #[test]
 fn a_minimal_intent_watches_all_flows() {
     let text = "[[intents]]\nname = \"a\"\nwatch = [\"flow_path\"]\nmatch = \"all\"";
-    let expected = Intent { name: "a".to_owned(), watch: [Metric::FlowPath].into(), ..Intent::default() };
+    let expected = Intent {
+        name: "a".to_owned(),
+        watch: [Metric::FlowPath].into(),
+        ..Intent::default()
+    };
     assert_eq!(read(text, "i.toml", 0).unwrap(), [expected]);
 }
 
 #[test]
 fn wrong_intents_are_located_with_advice() {
     let cases = [
-        ("nme = \"x\"", "2:1: there is no key `nme` in [[intents]]; did you mean `name`?"),
-        ("name = \"x\"", "1:1: nothing is watched; write watch = [\"hop_latency\"] or more"),
-        ("watch = [\"latency\"]", "2:10: found the text \"latency\"; write \"flow_path\", "),
+        (
+            "nme = \"x\"",
+            "2:1: there is no key `nme` in [[intents]]; did you mean `name`?",
+        ),
+        (
+            "name = \"x\"",
+            "1:1: nothing is watched; write watch = [\"hop_latency\"] or more",
+        ),
+        (
+            "watch = [\"latency\"]",
+            "2:10: found the text \"latency\"; write \"flow_path\", ",
+        ),
         (
             "name = \"x\"\nwatch = [\"flow_path\"]\nsample = \"1 in 0\"",
             "4:10: found the text \"1 in 0\"; write ",
@@ -103,8 +127,13 @@ fn wrong_intents_are_located_with_advice() {
     ];
     let now = 1_700_000_000_000_000_000;
     for (text, message) in cases {
-        let error = read(&format!("[[intents]]\n{text}"), "i.toml", now).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("i.toml:{message}")), "{message}\n{error}");
+        let error = read(&format!("[[intents]]\n{text}"), "i.toml", now)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(&format!("i.toml:{message}")),
+            "{message}\n{error}"
+        );
     }
 }
 
@@ -148,17 +177,27 @@ fn an_intent_is_shown_as_it_is_written() {
     assert_eq!(read_one(&shown, 5).unwrap().name, "storage");
     // Both forms of a protocol number.
     let proto = |written: &str| {
-        read_one(&format!("{{ name = \"a\", watch = [\"flow_path\"], match = {{ proto = {written} }} }}"), 5)
+        read_one(
+            &format!("{{ name = \"a\", watch = [\"flow_path\"], match = {{ proto = {written} }} }}"),
+            5,
+        )
     };
     assert_eq!(proto("17"), proto("\"17\""));
     let refused = proto("\"300\"").unwrap_err();
-    assert!(refused.starts_with("`match.proto`: found the text \"300\"; write "), "{refused}");
+    assert!(
+        refused.starts_with("`match.proto`: found the text \"300\"; write "),
+        "{refused}"
+    );
     let one = read_one("{ name = \"a\", watch = [\"foo\"] }", 5).unwrap_err();
     assert!(
         one.starts_with("`watch`: found the text \"foo\"") && !one.contains("nothing is watched"),
         "{one}"
     );
-    assert!(read_one("{ name = \"a\" }", 5).unwrap_err().contains("nothing is watched"));
+    assert!(
+        read_one("{ name = \"a\" }", 5)
+            .unwrap_err()
+            .contains("nothing is watched")
+    );
 }
 
 #[test]
@@ -171,23 +210,47 @@ fn a_budget_moves_threshold_and_sample_within_bounds() {
     };
     let bounds = |tell: &str| {
         let intent = intent(tell).unwrap();
-        let Bounds { coarsest: Detail { threshold, sample }, .. } = intent.bounds()?;
+        let Bounds {
+            coarsest: Detail { threshold, sample },
+            ..
+        } = intent.bounds()?;
         let moved = intent.with_detail(Detail { threshold, sample });
         assert_eq!((moved.check(0), moved.sample), (Ok(()), sample));
-        assert_eq!(moved.tell.thresholds.values().next().copied().unwrap_or(0), threshold);
+        assert_eq!(
+            moved.tell.thresholds.values().next().copied().unwrap_or(0),
+            threshold
+        );
         Some((threshold, sample))
     };
     let filter = "filter = \"per_hop\", thresholds = { hop_latency = \"1us\" }";
     assert_eq!(bounds(filter), Some((64_000, 1)));
-    assert_eq!(bounds(&format!("{filter}, coarsest = {{ hop_latency = \"5us\" }}")), Some((5_000, 1)));
+    assert_eq!(
+        bounds(&format!("{filter}, coarsest = {{ hop_latency = \"5us\" }}")),
+        Some((5_000, 1))
+    );
     assert_eq!(bounds("coarsest = { sample = \"1 in 64\" }"), Some((0, 64)));
-    assert_eq!(bounds(&format!("{filter}, coarsest = {{ sample = \"1 in 8\" }}")), Some((64_000, 8)));
+    assert_eq!(
+        bounds(&format!("{filter}, coarsest = {{ sample = \"1 in 8\" }}")),
+        Some((64_000, 8))
+    );
     for (tell, reason) in [
         ("filter = \"change\"", "add a filter per_hop or per_flow"),
-        ("coarsest = { sample = \"1 in 1\" }", "is not below the share that is measured anyway"),
-        ("filter = \"per_hop\", thresholds = { hop_latency = 0 }", "a threshold above 0"),
-        (&format!("{filter}, coarsest = {{ hop_latency = \"1us\" }}"), "is not above its threshold"),
-        (&format!("{filter}, coarsest = {{ link_utilization = \"1%\" }}"), "is not above its threshold"),
+        (
+            "coarsest = { sample = \"1 in 1\" }",
+            "is not below the share that is measured anyway",
+        ),
+        (
+            "filter = \"per_hop\", thresholds = { hop_latency = 0 }",
+            "a threshold above 0",
+        ),
+        (
+            &format!("{filter}, coarsest = {{ hop_latency = \"1us\" }}"),
+            "is not above its threshold",
+        ),
+        (
+            &format!("{filter}, coarsest = {{ link_utilization = \"1%\" }}"),
+            "is not above its threshold",
+        ),
     ] {
         let error = intent(tell).unwrap_err();
         assert!(error.contains(reason), "{error}");
@@ -199,5 +262,9 @@ fn a_budget_moves_threshold_and_sample_within_bounds() {
     };
     assert_eq!(events("thresholds = { hop_latency = \"1us\" }"), Ok(Some(false)));
     assert_eq!(events(filter), Ok(Some(true)));
-    assert!(events("rule = \"hops > 2\"").unwrap_err().contains("add exactly one threshold above 0"));
+    assert!(
+        events("rule = \"hops > 2\"")
+            .unwrap_err()
+            .contains("add exactly one threshold above 0")
+    );
 }

@@ -131,8 +131,11 @@ fn add_devices(
     reader: &mut Reader<'_>,
 ) {
     for given in [true, false] {
-        let devices =
-            settings.devices.iter().enumerate().filter(|(_, device)| device.node.is_some() == given);
+        let devices = settings
+            .devices
+            .iter()
+            .enumerate()
+            .filter(|(_, device)| device.node.is_some() == given);
         for (index, device) in devices {
             if let Err(message) = add_device(inventory, device) {
                 reader.refuse(span_of(root, &["devices", &index.to_string()]), message);
@@ -150,14 +153,37 @@ fn add_device(inventory: &mut Inventory, settings: &DeviceSettings) -> Result<()
     if settings.ports as usize > MAX_PORTS {
         return Err(text(InventoryError::TooMany("ports of one device", MAX_PORTS)));
     }
-    let DeviceSettings { name, driver, address, labels, confirm, role, .. } = settings.clone();
-    let (options, role) = (DriverOptions { confirm }, DeviceRole::from_word(role.word()).unwrap_or_default());
-    inventory.add_device(Device { name, node, driver, address, options, labels, role }).map_err(text)?;
+    let DeviceSettings {
+        name,
+        driver,
+        address,
+        labels,
+        confirm,
+        role,
+        ..
+    } = settings.clone();
+    let (options, role) = (
+        DriverOptions { confirm },
+        DeviceRole::from_word(role.word()).unwrap_or_default(),
+    );
+    inventory
+        .add_device(Device {
+            name,
+            node,
+            driver,
+            address,
+            options,
+            labels,
+            role,
+        })
+        .map_err(text)?;
     for port in 1..=settings.ports {
         inventory.add_port((node, port), None, None).map_err(text)?;
     }
     for port in &settings.edge {
-        inventory.set_peer((node, *port), Some(Peer::Hosts), Origin::File).map_err(text)?;
+        inventory
+            .set_peer((node, *port), Some(Peer::Hosts), Origin::File)
+            .map_err(text)?;
     }
     Ok(())
 }
@@ -167,8 +193,9 @@ fn port(inventory: &Inventory, written: &str) -> Result<(NodeId, PortId), String
     let (device, port) = written
         .rsplit_once(':')
         .ok_or_else(|| format!("`{written}` is not a port; write \"DEVICE:PORT\", such as \"leaf1:3\""))?;
-    let port =
-        port.parse().map_err(|_| format!("`{port}` is not the number of a port; write \"{device}:1\""))?;
+    let port = port
+        .parse()
+        .map_err(|_| format!("`{port}` is not the number of a port; write \"{device}:1\""))?;
     let node = inventory.node(device).map_err(|error| {
         let names: Vec<&str> = inventory.devices().map(|device| device.name.as_str()).collect();
         // Of short names, nearly every other one is near.
@@ -191,7 +218,11 @@ fn add_link(inventory: &mut Inventory, link: &LinkSettings) -> Result<(), String
     // One file is one origin, in which a later line would silently replace an earlier one.
     for (end, other) in [(a, b), (b, a)] {
         let peer = Peer::Port(other.0, other.1);
-        if inventory.claims(end).iter().any(|(origin, old)| *origin == Origin::File && *old != peer) {
+        if inventory
+            .claims(end)
+            .iter()
+            .any(|(origin, old)| *origin == Origin::File && *old != peer)
+        {
             let name = inventory.name(end.0);
             return Err(format!(
                 "port {} of `{name}` has another peer in this file; remove one of the two",
@@ -207,16 +238,30 @@ fn add_link(inventory: &mut Inventory, link: &LinkSettings) -> Result<(), String
 }
 
 fn add_host(inventory: &mut Inventory, settings: &HostSettings) -> Result<(), String> {
-    let at = settings.at.as_deref().map(|written| port(inventory, written)).transpose()?;
+    let at = settings
+        .at
+        .as_deref()
+        .map(|written| port(inventory, written))
+        .transpose()?;
     if let Some((node, number)) = at {
-        if inventory.claims((node, number)).iter().any(|(_, peer)| *peer != Peer::Hosts) {
+        if inventory
+            .claims((node, number))
+            .iter()
+            .any(|(_, peer)| *peer != Peer::Hosts)
+        {
             let name = inventory.name(node);
             return Err(format!(
                 "port {number} of `{name}` has a link to a device; a host needs its own port"
             ));
         }
-        inventory.add_port((node, number), None, settings.mtu).map_err(text)?;
+        inventory
+            .add_port((node, number), None, settings.mtu)
+            .map_err(text)?;
     }
-    let host = Host { name: settings.name.clone(), addresses: settings.addresses.clone(), at };
+    let host = Host {
+        name: settings.name.clone(),
+        addresses: settings.addresses.clone(),
+        at,
+    };
     inventory.add_host(host, Origin::File).map_err(text)
 }

@@ -211,17 +211,29 @@ impl fmt::Display for InventoryError {
         match self {
             Self::DuplicateName(name) => write!(f, "two devices are named `{name}`; rename one"),
             Self::DuplicateNode(node, name) => {
-                write!(f, "node id {node} belongs to `{name}` already; give each device its own")
+                write!(
+                    f,
+                    "node id {node} belongs to `{name}` already; give each device its own"
+                )
             }
             Self::NodeZero(name) => {
-                write!(f, "`{name}` has node id 0, which means \"unknown\"; use 1 or more")
+                write!(
+                    f,
+                    "`{name}` has node id 0, which means \"unknown\"; use 1 or more"
+                )
             }
             Self::BadName(name) => {
-                write!(f, "`{name}` is not a name; use 1 to 63 letters, digits, `.`, `_` and `-`")
+                write!(
+                    f,
+                    "`{name}` is not a name; use 1 to 63 letters, digits, `.`, `_` and `-`"
+                )
             }
             Self::UnknownDevice(name) => write!(f, "there is no device `{name}`; add it to the inventory"),
             Self::UnknownNode(node) => {
-                write!(f, "there is no device with node id {node}; add it to the inventory")
+                write!(
+                    f,
+                    "there is no device with node id {node}; add it to the inventory"
+                )
             }
             Self::Loop(name) => write!(f, "a link leads from `{name}` to itself; correct one of its ends"),
             Self::DuplicateHost(name) => {
@@ -291,7 +303,9 @@ impl Inventory {
 
     /// The lowest node id that is not in use.
     pub fn free_node(&self) -> NodeId {
-        (1..=NodeId::MAX).find(|node| !self.devices.contains_key(node)).unwrap_or(NodeId::MAX)
+        (1..=NodeId::MAX)
+            .find(|node| !self.devices.contains_key(node))
+            .unwrap_or(NodeId::MAX)
     }
 
     /// Removes a device with its ports. What others claim about links to it is removed as well: those ports are nobody's then.
@@ -301,7 +315,9 @@ impl Inventory {
         }
         self.ports.remove(&node);
         for facts in self.ports.values_mut().flat_map(BTreeMap::values_mut) {
-            facts.peers.retain(|_, peer| !matches!(peer, Peer::Port(other, _) if *other == node));
+            facts
+                .peers
+                .retain(|_, peer| !matches!(peer, Peer::Port(other, _) if *other == node));
         }
         for host in self.hosts.values_mut() {
             host.at = host.at.filter(|(other, _)| *other != node);
@@ -325,7 +341,10 @@ impl Inventory {
     }
 
     fn facts_mut(&mut self, (node, port): (NodeId, PortId)) -> Result<&mut PortFacts, InventoryError> {
-        let ports = self.ports.get_mut(&node).ok_or(InventoryError::UnknownNode(node))?;
+        let ports = self
+            .ports
+            .get_mut(&node)
+            .ok_or(InventoryError::UnknownNode(node))?;
         if let Some(outside) = self.devices.get(&node).filter(|device| device.role.is_outside()) {
             return Err(InventoryError::Outside(outside.name.clone()));
         }
@@ -346,7 +365,10 @@ impl Inventory {
         origin: Origin,
     ) -> Result<(), InventoryError> {
         if let Some(Peer::Port(other, _)) = peer {
-            let other = self.devices.get(&other).ok_or(InventoryError::UnknownNode(other))?;
+            let other = self
+                .devices
+                .get(&other)
+                .ok_or(InventoryError::UnknownNode(other))?;
             if other.role.is_outside() {
                 return Err(InventoryError::Outside(other.name.clone()));
             }
@@ -387,7 +409,11 @@ impl Inventory {
         if self.hosts.contains_key(&host.name) {
             return Err(InventoryError::DuplicateHost(host.name));
         }
-        if let Some(used) = host.addresses.iter().find(|ip| self.addresses.contains_key(&ip.to_canonical())) {
+        if let Some(used) = host
+            .addresses
+            .iter()
+            .find(|ip| self.addresses.contains_key(&ip.to_canonical()))
+        {
             return Err(InventoryError::DuplicateHost(used.to_string()));
         }
         if self.hosts.len() == MAX_HOSTS {
@@ -423,12 +449,17 @@ impl Inventory {
     /// # Errors
     /// There is none.
     pub fn node(&self, name: &str) -> Result<NodeId, InventoryError> {
-        self.names.get(name).copied().ok_or_else(|| InventoryError::UnknownDevice(name.to_owned()))
+        self.names
+            .get(name)
+            .copied()
+            .ok_or_else(|| InventoryError::UnknownDevice(name.to_owned()))
     }
 
     /// A device's name, or its node id as text.
     pub fn name(&self, node: NodeId) -> String {
-        self.devices.get(&node).map_or_else(|| format!("node {node}"), |device| device.name.clone())
+        self.devices
+            .get(&node)
+            .map_or_else(|| format!("node {node}"), |device| device.name.clone())
     }
 
     /// The hosts, by name.
@@ -448,7 +479,10 @@ impl Inventory {
 
     /// The ports of a device, in ascending order.
     pub fn ports(&self, node: NodeId) -> impl Iterator<Item = PortId> {
-        self.ports.get(&node).into_iter().flat_map(|ports| ports.keys().copied())
+        self.ports
+            .get(&node)
+            .into_iter()
+            .flat_map(|ports| ports.keys().copied())
     }
 
     /// A port's interface name.
@@ -464,16 +498,24 @@ impl Inventory {
     /// What each origin claims about a port.
     pub fn claims(&self, (node, port): (NodeId, PortId)) -> Vec<(Origin, Peer)> {
         let facts = self.ports.get(&node).and_then(|ports| ports.get(&port));
-        facts.map_or_else(Vec::new, |facts| facts.peers.iter().map(|(o, p)| (*o, p.clone())).collect())
+        facts.map_or_else(Vec::new, |facts| {
+            facts.peers.iter().map(|(o, p)| (*o, p.clone())).collect()
+        })
     }
 
     /// The claim about a port on which file and device agree: `Ok(None)` if there is none.
     fn agreed(&self, (node, port): (NodeId, PortId)) -> Result<Option<&Peer>, ()> {
-        let Some(facts) = self.ports.get(&node).and_then(|ports| ports.get(&port)) else { return Ok(None) };
+        let Some(facts) = self.ports.get(&node).and_then(|ports| ports.get(&port)) else {
+            return Ok(None);
+        };
         let certain = |(origin, _): &(&Origin, &Peer)| **origin != Origin::Learned;
         let mut peers = facts.peers.iter().filter(certain).map(|(_, peer)| peer);
         let first = peers.next();
-        if peers.all(|peer| Some(peer) == first) { Ok(first) } else { Err(()) }
+        if peers.all(|peer| Some(peer) == first) {
+            Ok(first)
+        } else {
+            Err(())
+        }
     }
 
     /// The role of a port.
@@ -507,14 +549,26 @@ impl Inventory {
     /// Links that are claimed, but not by enough to let INT pass.
     pub fn suggestions(&self) -> Vec<Suggestion> {
         let mut found: BTreeMap<[(NodeId, PortId); 2], Suggestion> = BTreeMap::new();
-        for port in self.all_ports().filter(|port| self.role(*port) == PortRole::Unused) {
+        for port in self
+            .all_ports()
+            .filter(|port| self.role(*port) == PortRole::Unused)
+        {
             let claim = self.agreed(port).ok().flatten().or_else(|| self.learned(port));
-            let Some(&Peer::Port(node, other)) = claim else { continue };
+            let Some(&Peer::Port(node, other)) = claim else {
+                continue;
+            };
             if self.role((node, other)) != PortRole::Unused {
                 continue;
             }
-            let between = if port < (node, other) { [port, (node, other)] } else { [(node, other), port] };
-            let new = || Suggestion { between, claims: Vec::new() };
+            let between = if port < (node, other) {
+                [port, (node, other)]
+            } else {
+                [(node, other), port]
+            };
+            let new = || Suggestion {
+                between,
+                claims: Vec::new(),
+            };
             let claims = self.claims(port).into_iter().map(|(origin, _)| (origin, port));
             found.entry(between).or_insert_with(new).claims.extend(claims);
         }
@@ -543,7 +597,9 @@ impl Inventory {
     }
 
     fn all_ports(&self) -> impl Iterator<Item = (NodeId, PortId)> {
-        self.ports.iter().flat_map(|(node, ports)| ports.keys().map(move |port| (*node, *port)))
+        self.ports
+            .iter()
+            .flat_map(|(node, ports)| ports.keys().map(move |port| (*node, *port)))
     }
 
     /// The topology that follows from the facts.
@@ -624,7 +680,11 @@ impl Topology {
             edges[at / 64] |= u64::from(!ports.edge.is_empty()) << (at % 64);
         }
         let starts = set_bits(&edges).collect::<Vec<_>>();
-        starts.iter().map(|start| eccentricity(*start, &adjacent, &edges)).max().unwrap_or(0)
+        starts
+            .iter()
+            .map(|start| eccentricity(*start, &adjacent, &edges))
+            .max()
+            .unwrap_or(0)
     }
 }
 

@@ -24,9 +24,17 @@ impl Inventory {
         let label = system.split('.').next().unwrap_or_default();
         let node = self.node(system).or_else(|_| self.node(label));
         let node = node.map_err(|_| Unresolved::System(system.clone()))?;
-        let named = self.ports(node).find(|number| self.port_name((node, *number)) == Some(port.as_str()));
-        let numbered = || port.parse().ok().filter(|number| self.ports(node).any(|known| known == *number));
-        let number = named.or_else(numbered).ok_or_else(|| Unresolved::Port(node, port.clone()))?;
+        let named = self
+            .ports(node)
+            .find(|number| self.port_name((node, *number)) == Some(port.as_str()));
+        let numbered = || {
+            port.parse()
+                .ok()
+                .filter(|number| self.ports(node).any(|known| known == *number))
+        };
+        let number = named
+            .or_else(numbered)
+            .ok_or_else(|| Unresolved::Port(node, port.clone()))?;
         Ok((node, number))
     }
 }

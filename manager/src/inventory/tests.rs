@@ -35,9 +35,19 @@ fn a_file_gives_devices_links_hosts_and_roles() {
     let roles = [1, 2, 3].map(|port| inventory.role((leaf1, port)));
     assert_eq!(roles, [PortRole::Fabric(9, 1), PortRole::Edge, PortRole::Unused]);
     let ports = &inventory.topology().devices[&leaf1];
-    let expected = DevicePorts { edge: [2].into(), closed: [3, 4].into(), links: [(1, (9, 1))].into() };
+    let expected = DevicePorts {
+        edge: [2].into(),
+        closed: [3, 4].into(),
+        links: [(1, (9, 1))].into(),
+    };
     assert_eq!(ports, &expected);
-    assert_eq!(inventory.host_by_address("::ffff:10.0.0.1".parse().unwrap()).unwrap().name, "h1");
+    assert_eq!(
+        inventory
+            .host_by_address("::ffff:10.0.0.1".parse().unwrap())
+            .unwrap()
+            .name,
+        "h1"
+    );
 }
 
 #[test]
@@ -96,7 +106,10 @@ fn wrong_input_is_located_with_advice() {
     ];
     for (text, place, message) in cases {
         let error = read(text, "i.toml").unwrap_err().to_string();
-        assert!(error.starts_with(&format!("i.toml:{place}: {message}")), "{error}");
+        assert!(
+            error.starts_with(&format!("i.toml:{place}: {message}")),
+            "{error}"
+        );
     }
 }
 
@@ -104,28 +117,51 @@ fn wrong_input_is_located_with_advice() {
 fn contradictions_are_kept_and_closed() {
     let mut inventory = inventory();
     let leaf1 = inventory.node("leaf1").unwrap();
-    inventory.set_peer((leaf1, 1), Some(Peer::Port(1, 3)), Origin::Device).unwrap();
+    inventory
+        .set_peer((leaf1, 1), Some(Peer::Port(1, 3)), Origin::Device)
+        .unwrap();
     assert_eq!(inventory.role((leaf1, 1)), PortRole::Disputed);
     // The other end of the disputed link is closed as well.
     assert_eq!(inventory.role((9, 1)), PortRole::Disputed);
-    let claims = vec![(Origin::File, Peer::Port(9, 1)), (Origin::Device, Peer::Port(1, 3))];
-    assert!(inventory.contradictions().contains(&Contradiction { port: (leaf1, 1), claims }));
+    let claims = vec![
+        (Origin::File, Peer::Port(9, 1)),
+        (Origin::Device, Peer::Port(1, 3)),
+    ];
+    assert!(inventory.contradictions().contains(&Contradiction {
+        port: (leaf1, 1),
+        claims
+    }));
     assert!(inventory.topology().devices[&leaf1].closed.contains(&1));
     // Agreement ends it.
-    inventory.set_peer((leaf1, 1), Some(Peer::Port(9, 1)), Origin::Device).unwrap();
+    inventory
+        .set_peer((leaf1, 1), Some(Peer::Port(9, 1)), Origin::Device)
+        .unwrap();
     assert_eq!(inventory.contradictions(), []);
 }
 
 #[test]
 fn a_link_that_both_devices_report_is_a_link() {
     let mut inventory = inventory();
-    inventory.set_peer((1, 4), Some(Peer::Port(2, 4)), Origin::Device).unwrap();
+    inventory
+        .set_peer((1, 4), Some(Peer::Port(2, 4)), Origin::Device)
+        .unwrap();
     // One end alone may have heard what a host has forged.
-    assert_eq!([(1, 4), (2, 4)].map(|port| inventory.role(port)), [PortRole::Unused; 2]);
-    let suggestion = Suggestion { between: [(1, 4), (2, 4)], claims: vec![(Origin::Device, (1, 4))] };
+    assert_eq!(
+        [(1, 4), (2, 4)].map(|port| inventory.role(port)),
+        [PortRole::Unused; 2]
+    );
+    let suggestion = Suggestion {
+        between: [(1, 4), (2, 4)],
+        claims: vec![(Origin::Device, (1, 4))],
+    };
     assert_eq!(inventory.suggestions(), [suggestion]);
-    inventory.set_peer((2, 4), Some(Peer::Port(1, 4)), Origin::Device).unwrap();
-    assert_eq!([(1, 4), (2, 4)].map(|p| inventory.role(p)), [PortRole::Fabric(2, 4), PortRole::Fabric(1, 4)]);
+    inventory
+        .set_peer((2, 4), Some(Peer::Port(1, 4)), Origin::Device)
+        .unwrap();
+    assert_eq!(
+        [(1, 4), (2, 4)].map(|p| inventory.role(p)),
+        [PortRole::Fabric(2, 4), PortRole::Fabric(1, 4)]
+    );
     let topology = inventory.topology();
     assert_eq!(topology.devices[&2].links[&4], (1, 4));
     assert!(!topology.devices[&2].closed.contains(&4));
@@ -136,11 +172,22 @@ fn a_link_that_both_devices_report_is_a_link() {
 /// that agree open a port, and what is learned changes nothing.
 #[test]
 fn what_is_learned_never_opens_a_border() {
-    let choices = [None, Some(Peer::Port(2, 4)), Some(Peer::Port(9, 2)), Some(Peer::Hosts)];
-    let back = [None, Some(Peer::Port(1, 4)), Some(Peer::Port(9, 2)), Some(Peer::Hosts)];
+    let choices = [
+        None,
+        Some(Peer::Port(2, 4)),
+        Some(Peer::Port(9, 2)),
+        Some(Peer::Hosts),
+    ];
+    let back = [
+        None,
+        Some(Peer::Port(1, 4)),
+        Some(Peer::Port(9, 2)),
+        Some(Peer::Hosts),
+    ];
     let pairs = |choices: [Option<Peer>; 4]| -> Vec<[Option<Peer>; 2]> {
         let each = choices.clone().into_iter();
-        each.flat_map(|a| choices.clone().map(|b| [a.clone(), b])).collect()
+        each.flat_map(|a| choices.clone().map(|b| [a.clone(), b]))
+            .collect()
     };
     let mut fabric = 0;
     for [device, learned] in pairs(choices.clone()) {
@@ -149,11 +196,19 @@ fn what_is_learned_never_opens_a_border() {
             for port in [(1, 4), (2, 4), (9, 2)] {
                 inventory.add_port(port, None, None).unwrap();
             }
-            inventory.set_peer((1, 4), device.clone(), Origin::Device).unwrap();
-            inventory.set_peer((2, 4), device_back.clone(), Origin::Device).unwrap();
+            inventory
+                .set_peer((1, 4), device.clone(), Origin::Device)
+                .unwrap();
+            inventory
+                .set_peer((2, 4), device_back.clone(), Origin::Device)
+                .unwrap();
             let without = inventory.topology();
-            inventory.set_peer((1, 4), learned.clone(), Origin::Learned).unwrap();
-            inventory.set_peer((2, 4), learned_back.clone(), Origin::Learned).unwrap();
+            inventory
+                .set_peer((1, 4), learned.clone(), Origin::Learned)
+                .unwrap();
+            inventory
+                .set_peer((2, 4), learned_back.clone(), Origin::Learned)
+                .unwrap();
             assert_eq!(inventory.topology(), without);
             let open = (&device, &device_back) == (&choices[1], &back[1]);
             let links = [(1, 4), (2, 4)].map(|(node, port)| without.devices[&node].links.contains_key(&port));
@@ -168,27 +223,50 @@ fn what_is_learned_never_opens_a_border() {
 fn what_is_learned_is_a_suggestion_or_a_contradiction() {
     let mut inventory = inventory();
     inventory.add_link((2, 1), (9, 1), Origin::Learned).unwrap();
-    assert_eq!((inventory.contradictions(), inventory.suggestions()), (vec![], vec![]), "confirmed");
+    assert_eq!(
+        (inventory.contradictions(), inventory.suggestions()),
+        (vec![], vec![]),
+        "confirmed"
+    );
     inventory.add_link((2, 3), (1, 4), Origin::Learned).unwrap();
     let claims = vec![(Origin::Learned, (1, 4)), (Origin::Learned, (2, 3))];
-    assert_eq!(inventory.suggestions(), [Suggestion { between: [(1, 4), (2, 3)], claims }]);
+    assert_eq!(
+        inventory.suggestions(),
+        [Suggestion {
+            between: [(1, 4), (2, 3)],
+            claims
+        }]
+    );
     // A link that the file has with another end.
-    inventory.set_peer((2, 1), Some(Peer::Port(1, 3)), Origin::Learned).unwrap();
+    inventory
+        .set_peer((2, 1), Some(Peer::Port(1, 3)), Origin::Learned)
+        .unwrap();
     assert_eq!(inventory.role((2, 1)), PortRole::Fabric(9, 1));
-    let claims = vec![(Origin::File, Peer::Port(9, 1)), (Origin::Learned, Peer::Port(1, 3))];
+    let claims = vec![
+        (Origin::File, Peer::Port(9, 1)),
+        (Origin::Learned, Peer::Port(1, 3)),
+    ];
     let other = (Origin::File, Peer::Port(2, 1));
     let claims = [claims, vec![other, (Origin::Learned, Peer::Port(2, 1))]].concat();
-    assert_eq!(inventory.contradictions(), [Contradiction { port: (2, 1), claims }]);
+    assert_eq!(
+        inventory.contradictions(),
+        [Contradiction { port: (2, 1), claims }]
+    );
 }
 
 #[test]
 fn a_neighbour_is_found_by_name() {
     let mut inventory = inventory();
-    inventory.add_port((9, 1), Some("Ethernet0".to_owned()), None).unwrap();
+    inventory
+        .add_port((9, 1), Some("Ethernet0".to_owned()), None)
+        .unwrap();
     // A name that is the number of another port.
     inventory.add_port((9, 2), Some("1".to_owned()), None).unwrap();
     let resolve = |system: &str, port: &str| {
-        inventory.resolve(&crate::driver::Neighbour { system: system.to_owned(), port: port.to_owned() })
+        inventory.resolve(&crate::driver::Neighbour {
+            system: system.to_owned(),
+            port: port.to_owned(),
+        })
     };
     assert_eq!(resolve("spine", "Ethernet0"), Ok((9, 1)));
     assert_eq!(resolve("spine.dc1.example", "1"), Ok((9, 2)));
@@ -201,14 +279,22 @@ fn a_neighbour_is_found_by_name() {
 fn a_removed_device_leaves_its_neighbours_ports_to_nobody() {
     let mut inventory = inventory();
     inventory.remove_device(9);
-    assert_eq!([(2, 1), (1, 1)].map(|port| inventory.role(port)), [PortRole::Unused; 2]);
-    assert_eq!(inventory.node("spine"), Err(InventoryError::UnknownDevice("spine".to_owned())));
+    assert_eq!(
+        [(2, 1), (1, 1)].map(|port| inventory.role(port)),
+        [PortRole::Unused; 2]
+    );
+    assert_eq!(
+        inventory.node("spine"),
+        Err(InventoryError::UnknownDevice("spine".to_owned()))
+    );
 }
 
 #[test]
 fn the_longest_path_is_between_edges() {
     let mut inventory = inventory();
     assert_eq!(inventory.topology().longest_path(), 0);
-    inventory.set_peer((1, 2), Some(Peer::Hosts), Origin::Device).unwrap();
+    inventory
+        .set_peer((1, 2), Some(Peer::Hosts), Origin::Device)
+        .unwrap();
     assert_eq!(inventory.topology().longest_path(), 2);
 }

@@ -28,7 +28,10 @@ fn a_restarted_manager_stops_no_device_that_forwards() {
     let forwards = |capabilities: bool| {
         let mut bench = Bench::new(ApplyMode::Manual);
         for node in [1, 2] {
-            let waits = Capabilities { restart: Restart::Waits, ..Capabilities::default() };
+            let waits = Capabilities {
+                restart: Restart::Waits,
+                ..Capabilities::default()
+            };
             // At first, nothing is known of what it can do.
             if capabilities {
                 bench.manager.set_capabilities(node, waits, S);
@@ -37,7 +40,10 @@ fn a_restarted_manager_stops_no_device_that_forwards() {
         }
         bench.run(S);
         bench.run(5 * S);
-        bench.rules.values().all(|rules| *rules == [Rule::Forwarding].into())
+        bench
+            .rules
+            .values()
+            .all(|rules| *rules == [Rule::Forwarding].into())
     };
     assert_eq!([true, false].map(forwards), [true, true]);
 }
@@ -45,9 +51,17 @@ fn a_restarted_manager_stops_no_device_that_forwards() {
 /// Only devices that report by DTA get the map. They keep it when the manager has none, or does not know yet that they do.
 #[test]
 fn a_map_of_dta_collectors_is_handed_out_and_never_taken_away() {
-    let map = |name: &str| Arc::new(DtaMap { collectors: vec![name.to_owned()], text: name.to_owned() });
+    let map = |name: &str| {
+        Arc::new(DtaMap {
+            collectors: vec![name.to_owned()],
+            text: name.to_owned(),
+        })
+    };
     let mut bench = Bench::new(ApplyMode::Auto);
-    let reports = |dta| Capabilities { dta, ..Capabilities::default() };
+    let reports = |dta| Capabilities {
+        dta,
+        ..Capabilities::default()
+    };
     bench.manager.set_capabilities(1, reports(true), S);
     let maps = |bench: &mut Bench, now: u64| -> [Vec<String>; 2] {
         bench.run(now);
@@ -56,7 +70,12 @@ fn a_map_of_dta_collectors_is_handed_out_and_never_taken_away() {
             _ => None,
         };
         [1, 2].map(|node| {
-            bench.rules.get(&node).iter().flat_map(|rules| rules.iter().filter_map(map)).collect()
+            bench
+                .rules
+                .get(&node)
+                .iter()
+                .flat_map(|rules| rules.iter().filter_map(map))
+                .collect()
         })
     };
     let only = |name: &str| [vec![name.to_owned()], Vec::new()];
@@ -83,10 +102,18 @@ struct Bench {
 
 impl Bench {
     fn new(apply: ApplyMode) -> Self {
-        let mut manager = Manager::new(ManagerSettings { apply, ..ManagerSettings::default() });
+        let mut manager = Manager::new(ManagerSettings {
+            apply,
+            ..ManagerSettings::default()
+        });
         manager.set_inventory(inventory::read(NETWORK, "i.toml").unwrap(), S);
         manager.set_term(Some(1), S);
-        Self { manager, rules: BTreeMap::new(), down: Default::default(), refused: None }
+        Self {
+            manager,
+            rules: BTreeMap::new(),
+            down: Default::default(),
+            refused: None,
+        }
     }
 
     fn run(&mut self, now: u64) {
@@ -96,12 +123,18 @@ impl Bench {
             if commands.is_empty() {
                 return;
             }
-            for Command { node, id, request, .. } in commands {
+            for Command {
+                node, id, request, ..
+            } in commands
+            {
                 let mut rules = self.rules.remove(&node).unwrap_or_default();
                 let answer = match request {
                     _ if self.down.contains(&node) => Answer::Unreachable("it is off".to_owned()),
                     Request::Claim(_) => Answer::Claimed,
-                    Request::Read => Answer::State(State { rules: rules.clone(), ..State::default() }),
+                    Request::Read => Answer::State(State {
+                        rules: rules.clone(),
+                        ..State::default()
+                    }),
                     Request::Apply { changes, .. }
                         if changes.iter().any(|one| self.is_refused(one.rule())) =>
                     {
@@ -142,7 +175,9 @@ fn devices_outside_the_domain_and_switches_do_not_wait_for_each_other() {
     );
     let start = |down: &[NodeId]| {
         let mut bench = Bench::new(ApplyMode::Auto);
-        bench.manager.set_inventory(inventory::read(&network, "i.toml").unwrap(), S);
+        bench
+            .manager
+            .set_inventory(inventory::read(&network, "i.toml").unwrap(), S);
         bench.manager.add_intent(intent("web"), S).unwrap();
         bench.down = down.iter().copied().collect();
         (S..20 * S).step_by(S as usize / 2).for_each(|now| bench.run(now));
@@ -150,7 +185,11 @@ fn devices_outside_the_domain_and_switches_do_not_wait_for_each_other() {
     };
     let filled = |bench: &Bench, node| bench.rules.get(&node) == Some(&[Rule::Forwarding].into());
     let bench = start(&[1]);
-    assert_eq!((filled(&bench, 9), filled(&bench, 8)), (true, true), "leaf1 is off");
+    assert_eq!(
+        (filled(&bench, 9), filled(&bench, 8)),
+        (true, true),
+        "leaf1 is off"
+    );
     assert!(!bench.manager.intent("web").unwrap().installed);
 
     let mut bench = start(&[9]);
@@ -163,11 +202,20 @@ fn devices_outside_the_domain_and_switches_do_not_wait_for_each_other() {
     // A restarted one has nothing, and is filled again, in manual mode as well.
     bench.down.clear();
     bench.rules.remove(&8);
-    bench.manager.event(8, DeviceEvent::Lost("it was restarted".to_owned()), 20 * S);
-    (20 * S..60 * S).step_by(S as usize / 2).for_each(|now| bench.run(now));
-    assert_eq!((filled(&bench, 9), filled(&bench, 8), bench.manager.in_sync()), (true, true, 4));
+    bench
+        .manager
+        .event(8, DeviceEvent::Lost("it was restarted".to_owned()), 20 * S);
+    (20 * S..60 * S)
+        .step_by(S as usize / 2)
+        .for_each(|now| bench.run(now));
+    assert_eq!(
+        (filled(&bench, 9), filled(&bench, 8), bench.manager.in_sync()),
+        (true, true, 4)
+    );
     let mut manual = Bench::new(ApplyMode::Manual);
-    manual.manager.set_inventory(inventory::read(&network, "i.toml").unwrap(), S);
+    manual
+        .manager
+        .set_inventory(inventory::read(&network, "i.toml").unwrap(), S);
     manual.run(2 * S);
     assert!(filled(&manual, 9));
 }
@@ -179,16 +227,28 @@ fn an_intent_is_installed_and_ends_by_itself() {
     let (_, plan, _) = bench.manager.dry_run(&intent("a"), 3 * S).unwrap();
     assert_eq!(plan.devices.len(), 2);
     assert!(bench.rules.values().all(Rules::is_empty));
-    let ends = Intent { until: Some(Until::After(60 * S)), ..intent("a") };
+    let ends = Intent {
+        until: Some(Until::After(60 * S)),
+        ..intent("a")
+    };
     bench.manager.add_intent(ends, 3 * S).unwrap();
     assert!(!bench.manager.intent("a").unwrap().installed);
     bench.run(3 * S);
     assert!(bench.manager.intent("a").unwrap().installed);
     let nodes: Vec<NodeId> = bench.rules.keys().copied().collect();
     let states: Vec<_> = bench.manager.phases().collect();
-    assert_eq!(states, nodes.iter().map(|node| (*node, &Phase::InSync)).collect::<Vec<_>>());
+    assert_eq!(
+        states,
+        nodes
+            .iter()
+            .map(|node| (*node, &Phase::InSync))
+            .collect::<Vec<_>>()
+    );
     let of = |node| (bench.manager.phase(node), bench.manager.lacking(node));
-    assert_eq!((of(nodes[0]), of(99)), ((Some(&Phase::InSync), Some(BTreeSet::new())), (None, None)));
+    assert_eq!(
+        (of(nodes[0]), of(99)),
+        ((Some(&Phase::InSync), Some(BTreeSet::new())), (None, None))
+    );
     assert!(bench.manager.plan().is_empty());
     for second in 60..70 {
         bench.run(second * S);
@@ -201,27 +261,46 @@ fn an_intent_is_installed_and_ends_by_itself() {
 #[test]
 fn one_change_that_fails_leaves_other_intents_installed() {
     let of_ports = |name: &str, ports: (u16, u16)| Intent {
-        flows: Flows { dport: vec![ports], ..Flows::default() },
+        flows: Flows {
+            dport: vec![ports],
+            ..Flows::default()
+        },
         ..intent(name)
     };
     let mut bench = Bench::new(ApplyMode::Auto);
     bench.manager.add_intent(of_ports("web", (80, 80)), S).unwrap();
     bench.run(3 * S);
     bench.refused = Some(90);
-    bench.manager.add_intent(of_ports("many", (90, 99)), 4 * S).unwrap();
-    bench.manager.add_intent(of_ports("some", (70, 79)), 4 * S).unwrap();
+    bench
+        .manager
+        .add_intent(of_ports("many", (90, 99)), 4 * S)
+        .unwrap();
+    bench
+        .manager
+        .add_intent(of_ports("some", (70, 79)), 4 * S)
+        .unwrap();
     bench.run(5 * S);
     let installed =
         |bench: &Bench| ["web", "many", "some"].map(|name| bench.manager.intent(name).unwrap().installed);
-    assert_eq!(bench.manager.phase(1).map(ToString::to_string).as_deref(), Some("failed: table full"));
-    assert_eq!(installed(&bench), [true, false, false], "one request has both entries");
+    assert_eq!(
+        bench.manager.phase(1).map(ToString::to_string).as_deref(),
+        Some("failed: table full")
+    );
+    assert_eq!(
+        installed(&bench),
+        [true, false, false],
+        "one request has both entries"
+    );
     assert_eq!(bench.manager.lacking(1), Some(["many", "some"].into()));
     bench.refused = None;
     (6 * S..12 * S).step_by(S as usize).for_each(|now| bench.run(now));
     assert_eq!(installed(&bench), [true; 3]);
     // An entry for what two intents want is lacking for both.
     bench.refused = Some(95);
-    bench.manager.add_intent(of_ports("one", (95, 95)), 12 * S).unwrap();
+    bench
+        .manager
+        .add_intent(of_ports("one", (95, 95)), 12 * S)
+        .unwrap();
     bench.run(13 * S);
     assert_eq!(bench.manager.lacking(1), Some(["many", "one"].into()));
 }
@@ -229,7 +308,9 @@ fn one_change_that_fails_leaves_other_intents_installed() {
 /// The link becomes an edge port at both ends.
 fn cut(manager: &Manager) -> Inventory {
     let mut inventory = manager.inventory().clone();
-    inventory.set_peer((1, 1), Some(Peer::Hosts), Origin::File).unwrap();
+    inventory
+        .set_peer((1, 1), Some(Peer::Hosts), Origin::File)
+        .unwrap();
     inventory.set_peer((2, 1), None, Origin::File).unwrap();
     inventory
 }
@@ -273,19 +354,37 @@ fn a_plan_of_the_topology_can_wait_for_a_person() {
 fn an_intent_ends_at_once_while_a_plan_of_the_topology_waits() {
     let mut bench = Bench::new(ApplyMode::Manual);
     bench.manager.add_intent(intent("a"), S).unwrap();
-    bench.manager.add_intent(Intent { watch: [Metric::QueueOccupancy].into(), ..intent("b") }, S).unwrap();
+    bench
+        .manager
+        .add_intent(
+            Intent {
+                watch: [Metric::QueueOccupancy].into(),
+                ..intent("b")
+            },
+            S,
+        )
+        .unwrap();
     bench.run(3 * S);
     bench.manager.set_inventory(cut(&bench.manager), 4 * S);
     bench.run(60 * S);
     let bits = |bench: &Bench| {
-        let bits = |rule: &Rule| if let Rule::Watch(watch) = rule { Some(watch.bits) } else { None };
+        let bits = |rule: &Rule| {
+            if let Rule::Watch(watch) = rule {
+                Some(watch.bits)
+            } else {
+                None
+            }
+        };
         bench.rules[&1].iter().filter_map(bits).collect::<Vec<_>>()
     };
     let both = bits(&bench);
     assert!(bench.manager.remove_intent("b", 60 * S));
     bench.run(61 * S);
     let one = bits(&bench);
-    assert!(both.len() == 1 && one.len() == 1 && one[0] != both[0], "{both:x?} {one:x?}");
+    assert!(
+        both.len() == 1 && one.len() == 1 && one[0] != both[0],
+        "{both:x?} {one:x?}"
+    );
     assert!(bench.manager.remove_intent("a", 62 * S));
     bench.run(63 * S);
     assert!(bits(&bench).is_empty());
@@ -299,22 +398,56 @@ fn a_version_that_is_refused_ends_the_one_before() {
     let mut bench = Bench::new(ApplyMode::Auto);
     bench.manager.keep_intent(intent("a"), S).unwrap();
     bench.run(3 * S);
-    let cannot = Capabilities { modes: [Mode::Md, Mode::Sf].into(), ..Capabilities::default() };
+    let cannot = Capabilities {
+        modes: [Mode::Md, Mode::Sf].into(),
+        ..Capabilities::default()
+    };
     for node in [1, 2] {
         bench.manager.set_capabilities(node, cannot.clone(), 4 * S);
     }
-    let mx = Intent { mode: Some(Mode::Mx), ..intent("a") };
+    let mx = Intent {
+        mode: Some(Mode::Mx),
+        ..intent("a")
+    };
     let refusal = bench.manager.keep_intent(mx.clone(), 5 * S).unwrap_err();
     let status = bench.manager.intent("a").unwrap();
     assert_eq!((status.outcome, status.installed), (Err(refusal), false));
-    assert!(bench.manager.compiler().desired().values().all(|rules| rules.is_empty()));
+    assert!(
+        bench
+            .manager
+            .compiler()
+            .desired()
+            .values()
+            .all(|rules| rules.is_empty())
+    );
     // It is compiled again with the next network.
     for node in [1, 2] {
-        bench.manager.set_capabilities(node, Capabilities::default(), 6 * S);
+        bench
+            .manager
+            .set_capabilities(node, Capabilities::default(), 6 * S);
     }
-    assert_eq!(bench.manager.intent("a").unwrap().outcome.map(|outcome| outcome.mode), Ok(Mode::Mx));
+    assert_eq!(
+        bench
+            .manager
+            .intent("a")
+            .unwrap()
+            .outcome
+            .map(|outcome| outcome.mode),
+        Ok(Mode::Mx)
+    );
     // One without sense is not kept, nor is its earlier version.
-    assert!(bench.manager.keep_intent(Intent { watch: [].into(), ..mx }, 7 * S).is_err());
+    assert!(
+        bench
+            .manager
+            .keep_intent(
+                Intent {
+                    watch: [].into(),
+                    ..mx
+                },
+                7 * S
+            )
+            .is_err()
+    );
     assert!(bench.manager.intent("a").is_none());
 }
 
@@ -323,7 +456,10 @@ fn an_intent_that_a_new_network_refuses_is_kept_and_shown() {
     let mut bench = Bench::new(ApplyMode::Auto);
     bench.manager.add_intent(intent("a"), S).unwrap();
     bench.run(3 * S);
-    let cannot = Capabilities { sink: false, ..Capabilities::default() };
+    let cannot = Capabilities {
+        sink: false,
+        ..Capabilities::default()
+    };
     bench.manager.set_capabilities(2, cannot, 4 * S);
     let status = bench.manager.intent("a").unwrap();
     assert!(matches!(status.outcome, Err(Refusal::Leak(_))) && !status.installed);
@@ -333,15 +469,29 @@ fn an_intent_that_a_new_network_refuses_is_kept_and_shown() {
 
 /// An intent whose rule leads to a drill-down of half a minute.
 fn with_then(name: &str) -> Intent {
-    let then =
-        Then { watch: [Metric::QueueOccupancy].into(), scope: crate::intent::Scope::Flow, length: 30 * S };
-    let tell = Tell { rule: Some("hops > 1".to_owned()), then: Some(then), ..Tell::default() };
+    let then = Then {
+        watch: [Metric::QueueOccupancy].into(),
+        scope: crate::intent::Scope::Flow,
+        length: 30 * S,
+    };
+    let tell = Tell {
+        rule: Some("hops > 1".to_owned()),
+        then: Some(then),
+        ..Tell::default()
+    };
     Intent { tell, ..intent(name) }
 }
 
 fn firing(port: u16, at: &[NodeId]) -> Firing {
-    let flow = crate::flows::FlowKey { dport: (port, port), ..Default::default() };
-    Firing { flow, at: at.to_vec(), ..Firing::default() }
+    let flow = crate::flows::FlowKey {
+        dport: (port, port),
+        ..Default::default()
+    };
+    Firing {
+        flow,
+        at: at.to_vec(),
+        ..Firing::default()
+    }
 }
 
 #[test]
@@ -352,12 +502,19 @@ fn a_rule_that_fires_installs_detail_where_it_happened_and_removes_it() {
     let before = bench.rules.clone();
     // Leaf 2 does not see the flow enter; a node that is unknown, or has no hosts, is no place.
     let child = bench.manager.fire("a", &firing(80, &[1, 9]), 4 * S).unwrap();
-    assert_eq!((child.name.as_str(), &child.at.edges), ("a.drill-1", &vec!["leaf1".to_owned()]));
+    assert_eq!(
+        (child.name.as_str(), &child.at.edges),
+        ("a.drill-1", &vec!["leaf1".to_owned()])
+    );
     bench.run(4 * S);
     let status = bench.manager.intent("a.drill-1").unwrap();
     assert!(status.installed && status.end == Some(34 * S) && bench.manager.plan().is_empty());
-    let watches =
-        |bench: &Bench, node| bench.rules[&node].iter().filter(|rule| matches!(rule, Rule::Watch(_))).count();
+    let watches = |bench: &Bench, node| {
+        bench.rules[&node]
+            .iter()
+            .filter(|rule| matches!(rule, Rule::Watch(_)))
+            .count()
+    };
     assert_eq!((watches(&bench, 1), watches(&bench, 2)), (2, 1));
     assert!(bench.has(1, &Rule::Instruction(3)) && bench.has(2, &Rule::Instruction(3)));
     // The same reason prolongs it. The manager is asked again when it ends.
@@ -379,8 +536,12 @@ fn drill_downs_end_with_their_intent_and_are_refused_like_others() {
     bench.manager.add_intent(with_then("a"), S).unwrap();
     bench.manager.add_intent(intent("a.drill-1"), S).unwrap();
     bench.run(3 * S);
-    let fire =
-        |bench: &mut Bench, port| bench.manager.fire("a", &firing(port, &[]), 4 * S).map(|child| child.name);
+    let fire = |bench: &mut Bench, port| {
+        bench
+            .manager
+            .fire("a", &firing(port, &[]), 4 * S)
+            .map(|child| child.name)
+    };
     // An operator's intent keeps its name.
     assert_eq!(fire(&mut bench, 80), Ok("a.drill-2".to_owned()));
     assert_eq!(fire(&mut bench, 81), Ok("a.drill-3".to_owned()));
@@ -405,14 +566,23 @@ fn drill_downs_end_with_their_intent_and_are_refused_like_others() {
     bench.manager.remove_intent("a.drill-5", 6 * S);
     // What the network cannot do is denied, and not kept.
     bench.manager.add_intent(with_then("a"), 7 * S).unwrap();
-    let small = Capabilities { watch_entries: 2, ..Capabilities::default() };
+    let small = Capabilities {
+        watch_entries: 2,
+        ..Capabilities::default()
+    };
     bench.manager.set_capabilities(1, small, 7 * S);
     bench.run(7 * S);
     assert!(bench.manager.fire("a", &firing(80, &[]), 7 * S).is_ok());
     let full = bench.manager.fire("a", &firing(81, &[]), 7 * S);
-    assert!(matches!(full, Err(Denied::Refused(Refusal::Full { .. }))), "{full:?}");
+    assert!(
+        matches!(full, Err(Denied::Refused(Refusal::Full { .. }))),
+        "{full:?}"
+    );
     assert_eq!(bench.manager.drill_downs().count(), 1);
     // A manager on standby installs nothing.
     bench.manager.set_term(None, 8 * S);
-    assert_eq!(bench.manager.fire("a", &firing(82, &[]), 8 * S), Err(Denied::NotAsked));
+    assert_eq!(
+        bench.manager.fire("a", &firing(82, &[]), 8 * S),
+        Err(Denied::NotAsked)
+    );
 }

@@ -46,7 +46,8 @@ pub(super) struct Pace {
 impl Pace {
     /// Time limit of the next request, ns.
     pub(super) fn limit(&self, timing: &Timing) -> u64 {
-        self.limit.clamp(timing.timeout, timing.longest.max(timing.timeout))
+        self.limit
+            .clamp(timing.timeout, timing.longest.max(timing.timeout))
     }
 
     /// The answer came after `took` ns: others may take several times as long.
@@ -227,14 +228,26 @@ impl Device {
         let maps = self.target.rules.iter().any(is_map);
         // Whatever is planned, a device that forwards goes on forwarding, and one that has DTA collectors keeps them until it gets others.
         let goes = |rule: &&Rule| !is_facing(rule) && **rule != Rule::Forwarding && (maps || !is_map(rule));
-        self.extra = actual.difference(&self.target.rules).filter(goes).cloned().collect();
+        self.extra = actual
+            .difference(&self.target.rules)
+            .filter(goes)
+            .cloned()
+            .collect();
     }
 
     fn current_facts(&self) -> Facts {
         if self.target.outside {
-            return Facts { ready: true, ..Facts::default() };
+            return Facts {
+                ready: true,
+                ..Facts::default()
+            };
         }
-        let Some(actual) = &self.actual else { return Facts { may_insert: Bits::MAX, ..Facts::default() } };
+        let Some(actual) = &self.actual else {
+            return Facts {
+                may_insert: Bits::MAX,
+                ..Facts::default()
+            };
+        };
         let removed: BTreeSet<&Rule> = self.changes(false);
         let added: BTreeSet<&Rule> = self.changes(true);
         let has = |rule: &Rule| actual.contains(rule) && !removed.contains(rule);
@@ -258,8 +271,13 @@ impl Device {
             may_insert: all().fold(0, |bits, rule| bits | rule.inserted_bits()),
             missing_bits: missing.fold(0, |bits, bit| bits | bit),
             wrong_encoding,
-            overfills: self.target.room.is_some_and(|room| all().any(|rule| rule.int_bytes() > room)),
-            facing: all().filter(|rule| matches!(rule, Rule::Sink(port) if links.contains_key(port))).count(),
+            overfills: self
+                .target
+                .room
+                .is_some_and(|room| all().any(|rule| rule.int_bytes() > room)),
+            facing: all()
+                .filter(|rule| matches!(rule, Rule::Sink(port) if links.contains_key(port)))
+                .count(),
         }
     }
 

@@ -34,7 +34,16 @@ impl Reconciler {
         let guard = Guard::new(order, timing);
         let (devices, opening) = (Devices::new(), BTreeMap::new());
         let notices = Vec::new();
-        Self { guard, devices, election: None, next_id: 0, notices, opening, dirty: true, wake: None }
+        Self {
+            guard,
+            devices,
+            election: None,
+            next_id: 0,
+            notices,
+            opening,
+            dirty: true,
+            wake: None,
+        }
     }
 
     /// Gives or takes the right to act. `term` numbers the lease: it grows with each new holder, and no two managers have the same.
@@ -47,7 +56,10 @@ impl Reconciler {
             device.forget(now);
             let reason = "not contacted yet".to_owned();
             device.phase = match term {
-                Some(_) => Phase::Unreachable { reason, next_try: now },
+                Some(_) => Phase::Unreachable {
+                    reason,
+                    next_try: now,
+                },
                 None => Phase::Standby,
             };
             // That a device was not contacted yet is nothing to report.
@@ -81,18 +93,22 @@ impl Reconciler {
 
     /// Replaces what the devices should be. A device that is not in `targets` any more is no longer driven.
     pub fn set_targets(&mut self, targets: Targets, now: u64) {
-        self.guard.wanted =
-            targets.values().any(|target| target.rules.iter().any(|rule| rule.inserted_bits() != 0));
+        self.guard.wanted = targets
+            .values()
+            .any(|target| target.rules.iter().any(|rule| rule.inserted_bits() != 0));
         self.devices.retain(|node, _| targets.contains_key(node));
         self.opening.retain(|(node, port), _| {
-            targets.get(node).is_some_and(|target| target.ports.border().any(|one| one == *port))
+            targets
+                .get(node)
+                .is_some_and(|target| target.ports.border().any(|one| one == *port))
         });
         for (node, target) in targets {
             match self.devices.get_mut(&node) {
                 Some(device) if device.target == target => {}
                 Some(device) => {
                     let ports = new_border_ports(&device.target.ports, &target.ports);
-                    self.opening.extend(ports.into_iter().map(|port| ((node, port), None)));
+                    self.opening
+                        .extend(ports.into_iter().map(|port| ((node, port), None)));
                     device.target = target;
                     device.derive(now);
                 }
@@ -100,7 +116,10 @@ impl Reconciler {
                     let mut device = Device::new(target, now);
                     if self.election.is_some() {
                         let reason = "not contacted yet".to_owned();
-                        device.phase = Phase::Unreachable { reason, next_try: now };
+                        device.phase = Phase::Unreachable {
+                            reason,
+                            next_try: now,
+                        };
                     }
                     self.devices.insert(node, device);
                 }
@@ -118,8 +137,12 @@ impl Reconciler {
 
     /// An answer. Answers to anything but the outstanding request are ignored: they are late or doubled.
     pub fn answer(&mut self, node: NodeId, id: RequestId, answer: Answer, now: u64) {
-        let Some(device) = self.devices.get_mut(&node) else { return };
-        let Some(outstanding) = device.outstanding.filter(|outstanding| outstanding.id == id) else { return };
+        let Some(device) = self.devices.get_mut(&node) else {
+            return;
+        };
+        let Some(outstanding) = device.outstanding.filter(|outstanding| outstanding.id == id) else {
+            return;
+        };
         let Outstanding { kind, sent, .. } = outstanding;
         let took = now.saturating_sub(sent);
         device.outstanding = None;
@@ -155,7 +178,9 @@ impl Reconciler {
 
     /// An event that a device reported by itself.
     pub fn event(&mut self, node: NodeId, event: DeviceEvent, now: u64) {
-        let Some(device) = self.devices.get_mut(&node) else { return };
+        let Some(device) = self.devices.get_mut(&node) else {
+            return;
+        };
         self.dirty = true;
         match event {
             DeviceEvent::Changed => {
@@ -275,7 +300,9 @@ impl Reconciler {
     }
 
     fn enter(&mut self, node: NodeId, phase: Phase) {
-        let Some(device) = self.devices.get_mut(&node) else { return };
+        let Some(device) = self.devices.get_mut(&node) else {
+            return;
+        };
         if device.phase != phase {
             device.phase = phase.clone();
             self.notices.push(Notice::Phase(node, phase));
@@ -288,11 +315,18 @@ impl Reconciler {
     /// Remembers a request; [`Reconciler::poll`] hands it out.
     fn send(&mut self, node: NodeId, request: Request, phase: Phase, now: u64) {
         self.next_id += 1;
-        let Some(device) = self.devices.get_mut(&node) else { return };
+        let Some(device) = self.devices.get_mut(&node) else {
+            return;
+        };
         let kind = RequestKind::from(&request);
         let limit = device.pace(kind).limit(&self.guard.timing);
         let (id, deadline) = (self.next_id, now.saturating_add(limit));
-        device.outstanding = Some(Outstanding { id, kind, sent: now, deadline });
+        device.outstanding = Some(Outstanding {
+            id,
+            kind,
+            sent: now,
+            deadline,
+        });
         device.queued = Some(request);
         // What is wrong with it stays shown until an attempt succeeds.
         let failed = matches!(device.phase, Phase::Unreachable { .. } | Phase::Failed { .. });
@@ -304,15 +338,24 @@ impl Reconciler {
     fn take_commands(&mut self) -> Vec<Command> {
         let command = |(node, device): (&NodeId, &mut Device)| {
             let request = device.queued.take()?;
-            let Outstanding { id, sent, deadline, .. } = device.outstanding?;
-            Some(Command { node: *node, id, request, limit: deadline - sent })
+            let Outstanding {
+                id, sent, deadline, ..
+            } = device.outstanding?;
+            Some(Command {
+                node: *node,
+                id,
+                request,
+                limit: deadline - sent,
+            })
         };
         self.devices.iter_mut().filter_map(command).collect()
     }
 
     /// A claim with a new epoch: everything sent before is fenced off.
     fn claim(&mut self, node: NodeId, now: u64) {
-        let Some(election) = self.election.as_mut() else { return };
+        let Some(election) = self.election.as_mut() else {
+            return;
+        };
         // Nobody claims so often: see `superseded`.
         election.epoch = election.epoch.saturating_add(1);
         let election = *election;
@@ -333,7 +376,9 @@ impl Reconciler {
     /// this manager goes on with the others, which is safe, since a newer one takes each by a claim of its own.
     fn superseded(&mut self, node: NodeId, highest: Election, now: u64) {
         let Some(own) = self.election.as_mut() else { return };
-        let Some(device) = self.devices.get_mut(&node) else { return };
+        let Some(device) = self.devices.get_mut(&node) else {
+            return;
+        };
         let reason = if highest.term > own.term {
             let claims = *device.pace(RequestKind::Claim);
             // The other one changes its rules.
@@ -402,7 +447,9 @@ impl Reconciler {
 
     /// The device has another version than was read, or obeys another claim. Once, that is a race; again and again, somebody else acts on it.
     fn stale(&mut self, node: NodeId, kind: RequestKind, now: u64) {
-        let Some(device) = self.devices.get_mut(&node) else { return };
+        let Some(device) = self.devices.get_mut(&node) else {
+            return;
+        };
         if device.pace(kind).failures > 0 {
             let reason = match kind {
                 RequestKind::Apply => {
@@ -419,7 +466,9 @@ impl Reconciler {
     /// What was sent may have been executed in any part. If nothing was, somebody else changed the device: nothing is known of it.
     fn unconfirmed(&mut self, node: NodeId, reason: String, now: u64) {
         let poll = self.guard.timing.poll;
-        let Some(device) = self.devices.get_mut(&node) else { return };
+        let Some(device) = self.devices.get_mut(&node) else {
+            return;
+        };
         device.pace(RequestKind::Read).failures = 0;
         if device.pending.is_empty() {
             device.actual = None;
@@ -431,7 +480,9 @@ impl Reconciler {
 
     fn read(&mut self, node: NodeId, state: State, took: u64, now: u64) {
         let timing = self.guard.timing;
-        let Some(device) = self.devices.get_mut(&node) else { return };
+        let Some(device) = self.devices.get_mut(&node) else {
+            return;
+        };
         device.pace(RequestKind::Read).failures = 0;
         let done = |change: &Change| match change {
             Change::Add(rule) => state.rules.contains(rule),
@@ -466,12 +517,17 @@ impl Reconciler {
 
     /// The state of a device that has been read and has no request outstanding.
     fn settle(&mut self, node: NodeId, now: u64) {
-        let Some(device) = self.devices.get(&node) else { return };
+        let Some(device) = self.devices.get(&node) else {
+            return;
+        };
         let in_sync = device.missing.is_empty() && device.extra.is_empty() && device.waits.is_none();
         let phase = if in_sync {
             Phase::InSync
         } else if device.hold_until > now {
-            Phase::Failed { reason: device.hold_reason.clone(), next_try: device.hold_until }
+            Phase::Failed {
+                reason: device.hold_reason.clone(),
+                next_try: device.hold_until,
+            }
         } else {
             Phase::Drift
         };
@@ -480,17 +536,29 @@ impl Reconciler {
 
     /// Requests without an answer have failed. Whether they were executed is not known: the next claim fences them off.
     fn expire(&mut self, now: u64) {
-        let late =
-            |device: &Device| device.outstanding.is_some_and(|outstanding| outstanding.deadline <= now);
-        let late: Vec<NodeId> =
-            self.devices.iter().filter(|(_, one)| late(one)).map(|(node, _)| *node).collect();
+        let late = |device: &Device| {
+            device
+                .outstanding
+                .is_some_and(|outstanding| outstanding.deadline <= now)
+        };
+        let late: Vec<NodeId> = self
+            .devices
+            .iter()
+            .filter(|(_, one)| late(one))
+            .map(|(node, _)| *node)
+            .collect();
         for node in late {
             self.dirty = true;
             let Some(outstanding) = self.devices.get(&node).and_then(|device| device.outstanding) else {
                 continue;
             };
             let seconds = (outstanding.deadline - outstanding.sent) as f64 / 1e9;
-            self.late(node, outstanding.kind, format!("no answer within {seconds} s"), now);
+            self.late(
+                node,
+                outstanding.kind,
+                format!("no answer within {seconds} s"),
+                now,
+            );
         }
     }
 
@@ -501,20 +569,31 @@ impl Reconciler {
             Phase::Failed { next_try, .. } if !device.claimed => *next_try <= now,
             _ => !device.claimed,
         };
-        let claims: Vec<NodeId> =
-            self.devices.iter().filter(|(_, one)| due(one)).map(|(node, _)| *node).collect();
+        let claims: Vec<NodeId> = self
+            .devices
+            .iter()
+            .filter(|(_, one)| due(one))
+            .map(|(node, _)| *node)
+            .collect();
         for node in claims {
             self.claim(node, now);
         }
-        let polls: Vec<NodeId> =
-            self.devices.iter().filter(|(_, one)| wants_read(one, now)).map(|(node, _)| *node).collect();
+        let polls: Vec<NodeId> = self
+            .devices
+            .iter()
+            .filter(|(_, one)| wants_read(one, now))
+            .map(|(node, _)| *node)
+            .collect();
         for node in polls {
             if let Some(device) = self.devices.get_mut(&node) {
                 device.read_again = false;
             }
             self.send(node, Request::Read, Phase::Reading, now);
         }
-        let held = self.devices.values().any(|device| device.hold_until != 0 && device.hold_until <= now);
+        let held = self
+            .devices
+            .values()
+            .any(|device| device.hold_until != 0 && device.hold_until <= now);
         if self.dirty || held || self.wake.is_some_and(|wake| wake <= now) {
             self.dirty = false;
             self.apply(now);
@@ -524,13 +603,25 @@ impl Reconciler {
     /// Sends every change that is safe now.
     fn apply(&mut self, now: u64) {
         self.guard.refresh(&self.devices, now);
-        let nodes: Vec<NodeId> =
-            self.devices.iter().filter(|(_, one)| one.is_settled()).map(|(node, _)| *node).collect();
+        let nodes: Vec<NodeId> = self
+            .devices
+            .iter()
+            .filter(|(_, one)| one.is_settled())
+            .map(|(node, _)| *node)
+            .collect();
         for node in nodes {
-            let done = self.devices.get(&node).is_some_and(|device| self.guard.is_done(device));
-            let (changes, waits) =
-                if done { (Vec::new(), None) } else { self.guard.changes(node, &self.devices, now) };
-            let Some(device) = self.devices.get_mut(&node) else { continue };
+            let done = self
+                .devices
+                .get(&node)
+                .is_some_and(|device| self.guard.is_done(device));
+            let (changes, waits) = if done {
+                (Vec::new(), None)
+            } else {
+                self.guard.changes(node, &self.devices, now)
+            };
+            let Some(device) = self.devices.get_mut(&node) else {
+                continue;
+            };
             device.waits = waits;
             if device.hold_until <= now {
                 device.hold_until = 0;
@@ -543,14 +634,29 @@ impl Reconciler {
             device.derive(now);
             let (election, etag) = (device.election, device.etag.clone());
             self.notices.push(Notice::Applying(node, changes.clone()));
-            self.send(node, Request::Apply { election, etag, changes }, Phase::Applying, now);
+            self.send(
+                node,
+                Request::Apply {
+                    election,
+                    etag,
+                    changes,
+                },
+                Phase::Applying,
+                now,
+            );
         }
         // Facts have become more pessimistic by what was sent.
         self.guard.refresh(&self.devices, now);
         self.announce(now);
-        let opening =
-            self.opening.values().flatten().map(|since| since.saturating_add(self.guard.timing.drain));
-        let wake = opening.chain(self.guard.wake(&self.devices, now)).filter(|time| *time > now).min();
+        let opening = self
+            .opening
+            .values()
+            .flatten()
+            .map(|since| since.saturating_add(self.guard.timing.drain));
+        let wake = opening
+            .chain(self.guard.wake(&self.devices, now))
+            .filter(|time| *time > now)
+            .min();
         self.wake = wake;
     }
 
@@ -560,7 +666,9 @@ impl Reconciler {
         let silent = !guard.wanted && !guard.int_possible(now);
         let mut ready = Vec::new();
         for ((node, port), since) in &mut self.opening {
-            let is_sink = devices.get(node).is_some_and(|device| device.has(&Rule::Sink(*port)));
+            let is_sink = devices
+                .get(node)
+                .is_some_and(|device| device.has(&Rule::Sink(*port)));
             *since = since.filter(|_| is_sink).or(is_sink.then_some(now));
             let drained = since.is_some_and(|since| now >= since.saturating_add(guard.timing.drain));
             if drained || silent || !guard.order.edges_wait_for_sinks {

@@ -43,7 +43,11 @@ pub(super) type Devices = BTreeMap<NodeId, Device>;
 
 impl Guard {
     pub(super) fn new(order: Order, timing: Timing) -> Self {
-        Self { order, timing, ..Self::default() }
+        Self {
+            order,
+            timing,
+            ..Self::default()
+        }
     }
 
     /// Recomputes the state of the domain.
@@ -60,7 +64,9 @@ impl Guard {
         self.open = ready.clone().find(|device| !is_closed(device, devices)).map(name);
         let reachable = || ready.clone().filter(|device| device.claimed);
         self.lacking = reachable().fold(0, |bits, device| bits | device.facts.missing_bits);
-        self.lacking_at = reachable().find(|device| device.facts.missing_bits != 0).map(name);
+        self.lacking_at = reachable()
+            .find(|device| device.facts.missing_bits != 0)
+            .map(name);
         self.is_reencoding &= devices.is_empty() || self.int_possible(now);
         let differs = self.is_reencoding || devices.values().any(|device| device.facts.wrong_encoding);
         self.withdraw = self.wanted && differs;
@@ -106,8 +112,15 @@ impl Guard {
 
     /// The changes of a device that are safe now, and what the first of the others waits for.
     pub(super) fn changes(&self, node: NodeId, devices: &Devices, now: u64) -> (Vec<Change>, Option<Wait>) {
-        let Some(device) = devices.get(&node) else { return (Vec::new(), None) };
-        let view = View { guard: self, device, devices, now };
+        let Some(device) = devices.get(&node) else {
+            return (Vec::new(), None);
+        };
+        let view = View {
+            guard: self,
+            device,
+            devices,
+            now,
+        };
         let mut waits = None;
         let mut note = |result: Result<(), Wait>| match result {
             Ok(()) => true,
@@ -131,14 +144,26 @@ impl Guard {
         }
         let gone: Vec<Rule> = changes.iter().map(|change| change.rule().clone()).collect();
         for rule in &device.missing {
-            let blocked = device.extra.iter().any(|old| old.same_entry(rule) && !gone.contains(old));
+            let blocked = device
+                .extra
+                .iter()
+                .any(|old| old.same_entry(rule) && !gone.contains(old));
             if !blocked && note(view.may_add(rule)) {
                 changes.push(Change::Add(rule.clone()));
             }
         }
         if view.must_withdraw() {
-            let actual = device.actual.iter().flatten().filter(|rule| rule.inserted_bits() != 0);
-            changes.extend(actual.filter(|rule| !gone.contains(rule)).cloned().map(Change::Remove));
+            let actual = device
+                .actual
+                .iter()
+                .flatten()
+                .filter(|rule| rule.inserted_bits() != 0);
+            changes.extend(
+                actual
+                    .filter(|rule| !gone.contains(rule))
+                    .cloned()
+                    .map(Change::Remove),
+            );
         }
         for port in device.target.ports.links.keys() {
             changes.extend(view.facing(*port, &mut note));
@@ -174,13 +199,21 @@ impl View<'_> {
     }
 
     fn unless_withdrawn(&self, rule: &Rule, wait: Wait) -> Result<(), Wait> {
-        if self.must_withdraw() && rule.inserted_bits() != 0 { Ok(()) } else { Err(wait) }
+        if self.must_withdraw() && rule.inserted_bits() != 0 {
+            Ok(())
+        } else {
+            Err(wait)
+        }
     }
 
     /// Nothing with INT is in flight, and nothing will be.
     fn silent(&self) -> Result<(), Wait> {
         self.no_source()?;
-        if self.guard.int_possible(self.now) { Err(Wait::Drain) } else { Ok(()) }
+        if self.guard.int_possible(self.now) {
+            Err(Wait::Drain)
+        } else {
+            Ok(())
+        }
     }
 
     /// No device inserts INT.
@@ -194,8 +227,14 @@ impl View<'_> {
     /// What the removal of a sink waits for.
     fn may_open(&self) -> Result<(), Wait> {
         match self.guard.order {
-            Order { sinks_wait_for_sources: false, .. } => Ok(()),
-            Order { sinks_wait_for_drain: false, .. } => self.no_source(),
+            Order {
+                sinks_wait_for_sources: false,
+                ..
+            } => Ok(()),
+            Order {
+                sinks_wait_for_drain: false,
+                ..
+            } => self.no_source(),
             _ => self.silent(),
         }
     }
@@ -208,7 +247,11 @@ impl View<'_> {
 
     /// What a change of the encoding waits for.
     fn may_encode(&self) -> Result<(), Wait> {
-        if self.guard.order.encodings_wait_for_drain { self.silent() } else { Ok(()) }
+        if self.guard.order.encodings_wait_for_drain {
+            self.silent()
+        } else {
+            Ok(())
+        }
     }
 
     fn may_add(&self, rule: &Rule) -> Result<(), Wait> {
@@ -285,7 +328,11 @@ impl View<'_> {
         }
         let last = guard.last[usize::from(number)];
         let drained = last == 0 || self.now >= last.saturating_add(guard.timing.drain);
-        if drained || !guard.order.transits_wait_for_drain { Ok(()) } else { Err(Wait::Drain) }
+        if drained || !guard.order.transits_wait_for_drain {
+            Ok(())
+        } else {
+            Err(Wait::Drain)
+        }
     }
 
     /// The change of the sink on a port to another device: it is there while that device's border is not closed.
@@ -303,9 +350,15 @@ impl View<'_> {
             return Some(Change::Remove(sink));
         }
         // The peer alone is not enough: from there, INT goes on to every ready device.
-        let open = self.guard.open.clone().or((!peer.facts.ready).then(|| peer.target.name.clone()));
+        let open = self
+            .guard
+            .open
+            .clone()
+            .or((!peer.facts.ready).then(|| peer.target.name.clone()));
         let may = open.map_or(Ok(()), |open| Err(Wait::Border(open)));
-        let may = may.and_then(|()| self.has_room()).and_then(|()| self.is_encoded());
+        let may = may
+            .and_then(|()| self.has_room())
+            .and_then(|()| self.is_encoded());
         note(may).then_some(Change::Remove(sink))
     }
 

@@ -11,7 +11,14 @@ const S: u64 = 1_000_000_000;
 
 fn watch() -> Rule {
     let key = FlowKey::default();
-    Rule::Watch(Arc::new(Watch { key, mode: Mode::Md, bits: 0xa000, hops: 8, sample: 1, drops: true }))
+    Rule::Watch(Arc::new(Watch {
+        key,
+        mode: Mode::Md,
+        bits: 0xa000,
+        hops: 8,
+        sample: 1,
+        drops: true,
+    }))
 }
 
 /// Two leaves joined by a link, each with one edge port.
@@ -22,8 +29,11 @@ fn targets(watched: bool) -> Targets {
             rules.extend([Rule::Sink(2), Rule::Instruction(0), Rule::Instruction(2)]);
             rules.extend((node == 1).then(watch));
         }
-        let ports =
-            DevicePorts { edge: [2].into(), links: [(1, (peer, 1))].into(), ..DevicePorts::default() };
+        let ports = DevicePorts {
+            edge: [2].into(),
+            links: [(1, (peer, 1))].into(),
+            ..DevicePorts::default()
+        };
         (
             node,
             Target {
@@ -64,7 +74,16 @@ impl Bench {
         let rules = [(1, Rules::new()), (2, Rules::new())].into();
         let (mute, liars, log) = (Vec::new(), Vec::new(), Vec::new());
         let (answers, requests) = (BTreeMap::new(), BTreeMap::new());
-        Self { reconciler, rules, version: 0, mute, liars, answers, log, requests }
+        Self {
+            reconciler,
+            rules,
+            version: 0,
+            mute,
+            liars,
+            answers,
+            log,
+            requests,
+        }
     }
 
     /// Exchanges messages at `now` until there are none.
@@ -77,7 +96,10 @@ impl Bench {
             if commands.is_empty() {
                 return;
             }
-            for Command { node, id, request, .. } in commands {
+            for Command {
+                node, id, request, ..
+            } in commands
+            {
                 let answer = self.execute(node, request);
                 self.reconciler.answer(node, id, answer, now);
             }
@@ -100,7 +122,12 @@ impl Bench {
             Request::Read => {
                 let etag = Etag(self.version.to_string());
                 let foreign = vec!["theirs".to_owned()];
-                Answer::State(State { etag, rules: rules.clone(), foreign, ..State::default() })
+                Answer::State(State {
+                    etag,
+                    rules: rules.clone(),
+                    foreign,
+                    ..State::default()
+                })
             }
             Request::Apply { changes, .. } => {
                 self.version += 1;
@@ -118,7 +145,11 @@ impl Bench {
     }
 
     fn phases(&self) -> Vec<String> {
-        self.reconciler.statuses().iter().map(|status| status.phase.to_string()).collect()
+        self.reconciler
+            .statuses()
+            .iter()
+            .map(|status| status.phase.to_string())
+            .collect()
     }
 }
 
@@ -134,7 +165,10 @@ fn sinks_come_first_and_go_last() {
     bench.log.clear();
     bench.reconciler.set_targets(targets(false), 5 * S);
     bench.run(5 * S);
-    assert_eq!(bench.log, ["1: remove watch all flows: md with node_id, hop_latency"]);
+    assert_eq!(
+        bench.log,
+        ["1: remove watch all flows: md with node_id, hop_latency"]
+    );
     assert_eq!(bench.reconciler.statuses()[0].waits, Some(Wait::Drain));
     // Two seconds later nothing can be in flight any more.
     assert_eq!(bench.reconciler.next_timeout(), Some(7 * S));
@@ -149,7 +183,10 @@ fn a_device_out_of_reach_is_closed_off_after_the_grace_and_let_in_again() {
     bench.mute.push(2);
     bench.run(S);
     assert_eq!(bench.phases(), ["drift", "connecting"]);
-    assert_eq!(bench.reconciler.statuses()[0].waits, Some(Wait::Border("leaf1".to_owned())));
+    assert_eq!(
+        bench.reconciler.statuses()[0].waits,
+        Some(Wait::Border("leaf1".to_owned()))
+    );
     bench.run(3 * S);
     assert_eq!(bench.phases()[1], "unreachable: no answer within 2 s");
     // leaf1 removes INT towards leaf2, and watches.
@@ -169,7 +206,9 @@ fn a_link_opens_only_when_all_ready_devices_behind_it_are_closed() {
     let mut all = Targets::new();
     for node in 1..=4_u32 {
         let mut target = targets(true)[&if node == 1 { 1 } else { 2 }].clone();
-        let peers = [(1, node - 1), (3, node + 1)].into_iter().filter(|(_, peer)| (1..=4).contains(peer));
+        let peers = [(1, node - 1), (3, node + 1)]
+            .into_iter()
+            .filter(|(_, peer)| (1..=4).contains(peer));
         target.ports.links = peers.map(|(port, peer)| (port, (peer, 4 - port))).collect();
         target.name = format!("leaf{node}");
         all.insert(node, target);
@@ -184,7 +223,10 @@ fn a_link_opens_only_when_all_ready_devices_behind_it_are_closed() {
     bench.run(S);
     // leaf2 and its neighbours are ready, but INT would go on from leaf3 to leaf4, which is not known.
     assert!(bench.rules[&1].contains(&Rule::Sink(3)));
-    assert_eq!(bench.reconciler.statuses()[0].waits, Some(Wait::Border("leaf3".to_owned())));
+    assert_eq!(
+        bench.reconciler.statuses()[0].waits,
+        Some(Wait::Border("leaf3".to_owned()))
+    );
     bench.run(3 * S);
     bench.run(4 * S);
     assert!(bench.rules[&3].contains(&Rule::Sink(3)) && !bench.rules[&1].contains(&Rule::Sink(3)));
@@ -237,7 +279,9 @@ fn a_device_that_refuses_an_answer_says_so_until_it_gives_it() {
         assert!(!bench.reconciler.statuses()[1].ready);
         // It is tried again within the longest waiting time, and another failure has no part of this one.
         bench.answers = [((2, "claim"), Answer::Unreachable("reset".to_owned()))].into();
-        bench.reconciler.event(2, DeviceEvent::Lost("reset".to_owned()), 41 * S);
+        bench
+            .reconciler
+            .event(2, DeviceEvent::Lost("reset".to_owned()), 41 * S);
         bench.run(42 * S);
         assert_eq!(bench.phases()[1], "unreachable: reset", "{kind}");
         bench.answers.clear();
@@ -253,7 +297,10 @@ fn a_device_that_refuses_reads_after_it_was_in_sync_is_shown_within_a_poll() {
         all.values_mut().for_each(|target| target.restart = restart);
         let mut bench = Bench::new(all);
         until_in_sync(&mut bench, S, 10 * S);
-        bench.answers.insert((1, "read"), Answer::Refused("no forwarding pipeline config".to_owned()));
+        bench.answers.insert(
+            (1, "read"),
+            Answer::Refused("no forwarding pipeline config".to_owned()),
+        );
         bench.run(12 * S);
         let expected = "failed: it refuses to be read: no forwarding pipeline config";
         assert_eq!(bench.phases()[0], expected);
@@ -268,11 +315,20 @@ fn a_device_that_refuses_reads_after_it_was_in_sync_is_shown_within_a_poll() {
 fn a_device_that_is_back_is_not_kept_waiting_for_its_outage() {
     let mut bench = Bench::new(targets(true));
     bench.run(S);
-    bench.reconciler.event(2, DeviceEvent::Lost("reset".to_owned()), 2 * S);
-    bench.answers.insert((2, "claim"), Answer::Unreachable("connection refused".to_owned()));
-    (2 * S..22 * S).step_by(S as usize / 2).for_each(|now| bench.run(now));
+    bench
+        .reconciler
+        .event(2, DeviceEvent::Lost("reset".to_owned()), 2 * S);
+    bench
+        .answers
+        .insert((2, "claim"), Answer::Unreachable("connection refused".to_owned()));
+    (2 * S..22 * S)
+        .step_by(S as usize / 2)
+        .for_each(|now| bench.run(now));
     // It starts without a program: the driver loads it, and says when that is done.
-    bench.answers.insert((2, "claim"), Answer::Unreachable("its program is being loaded".to_owned()));
+    bench.answers.insert(
+        (2, "claim"),
+        Answer::Unreachable("its program is being loaded".to_owned()),
+    );
     let mut now = 22 * S;
     while bench.phases()[1] != "unreachable: its program is being loaded" {
         now += S / 2;
@@ -283,15 +339,26 @@ fn a_device_that_is_back_is_not_kept_waiting_for_its_outage() {
     bench.reconciler.event(2, DeviceEvent::Loaded, now);
     assert_eq!(until_in_sync(&mut bench, now, 5 * S), S / 2);
     // One that breaks the connection whenever its program is loaded is not tried without a pause.
-    bench.answers.insert((2, "claim"), Answer::Unreachable("its program is being loaded".to_owned()));
-    bench.reconciler.event(2, DeviceEvent::Lost("reset".to_owned()), now + 60 * S);
+    bench.answers.insert(
+        (2, "claim"),
+        Answer::Unreachable("its program is being loaded".to_owned()),
+    );
+    bench
+        .reconciler
+        .event(2, DeviceEvent::Lost("reset".to_owned()), now + 60 * S);
     let before = bench.requests[&2];
     for at in (now + 60 * S..now + 90 * S).step_by(S as usize / 10) {
         bench.run(at);
-        bench.reconciler.event(2, DeviceEvent::Lost("reset".to_owned()), at);
+        bench
+            .reconciler
+            .event(2, DeviceEvent::Lost("reset".to_owned()), at);
         bench.reconciler.event(2, DeviceEvent::Loaded, at);
     }
-    assert!(bench.requests[&2] - before <= 61, "{}", bench.requests[&2] - before);
+    assert!(
+        bench.requests[&2] - before <= 61,
+        "{}",
+        bench.requests[&2] - before
+    );
 }
 
 #[test]
@@ -303,9 +370,15 @@ fn a_device_without_a_program_has_no_rules_and_an_open_border() {
         bench.run(S);
         let is_ready = |bench: &Bench| bench.reconciler.states().next().unwrap().ready;
         assert!(is_ready(&bench), "{restart:?}");
-        bench.reconciler.event(1, DeviceEvent::Lost("reset".to_owned()), 2 * S);
+        bench
+            .reconciler
+            .event(1, DeviceEvent::Lost("reset".to_owned()), 2 * S);
         bench.reconciler.event(1, DeviceEvent::Emptied, 2 * S);
-        assert_eq!((is_ready(&bench), bench.reconciler.rules(1)), (false, None), "{restart:?}");
+        assert_eq!(
+            (is_ready(&bench), bench.reconciler.rules(1)),
+            (false, None),
+            "{restart:?}"
+        );
         bench.rules.insert(1, Rules::new());
         bench.version += 1;
         until_in_sync(&mut bench, 2 * S, 10 * S);
@@ -339,18 +412,24 @@ fn late_and_doubled_answers_are_ignored() {
     bench.reconciler.poll(S, &mut commands);
     let first: RequestId = commands[0].id;
     bench.reconciler.answer(1, first, Answer::Claimed, S);
-    bench.reconciler.answer(1, first, Answer::Unreachable("doubled".to_owned()), S);
+    bench
+        .reconciler
+        .answer(1, first, Answer::Unreachable("doubled".to_owned()), S);
     bench.reconciler.answer(1, first + 999, Answer::Applied, S);
     assert_eq!(bench.phases()[0], "reading");
 }
 
 /// Loses a device and lets its claim be refused for another election.
 fn refused_for(bench: &mut Bench, node: NodeId, election: Election, now: u64) {
-    bench.reconciler.event(node, DeviceEvent::Lost("reset".to_owned()), now);
+    bench
+        .reconciler
+        .event(node, DeviceEvent::Lost("reset".to_owned()), now);
     let mut commands = Vec::new();
     bench.reconciler.poll(now, &mut commands);
     let claim = commands.iter().find(|command| command.node == node).unwrap();
-    bench.reconciler.answer(node, claim.id, Answer::NotPrimary(election), now);
+    bench
+        .reconciler
+        .answer(node, claim.id, Answer::NotPrimary(election), now);
 }
 
 #[test]
@@ -366,7 +445,10 @@ fn a_newer_lease_at_half_of_the_devices_ends_the_older_one() {
 #[test]
 fn one_device_of_three_does_not_end_the_lease() {
     let mut three = targets(true);
-    let third = Target { name: "leaf3".to_owned(), ..three[&2].clone() };
+    let third = Target {
+        name: "leaf3".to_owned(),
+        ..three[&2].clone()
+    };
     three.insert(3, third);
     let mut bench = Bench::new(three);
     bench.run(S);
@@ -391,7 +473,10 @@ fn elections_that_cannot_be_are_no_reason_to_stop_or_to_hurry() {
         assert!(bench.reconciler.is_acting(), "{term}.{epoch}");
         let mut commands = Vec::new();
         bench.reconciler.poll(2 * S, &mut commands);
-        assert!(commands.iter().all(|command| command.node != 1), "it is not asked at once: {commands:?}");
+        assert!(
+            commands.iter().all(|command| command.node != 1),
+            "it is not asked at once: {commands:?}"
+        );
         bench.run(10 * S);
         assert_eq!(bench.phases(), ["in_sync", "in_sync"]);
     }
@@ -402,7 +487,10 @@ fn a_restarted_manager_changes_nothing() {
     let mut bench = Bench::new(targets(true));
     bench.run(S);
     bench.log.clear();
-    let mut again = Bench { rules: bench.rules, ..Bench::new(targets(true)) };
+    let mut again = Bench {
+        rules: bench.rules,
+        ..Bench::new(targets(true))
+    };
     again.run(S);
     assert_eq!(again.log, Vec::<String>::new());
     assert_eq!(again.reconciler.statuses()[0].foreign, ["theirs"]);
@@ -431,7 +519,10 @@ fn a_new_encoding_waits_until_there_is_no_int() {
     let with = |l4_checksum| {
         let mut targets = targets(true);
         for target in targets.values_mut() {
-            let encoding = Encoding { l4_checksum, ..Encoding::default() };
+            let encoding = Encoding {
+                l4_checksum,
+                ..Encoding::default()
+            };
             Arc::make_mut(&mut target.rules).insert(Rule::Encoding(encoding));
         }
         targets
@@ -441,7 +532,10 @@ fn a_new_encoding_waits_until_there_is_no_int() {
     bench.log.clear();
     bench.reconciler.set_targets(with(L4Checksum::Leave), 2 * S);
     bench.run(2 * S);
-    assert_eq!(bench.log, ["1: remove watch all flows: md with node_id, hop_latency"]);
+    assert_eq!(
+        bench.log,
+        ["1: remove watch all flows: md with node_id, hop_latency"]
+    );
     bench.run(4 * S);
     assert_eq!(bench.phases(), ["in_sync", "in_sync"]);
     assert_eq!(
@@ -456,7 +550,11 @@ fn two_hundred_devices_are_filled_within_two_seconds() {
     let mut all = Targets::new();
     for node in 1..=200 {
         let (mut target, spine) = (targets(true)[&1].clone(), 1 + node % 8);
-        target.ports.links = if node > 8 { [(1, (spine, node))].into() } else { BTreeMap::new() };
+        target.ports.links = if node > 8 {
+            [(1, (spine, node))].into()
+        } else {
+            BTreeMap::new()
+        };
         all.insert(node, target);
     }
     for node in 9..=200 {
@@ -469,7 +567,10 @@ fn two_hundred_devices_are_filled_within_two_seconds() {
     while !bench.reconciler.is_in_sync() {
         let mut commands = Vec::new();
         bench.reconciler.poll(now, &mut commands);
-        for Command { node, id, request, .. } in commands {
+        for Command {
+            node, id, request, ..
+        } in commands
+        {
             let answer = bench.execute(node, request);
             in_flight.push((now + 20 * MS, node, id, answer));
         }
@@ -506,8 +607,15 @@ fn converges_slowly(claim: u64) {
         let mut commands = Vec::new();
         bench.reconciler.poll(now, &mut commands);
         asked += commands.len();
-        for Command { node, id, request, .. } in commands {
-            let takes = if matches!(request, Request::Claim(_)) { claim } else { 5 * S };
+        for Command {
+            node, id, request, ..
+        } in commands
+        {
+            let takes = if matches!(request, Request::Claim(_)) {
+                claim
+            } else {
+                5 * S
+            };
             let answer = bench.execute(node, request);
             in_flight.push((now + takes, node, id, answer));
         }
@@ -520,7 +628,11 @@ fn converges_slowly(claim: u64) {
         assert!(now < 300 * S, "{:?}", &bench.phases()[..10]);
     }
     // Of each kind of request, those of 2 s and 4 s are late, and each other one has its answer.
-    assert!(now < 120 * S && asked < 200 * 40, "{} s, {asked} requests", now / S);
+    assert!(
+        now < 120 * S && asked < 200 * 40,
+        "{} s, {asked} requests",
+        now / S
+    );
     // In sync, a device is read again after a pause that is longer than a read takes.
     let mut commands = Vec::new();
     bench.reconciler.poll(now + 5 * S, &mut commands);

@@ -30,8 +30,15 @@ fn measures_nothing(rule: &Rule) -> bool {
 
 impl Run {
     pub(super) fn domain(&self) -> DomainSettings {
-        let map = DtaMap { collectors: vec!["a".to_owned()], text: self.encoding.dscp.to_string() };
-        DomainSettings { encoding: self.encoding, dta_map: Some(Arc::new(map)), ..DomainSettings::default() }
+        let map = DtaMap {
+            collectors: vec!["a".to_owned()],
+            text: self.encoding.dscp.to_string(),
+        };
+        DomainSettings {
+            encoding: self.encoding,
+            dta_map: Some(Arc::new(map)),
+            ..DomainSettings::default()
+        }
     }
 
     pub(super) fn device(node: NodeId) -> Device {
@@ -62,8 +69,13 @@ impl Run {
 
     /// Devices that leave are driven no longer when they measure nothing.
     pub(super) fn end_leaving(&mut self) {
-        let leaving: Vec<NodeId> =
-            self.away.gone.iter().filter(|(_, gone)| !**gone).map(|(node, _)| *node).collect();
+        let leaving: Vec<NodeId> = self
+            .away
+            .gone
+            .iter()
+            .filter(|(_, gone)| !**gone)
+            .map(|(node, _)| *node)
+            .collect();
         if leaving.is_empty() {
             return;
         }
@@ -74,7 +86,10 @@ impl Run {
                 status.node == node
                     && status.phase == Phase::InSync
                     && status.difference == (0, 0)
-                    && status.rules.as_ref().is_some_and(|rules| rules.iter().all(measures_nothing))
+                    && status
+                        .rules
+                        .as_ref()
+                        .is_some_and(|rules| rules.iter().all(measures_nothing))
             };
             let is_clean = statuses.iter().any(is_clean);
             if is_clean {
@@ -99,17 +114,29 @@ impl Run {
         for (port, end) in &self.net.cables {
             let at = Some(*port).filter(|port| is_member(port.0));
             if is_driven(port.0) {
-                let mtu = if matches!(end, End::Host(_)) { PACKET } else { self.net.mtu };
+                let mtu = if matches!(end, End::Host(_)) {
+                    PACKET
+                } else {
+                    self.net.mtu
+                };
                 inventory.add_port(*port, None, Some(mtu)).expect(valid);
             }
             match end {
                 End::Host(host) => {
-                    let record = Host { name: format!("h{host}"), addresses: vec![address(*host)], at };
+                    let record = Host {
+                        name: format!("h{host}"),
+                        addresses: vec![address(*host)],
+                        at,
+                    };
                     inventory.add_host(record, Origin::File).expect(valid);
                 }
                 End::Port(node, other) if at.is_some() && is_member(*node) => {
-                    inventory.add_port((*node, *other), None, Some(self.net.mtu)).expect(valid);
-                    inventory.add_link(*port, (*node, *other), Origin::File).expect(valid);
+                    inventory
+                        .add_port((*node, *other), None, Some(self.net.mtu))
+                        .expect(valid);
+                    inventory
+                        .add_link(*port, (*node, *other), Origin::File)
+                        .expect(valid);
                 }
                 End::Port(..) => {}
             }
@@ -121,9 +148,15 @@ impl Run {
     /// Devices that were emptied measure nothing: nobody has driven them since.
     pub(super) fn expect_emptied(&self) -> Result<(), Violation> {
         for node in &self.away.clean {
-            let left = self.net.switches[node].rules.iter().find(|rule| !measures_nothing(rule));
+            let left = self.net.switches[node]
+                .rules
+                .iter()
+                .find(|rule| !measures_nothing(rule));
             if let Some(left) = left {
-                return Err(Violation::End { node: *node, difference: format!("it still has {left}") });
+                return Err(Violation::End {
+                    node: *node,
+                    difference: format!("it still has {left}"),
+                });
             }
         }
         Ok(())

@@ -42,7 +42,8 @@ impl Switch {
         match change {
             Change::Add(rule) => {
                 // It has one encoding.
-                self.rules.retain(|old| !matches!(old, Rule::Encoding(_)) || !old.same_entry(rule));
+                self.rules
+                    .retain(|old| !matches!(old, Rule::Encoding(_)) || !old.same_entry(rule));
                 self.rules.insert(rule.clone())
             }
             Change::Remove(rule) => self.rules.remove(rule),
@@ -131,7 +132,10 @@ impl Net {
 
     /// A slow switch executes one of the changes that it has accepted.
     pub(crate) fn execute_late(&mut self, node: NodeId, choice: usize) {
-        let Some(switch) = self.switches.get_mut(&node).filter(|one| one.up && !one.accepted.is_empty())
+        let Some(switch) = self
+            .switches
+            .get_mut(&node)
+            .filter(|one| one.up && !one.accepted.is_empty())
         else {
             return;
         };
@@ -149,7 +153,9 @@ impl Net {
     /// Starts a switch that crashed.
     pub(crate) fn start(&mut self, node: NodeId) {
         self.versions += 1;
-        let Some(switch) = self.switches.get_mut(&node) else { return };
+        let Some(switch) = self.switches.get_mut(&node) else {
+            return;
+        };
         switch.up = true;
         switch.version = self.versions;
         if switch.restart != Restart::Keeps {
@@ -158,7 +164,10 @@ impl Net {
     }
 
     pub(crate) fn host_port(&self, host: u8) -> Option<(NodeId, PortId)> {
-        self.cables.iter().find(|(_, end)| **end == End::Host(host)).map(|(port, _)| *port)
+        self.cables
+            .iter()
+            .find(|(_, end)| **end == End::Host(host))
+            .map(|(port, _)| *port)
     }
 
     /// The egress port towards a host; equal paths are chosen by the source.
@@ -179,26 +188,40 @@ impl Net {
             }
         }
         let best = distance.get(&from)?.checked_sub(1)?;
-        let ports = self.links(from).filter(|(_, (peer, _))| distance.get(peer) == Some(&best));
+        let ports = self
+            .links(from)
+            .filter(|(_, (peer, _))| distance.get(peer) == Some(&best));
         let ports: Vec<PortId> = ports.map(|(port, _)| port).collect();
         ports.get(usize::from(packet.src) % ports.len().max(1)).copied()
     }
 
     fn links(&self, node: NodeId) -> impl Iterator<Item = (PortId, (NodeId, PortId))> + '_ {
-        self.cables.range((node, 0)..(node + 1, 0)).filter_map(move |((_, port), end)| match end {
-            End::Port(peer, other) if !self.down.contains(&(node, *port)) => Some((*port, (*peer, *other))),
-            _ => None,
-        })
+        self.cables
+            .range((node, 0)..(node + 1, 0))
+            .filter_map(move |((_, port), end)| match end {
+                End::Port(peer, other) if !self.down.contains(&(node, *port)) => {
+                    Some((*port, (*peer, *other)))
+                }
+                _ => None,
+            })
     }
 
     /// The port by which a switch forwards a packet, INT or not; `None`: it drops it.
     pub(crate) fn egress(&self, node: NodeId, packet: &Packet) -> Option<PortId> {
-        if self.forwards(node) && packet.hops <= 8 { self.route(node, packet) } else { None }
+        if self.forwards(node) && packet.hops <= 8 {
+            self.route(node, packet)
+        } else {
+            None
+        }
     }
 
     fn mtu_of(&self, port: (NodeId, PortId)) -> u32 {
         // A packet with INT must not get lost where it should not be.
-        if matches!(self.cables.get(&port), Some(End::Host(_))) { u32::MAX } else { self.mtu }
+        if matches!(self.cables.get(&port), Some(End::Host(_))) {
+            u32::MAX
+        } else {
+            self.mtu
+        }
     }
 
     /// A packet arrives at a switch, which forwards it by `egress`.
@@ -209,11 +232,17 @@ impl Net {
         egress: Option<PortId>,
         packet: &mut Packet,
     ) -> Step {
-        let Some(egress) = egress else { return Step::Dropped };
+        let Some(egress) = egress else {
+            return Step::Dropped;
+        };
         let (switch, mtu) = (&self.switches[&node], self.mtu_of((node, egress)));
         let room = if switch.heeds_mtu { mtu } else { u32::MAX };
         let report = switch.process(node, (port, egress), packet, room);
-        if packet.bytes.len > mtu { Step::Dropped } else { Step::Queued(egress, report) }
+        if packet.bytes.len > mtu {
+            Step::Dropped
+        } else {
+            Step::Queued(egress, report)
+        }
     }
 
     /// A switch executes a request; of the changes, those whose bit is set in `executes`.
@@ -243,14 +272,22 @@ impl Net {
             Request::Apply { .. } if !switch.accepted.is_empty() => Answer::Stale,
             Request::Apply { changes, .. } => {
                 switch.version = version;
-                for (_, change) in changes.iter().enumerate().filter(|(i, _)| executes >> (i % 64) & 1 == 1) {
+                for (_, change) in changes
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, _)| executes >> (i % 64) & 1 == 1)
+                {
                     if switch.is_slow {
                         switch.accepted.push(change.clone());
                     } else {
                         switch.execute(change);
                     }
                 }
-                if executes != u64::MAX { Answer::Refused("busy".to_owned()) } else { Answer::Applied }
+                if executes != u64::MAX {
+                    Answer::Refused("busy".to_owned())
+                } else {
+                    Answer::Applied
+                }
             }
         }
     }

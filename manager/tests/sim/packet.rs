@@ -49,7 +49,14 @@ fn record_sum(node: NodeId) -> u64 {
 
 impl Packet {
     pub(crate) fn new(src: u8, dst: u8, sent: Bytes) -> Self {
-        Self { src, dst, sent, bytes: sent, int: None, hops: 0 }
+        Self {
+            src,
+            dst,
+            sent,
+            bytes: sent,
+            int: None,
+            hops: 0,
+        }
     }
 
     /// Whether a node with this encoding sees INT in it.
@@ -64,7 +71,14 @@ impl Packet {
         }
         let (bits, remaining, dscp) = (watch.bits, watch.hops, self.bytes.dscp);
         let (records, path) = (Vec::new(), Vec::new());
-        self.int = Some(Int { bits, remaining, dscp, records, path, is_partial: false });
+        self.int = Some(Int {
+            bits,
+            remaining,
+            dscp,
+            records,
+            path,
+            is_partial: false,
+        });
         self.bytes.len += HEADER_BYTES;
         self.bytes.dscp = encoding.dscp;
         match encoding.l4_checksum {

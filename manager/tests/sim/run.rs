@@ -55,14 +55,39 @@ impl Faults {
         members: false,
     };
     /// Nothing fails, and devices leave the inventory.
-    pub(crate) const MEMBERS: Self = Self { members: true, ..Self::NONE };
-    pub(crate) const MEMBERS_AND_ALL: Self = Self { members: true, ..Self::ALL };
-    pub(crate) const STANDBY: Self = Self { standby: true, ..Self::ALL };
-    pub(crate) const ALL: Self = Self { messages: true, crashes: true, ..Self::NONE };
-    pub(crate) const OPEN: Self = Self { open: true, ..Self::ALL };
-    pub(crate) const SLOW: Self = Self { slow: true, ..Self::ALL };
-    pub(crate) const UNFENCED: Self = Self { unfenced: true, ..Self::ALL };
-    pub(crate) const NO_MTUS: Self = Self { no_mtus: true, ..Self::ALL };
+    pub(crate) const MEMBERS: Self = Self {
+        members: true,
+        ..Self::NONE
+    };
+    pub(crate) const MEMBERS_AND_ALL: Self = Self {
+        members: true,
+        ..Self::ALL
+    };
+    pub(crate) const STANDBY: Self = Self {
+        standby: true,
+        ..Self::ALL
+    };
+    pub(crate) const ALL: Self = Self {
+        messages: true,
+        crashes: true,
+        ..Self::NONE
+    };
+    pub(crate) const OPEN: Self = Self {
+        open: true,
+        ..Self::ALL
+    };
+    pub(crate) const SLOW: Self = Self {
+        slow: true,
+        ..Self::ALL
+    };
+    pub(crate) const UNFENCED: Self = Self {
+        unfenced: true,
+        ..Self::ALL
+    };
+    pub(crate) const NO_MTUS: Self = Self {
+        no_mtus: true,
+        ..Self::ALL
+    };
 }
 
 /// What must not happen.
@@ -70,7 +95,11 @@ impl Faults {
 #[allow(dead_code, reason = "the fields are printed")]
 pub(crate) enum Violation {
     /// A host received INT.
-    Leak { at: u64, packet: Packet, port: (NodeId, PortId) },
+    Leak {
+        at: u64,
+        packet: Packet,
+        port: (NodeId, PortId),
+    },
     /// A packet was dropped, or went elsewhere, than in the same network without INT.
     Fate { at: u64, packet: Packet, node: NodeId },
     /// A host received another packet than was sent.
@@ -78,7 +107,11 @@ pub(crate) enum Violation {
     /// A switch that forwarded had to stop.
     Stopped { at: u64, node: NodeId },
     /// Without faults: a report lacks a node of the path.
-    Incomplete { at: u64, path: Vec<NodeId>, records: Vec<NodeId> },
+    Incomplete {
+        at: u64,
+        path: Vec<NodeId>,
+        records: Vec<NodeId>,
+    },
     /// In the end, a device does not have what it should have.
     End { node: NodeId, difference: String },
 }
@@ -180,7 +213,9 @@ impl Run {
                 switch.is_slow = is_slow && switch.restart == Restart::Keeps;
                 (switch.heeds_mtu, switch.is_unfenced) = (heeds_mtu, faults.unfenced);
             });
-            inventory.add_device(Self::device(node)).expect("the simulated network is valid");
+            inventory
+                .add_device(Self::device(node))
+                .expect("the simulated network is valid");
         }
         let mut run = Self {
             rng,
@@ -219,8 +254,10 @@ impl Run {
             self.link((node, peer), (peer, node));
         }
         for _ in 0..self.rng.below(4) {
-            let (a, b) =
-                (1 + self.rng.below(count as usize) as NodeId, 1 + self.rng.below(count as usize) as NodeId);
+            let (a, b) = (
+                1 + self.rng.below(count as usize) as NodeId,
+                1 + self.rng.below(count as usize) as NodeId,
+            );
             if a != b && !self.net.cables.contains_key(&(a, b)) {
                 self.link((a, b), (b, a));
             }
@@ -229,7 +266,9 @@ impl Run {
             for port in 0..self.rng.below(3) as PortId {
                 self.attach((node, 10 + port));
             }
-            self.inventory.add_port((node, 20), None, None).expect("the simulated network is valid");
+            self.inventory
+                .add_port((node, 20), None, None)
+                .expect("the simulated network is valid");
         }
         self.attach((1, 15));
         self.attach((count, 15));
@@ -238,22 +277,32 @@ impl Run {
     fn link(&mut self, a: (NodeId, PortId), b: (NodeId, PortId)) {
         self.net.cables.insert(a, End::Port(b.0, b.1));
         self.net.cables.insert(b, End::Port(a.0, a.1));
-        self.inventory.add_link(a, b, Origin::File).expect("the simulated network is valid");
+        self.inventory
+            .add_link(a, b, Origin::File)
+            .expect("the simulated network is valid");
         self.set_mtu(a, self.net.mtu);
         self.set_mtu(b, self.net.mtu);
     }
 
     fn set_mtu(&mut self, port: (NodeId, PortId), mtu: u32) {
         let mtu = Some(mtu).filter(|_| !self.faults.no_mtus);
-        self.inventory.add_port(port, None, mtu).expect("the simulated network is valid");
+        self.inventory
+            .add_port(port, None, mtu)
+            .expect("the simulated network is valid");
     }
 
     fn attach(&mut self, port: (NodeId, PortId)) -> u8 {
         self.hosts += 1;
         let host = self.hosts;
         self.net.cables.insert(port, End::Host(host));
-        let record = Host { name: format!("h{host}"), addresses: vec![address(host)], at: Some(port) };
-        self.inventory.add_host(record, Origin::File).expect("the simulated network is valid");
+        let record = Host {
+            name: format!("h{host}"),
+            addresses: vec![address(host)],
+            at: Some(port),
+        };
+        self.inventory
+            .add_host(record, Origin::File)
+            .expect("the simulated network is valid");
         self.set_mtu(port, PACKET);
         host
     }
@@ -299,7 +348,12 @@ impl Run {
         let of = |(node, switch): (&NodeId, &super::net::Switch)| {
             let default = Capabilities::default();
             let dta = node % 2 == 1;
-            let can = Capabilities { joint_roles: false, restart: switch.restart, dta, ..default };
+            let can = Capabilities {
+                joint_roles: false,
+                restart: switch.restart,
+                dta,
+                ..default
+            };
             (*node, can)
         };
         self.net.switches.iter().map(of).collect()
@@ -308,7 +362,9 @@ impl Run {
     /// The newest manager learns the inventory and the intents.
     pub(super) fn update(&mut self) {
         let now = self.now;
-        let Some(newest) = self.managers.last_mut() else { return };
+        let Some(newest) = self.managers.last_mut() else {
+            return;
+        };
         newest.manager.set_inventory(self.inventory.clone(), now);
         let known: Vec<String> = newest.manager.intents().map(str::to_owned).collect();
         for name in known.iter().filter(|name| !self.intents.contains_key(*name)) {
@@ -365,10 +421,18 @@ impl Run {
 
     /// Everything works again; long enough for every retry.
     fn calm(&mut self) -> Result<(), Violation> {
-        self.faults = Faults { standby: self.faults.standby, ..Faults::NONE };
+        self.faults = Faults {
+            standby: self.faults.standby,
+            ..Faults::NONE
+        };
         self.net.down.clear();
-        let down: Vec<NodeId> =
-            self.net.switches.iter().filter(|(_, one)| !one.up).map(|(node, _)| *node).collect();
+        let down: Vec<NodeId> = self
+            .net
+            .switches
+            .iter()
+            .filter(|(_, one)| !one.up)
+            .map(|(node, _)| *node)
+            .collect();
         for node in down {
             self.net.start(node);
             self.expose(node);
@@ -390,7 +454,9 @@ impl Run {
         assert_eq!(compiler.add_all(self.accepted()), []);
         for (node, switch) in &self.net.switches {
             // It is not in the inventory.
-            let Some(desired) = compiler.desired().get(node) else { continue };
+            let Some(desired) = compiler.desired().get(node) else {
+                continue;
+            };
             if **desired != switch.rules {
                 let list = |rules: Vec<&Rule>| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
                 let missing = list(desired.difference(&switch.rules).collect());
@@ -401,11 +467,17 @@ impl Run {
                     .iter()
                     .flat_map(|one| one.manager.devices())
                     .map(|status| {
-                        format!("{} {} {:?} {}", status.name, status.phase, status.waits, status.ready)
+                        format!(
+                            "{} {} {:?} {}",
+                            status.name, status.phase, status.waits, status.ready
+                        )
                     })
                     .collect();
                 let difference = format!("missing {missing:?}, extra {extra:?}, {status:?}");
-                return Err(Violation::End { node: *node, difference });
+                return Err(Violation::End {
+                    node: *node,
+                    difference,
+                });
             }
         }
         Ok(())
@@ -431,10 +503,16 @@ impl Run {
     }
 
     fn inject(&mut self) -> Result<(), Violation> {
-        let (src, dst) =
-            (1 + self.rng.below(self.hosts.into()) as u8, 1 + self.rng.below(self.hosts.into()) as u8);
+        let (src, dst) = (
+            1 + self.rng.below(self.hosts.into()) as u8,
+            1 + self.rng.below(self.hosts.into()) as u8,
+        );
         if let Some(port) = self.net.host_port(src).filter(|_| src != dst) {
-            let len = if self.rng.below(2) == 0 { PACKET } else { 64 + self.rng.below(1400) as u32 };
+            let len = if self.rng.below(2) == 0 {
+                PACKET
+            } else {
+                64 + self.rng.below(1400) as u32
+            };
             let (dscp, checksum) = (self.rng.below(16) as u8, self.rng.roll() % 0xffff);
             let packet = Packet::new(src, dst, Bytes { len, dscp, checksum });
             self.forward(packet, port.0, port.1)?;
@@ -451,7 +529,11 @@ impl Run {
             Step::Dropped => (None, None),
         };
         if egress != expected {
-            return Err(Violation::Fate { at: self.now, packet, node });
+            return Err(Violation::Fate {
+                at: self.now,
+                packet,
+                node,
+            });
         }
         if let Some(int) = report {
             self.stats.reported += 1;
@@ -469,8 +551,11 @@ impl Run {
     /// Everything that is due.
     fn step(&mut self) -> Result<(), Violation> {
         let until = self.now;
-        while let Some(Reverse((time, number))) =
-            self.events.peek().copied().filter(|Reverse((time, _))| *time <= until)
+        while let Some(Reverse((time, number))) = self
+            .events
+            .peek()
+            .copied()
+            .filter(|Reverse((time, _))| *time <= until)
         {
             self.events.pop();
             self.now = time;
@@ -481,9 +566,16 @@ impl Run {
         }
         self.now = until;
         self.poll();
-        let broken = self.broken.take().filter(|_| self.faults == Faults::NONE && !self.ever_failed);
+        let broken = self
+            .broken
+            .take()
+            .filter(|_| self.faults == Faults::NONE && !self.ever_failed);
         match broken {
-            Some(Int { path, records, .. }) => Err(Violation::Incomplete { at: self.now, path, records }),
+            Some(Int { path, records, .. }) => Err(Violation::Incomplete {
+                at: self.now,
+                path,
+                records,
+            }),
             None => Ok(()),
         }
     }
@@ -526,7 +618,11 @@ impl Run {
                 self.stats.exposed += 1;
                 Ok(())
             }
-            Some(End::Host(_)) if packet.int.is_some() => Err(Violation::Leak { at: self.now, packet, port }),
+            Some(End::Host(_)) if packet.int.is_some() => Err(Violation::Leak {
+                at: self.now,
+                packet,
+                port,
+            }),
             Some(End::Host(_)) if packet.bytes != packet.sent => {
                 Err(Violation::Changed { at: self.now, packet })
             }
@@ -549,7 +645,11 @@ impl Run {
         if !self.net.switches[&node].up {
             return Ok(());
         }
-        let changes = if let Request::Apply { changes, .. } = &request { changes.as_slice() } else { &[] };
+        let changes = if let Request::Apply { changes, .. } = &request {
+            changes.as_slice()
+        } else {
+            &[]
+        };
         if changes.contains(&Change::Remove(Rule::Forwarding)) {
             return Err(Violation::Stopped { at: self.now, node });
         }
@@ -578,7 +678,11 @@ impl Run {
         };
         for _ in 0..copies {
             let late = self.faults.messages && self.rng.below(20) == 0;
-            let delay = if late { self.rng.below(600) } else { 1 + self.rng.below(10) };
+            let delay = if late {
+                self.rng.below(600)
+            } else {
+                1 + self.rng.below(10)
+            };
             self.at(delay as u64 * MS, event(content.clone()));
         }
     }
@@ -593,7 +697,11 @@ impl Run {
             commands.extend(out.into_iter().map(|command| (manager.id, command)));
             notices = manager.manager.take_notices();
         }
-        if self.managers.last().is_some_and(|newest| !newest.manager.is_reencoding()) {
+        if self
+            .managers
+            .last()
+            .is_some_and(|newest| !newest.manager.is_reencoding())
+        {
             self.in_force = self.encoding;
         }
         // Only what the newest manager announces counts: the others do not know of the plan.
@@ -602,15 +710,25 @@ impl Run {
                 self.edge_ready((node, port));
             }
         }
-        for (manager, Command { node, id, request, .. }) in commands {
+        for (
+            manager,
+            Command {
+                node, id, request, ..
+            },
+        ) in commands
+        {
             self.transmit(|request| Event::Request(manager, node, id, request), request);
         }
     }
 
     fn edge_ready(&mut self, port: (NodeId, PortId)) {
         let planned = |one: &Recabling| matches!(one, Recabling::Announced(a, _) if *a == port);
-        let Some(at) = self.recabling.iter().position(planned) else { return };
-        let Recabling::Announced(a, b) = self.recabling.remove(at) else { return };
+        let Some(at) = self.recabling.iter().position(planned) else {
+            return;
+        };
+        let Recabling::Announced(a, b) = self.recabling.remove(at) else {
+            return;
+        };
         self.net.cables.remove(&b);
         self.attach(a);
         self.recabling.push(Recabling::Done(a, b));
@@ -658,10 +776,18 @@ impl Run {
             ],
         };
         let (src, dst) = (prefix(), prefix());
-        let metric = [Metric::HopLatency, Metric::QueueOccupancy, Metric::LinkUtilization][self.rng.below(3)];
+        let metric = [
+            Metric::HopLatency,
+            Metric::QueueOccupancy,
+            Metric::LinkUtilization,
+        ][self.rng.below(3)];
         let intent = Intent {
             name: name.clone(),
-            flows: Flows { src, dst, ..Flows::default() },
+            flows: Flows {
+                src,
+                dst,
+                ..Flows::default()
+            },
             watch: [metric].into(),
             mode: Some(Mode::Md),
             both_directions: self.rng.below(2) == 0,
@@ -681,7 +807,12 @@ impl Run {
                 .iter()
                 .any(|one| matches!(one, Recabling::Announced(a, b) if a == port || b == port))
         };
-        self.net.cables.iter().filter_map(link).filter(|(a, _)| !planned(a)).collect()
+        self.net
+            .cables
+            .iter()
+            .filter_map(link)
+            .filter(|(a, _)| !planned(a))
+            .collect()
     }
 
     /// A link is to be replaced by a host: the inventory changes first, the cable when the manager announces the port.
@@ -691,8 +822,12 @@ impl Run {
             return;
         }
         let (a, b) = links[self.rng.below(links.len())];
-        self.inventory.set_peer(a, Some(Peer::Hosts), Origin::File).expect("the simulated network is valid");
-        self.inventory.set_peer(b, None, Origin::File).expect("the simulated network is valid");
+        self.inventory
+            .set_peer(a, Some(Peer::Hosts), Origin::File)
+            .expect("the simulated network is valid");
+        self.inventory
+            .set_peer(b, None, Origin::File)
+            .expect("the simulated network is valid");
         self.set_mtu(a, PACKET);
         self.recabling.push(Recabling::Announced(a, b));
         self.update();
@@ -704,12 +839,20 @@ impl Run {
     /// A host is replaced by the link that was there before: the cable changes first, then the inventory.
     fn plan_link(&mut self) {
         let done = |one: &Recabling| matches!(one, Recabling::Done(..));
-        let Some(at) = self.recabling.iter().position(done) else { return };
-        let Recabling::Done(a, b) = self.recabling.remove(at) else { return };
+        let Some(at) = self.recabling.iter().position(done) else {
+            return;
+        };
+        let Recabling::Done(a, b) = self.recabling.remove(at) else {
+            return;
+        };
         self.net.cables.insert(a, End::Port(b.0, b.1));
         self.net.cables.insert(b, End::Port(a.0, a.1));
-        self.inventory.set_peer(a, None, Origin::File).expect("the simulated network is valid");
-        self.inventory.add_link(a, b, Origin::File).expect("the simulated network is valid");
+        self.inventory
+            .set_peer(a, None, Origin::File)
+            .expect("the simulated network is valid");
+        self.inventory
+            .add_link(a, b, Origin::File)
+            .expect("the simulated network is valid");
         self.set_mtu(a, self.net.mtu);
         self.update();
     }
@@ -733,7 +876,9 @@ impl Run {
         let now = self.now;
         if self.rng.below(2) == 0 {
             for manager in &mut self.managers {
-                manager.manager.event(node, DeviceEvent::Lost("connection reset".to_owned()), now);
+                manager
+                    .manager
+                    .event(node, DeviceEvent::Lost("connection reset".to_owned()), now);
             }
         }
     }

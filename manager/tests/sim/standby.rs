@@ -23,7 +23,13 @@ pub(super) struct Acting {
 
 impl Acting {
     pub(super) fn new(id: usize, manager: Manager, term: u64) -> Self {
-        Self { id, manager, term, cut_off: 0, lease: Lease::new(LEASE) }
+        Self {
+            id,
+            manager,
+            term,
+            cut_off: 0,
+            lease: Lease::new(LEASE),
+        }
     }
 }
 
@@ -38,7 +44,11 @@ pub(crate) struct OnStandby {
 
 impl Default for OnStandby {
     fn default() -> Self {
-        Self { lease: Lease::new(LEASE), copied: BTreeMap::new(), next: 0 }
+        Self {
+            lease: Lease::new(LEASE),
+            copied: BTreeMap::new(),
+            next: 0,
+        }
     }
 }
 
@@ -54,7 +64,9 @@ impl Run {
         }
         self.claim_again();
         let devices = self.net.switches.len();
-        let Some(term) = self.standby.lease.term(devices, self.now) else { return };
+        let Some(term) = self.standby.lease.term(devices, self.now) else {
+            return;
+        };
         self.stats.take_overs.0 += 1;
         self.stats.take_overs.1 += u64::from(self.managers.iter().any(|one| one.manager.is_acting()));
         self.managers.retain(|one| one.manager.is_acting());
@@ -71,7 +83,10 @@ impl Run {
     }
 
     fn renew_and_ask(&mut self) {
-        let (now, nodes) = (self.now, self.net.switches.keys().copied().collect::<Vec<NodeId>>());
+        let (now, nodes) = (
+            self.now,
+            self.net.switches.keys().copied().collect::<Vec<NodeId>>(),
+        );
         let heard = |one: &&Acting| one.manager.is_acting() && now >= one.cut_off;
         let terms: Vec<u64> = self.managers.iter().filter(heard).map(|one| one.term).collect();
         if self.managers.last().is_some_and(|newest| heard(&newest)) {
@@ -93,7 +108,11 @@ impl Run {
     fn claim_again(&mut self) {
         let now = self.now;
         let above = |one: &mut Acting| one.lease.reclaim(one.manager.term()?, now);
-        let found = self.managers.iter_mut().enumerate().filter(|(_, one)| now >= one.cut_off);
+        let found = self
+            .managers
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, one)| now >= one.cut_off);
         let Some((index, above)) = found.filter_map(|(index, one)| Some((index, above(one)?))).next() else {
             return;
         };
@@ -134,7 +153,12 @@ impl Run {
 
     /// A switch hears a manager that may be another one.
     pub(super) fn renewed(&mut self, node: NodeId, term: u64) {
-        if self.net.switches.get(&node).is_some_and(|switch| switch.up && switch.highest.term == term) {
+        if self
+            .net
+            .switches
+            .get(&node)
+            .is_some_and(|switch| switch.up && switch.highest.term == term)
+        {
             self.renew(node);
         }
     }

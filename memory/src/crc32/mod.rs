@@ -54,7 +54,9 @@ fn narrow(len: usize) -> Option<Crc32> {
     ];
     let can =
         std::arch::is_x86_feature_detected!("pclmulqdq") && std::arch::is_x86_feature_detected!("sse4.1");
-    let short = SHORT.get((len / BLOCK).wrapping_sub(1)).filter(|_| len.is_multiple_of(BLOCK));
+    let short = SHORT
+        .get((len / BLOCK).wrapping_sub(1))
+        .filter(|_| len.is_multiple_of(BLOCK));
     can.then_some(short.copied().unwrap_or(of_any))
 }
 
@@ -79,7 +81,11 @@ fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
 fn of_any(state: u32, bytes: &[u8]) -> u32 {
     // The bytes that fill no block come first: after the blocks, their look-ups would wait for the result.
     let (front, blocks) = bytes.as_rchunks::<BLOCK>();
-    let state = if front.is_empty() { state } else { by_table(state, front) };
+    let state = if front.is_empty() {
+        state
+    } else {
+        by_table(state, front)
+    };
     // SAFETY: as of `of_blocks`.
     unsafe { multiply(state, blocks) }
 }
@@ -89,7 +95,9 @@ fn of_any(state: u32, bytes: &[u8]) -> u32 {
 #[cold]
 fn by_table(state: u32, bytes: &[u8]) -> u32 {
     static TABLE: [u32; 256] = table();
-    bytes.iter().fold(state, |state, byte| state >> 8 ^ TABLE[usize::from(state as u8 ^ byte)])
+    bytes.iter().fold(state, |state, byte| {
+        state >> 8 ^ TABLE[usize::from(state as u8 ^ byte)]
+    })
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -128,7 +136,11 @@ fn few<const N: usize>(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
 #[target_feature(enable = "pclmulqdq,sse4.1")]
 fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     let (front, eights) = blocks.as_rchunks::<8>();
-    let mut state = if front.is_empty() { state } else { multiply(state, front) };
+    let mut state = if front.is_empty() {
+        state
+    } else {
+        multiply(state, front)
+    };
     let (_, powers) = POWERS.as_rchunks::<8>();
     for some in eights.chunks(powers.len()) {
         let mut sum = Sum::new(state);
@@ -156,7 +168,11 @@ impl Sum {
     #[inline]
     fn new(state: u32) -> Self {
         let none = _mm_setzero_si128();
-        Self { state: _mm_cvtsi32_si128(state as i32), first: none, second: none }
+        Self {
+            state: _mm_cvtsi32_si128(state as i32),
+            first: none,
+            second: none,
+        }
     }
 
     #[target_feature(enable = "pclmulqdq,sse4.1")]
@@ -275,34 +291,45 @@ mod tests {
 
     /// Bit by bit, as defined.
     fn slowly(state: u32, bytes: &[u8]) -> u32 {
-        bytes
-            .iter()
-            .fold(state, |state, byte| (0..8).fold(state ^ u32::from(*byte), |state, _| times_x(state)))
+        bytes.iter().fold(state, |state, byte| {
+            (0..8).fold(state ^ u32::from(*byte), |state, _| times_x(state))
+        })
     }
 
     /// All variants that this processor has, each for strings of these lengths.
     fn variants(best: &[usize]) -> Vec<(&'static str, Crc32)> {
         let each = |len: &usize| [("best", crc_32(*len)), ("narrow", narrow(*len))];
-        best.iter().flat_map(each).filter_map(|(name, variant)| Some((name, variant?))).collect()
+        best.iter()
+            .flat_map(each)
+            .filter_map(|(name, variant)| Some((name, variant?)))
+            .collect()
     }
 
     #[test]
     fn every_length_is_the_definitions_and_goes_on() {
         if crc_32(0).is_none() {
-            let _ = writeln!(std::io::stderr(), "SKIPPED CRC-32 by multiplication: this processor has none");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED CRC-32 by multiplication: this processor has none"
+            );
             return;
         }
         #[cfg(target_arch = "x86_64")]
         if !super::wide::is_possible() {
-            let _ =
-                writeln!(std::io::stderr(), "SKIPPED CRC-32 by vectors of 64 bytes: this processor has none");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED CRC-32 by vectors of 64 bytes: this processor has none"
+            );
         }
         let mut random = 1_u64;
         let mut bytes = vec![0; 2300];
-        for len in (0..300).chain([511, 512, 513, 527, 528, 1023, 1024, 1025, 1039, 1040, 1300, 2048, 2300]) {
+        for len in (0..300).chain([
+            511, 512, 513, 527, 528, 1023, 1024, 1025, 1039, 1040, 1300, 2048, 2300,
+        ]) {
             for byte in &mut bytes[..len] {
-                random =
-                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 *byte = (random >> 56) as u8;
             }
             let begin = (random >> 24) as u32;
@@ -311,10 +338,17 @@ mod tests {
             for (variant, crc_32) in variants(&[len, 0, 16, 48, 128, 1024]) {
                 assert_eq!(crc_32(begin, &bytes[..len]), expected, "{len}, {variant}");
                 let (front, back) = bytes[..len].split_at(len / 3);
-                assert_eq!(crc_32(crc_32(begin, front), back), expected, "{len} in two pieces, {variant}");
+                assert_eq!(
+                    crc_32(crc_32(begin, front), back),
+                    expected,
+                    "{len} in two pieces, {variant}"
+                );
             }
         }
-        assert_eq!(crc_32(9).map(|crc_32| crc_32(u32::MAX, b"123456789")), Some(!0xcbf4_3926));
+        assert_eq!(
+            crc_32(9).map(|crc_32| crc_32(u32::MAX, b"123456789")),
+            Some(!0xcbf4_3926)
+        );
     }
 
     #[test]

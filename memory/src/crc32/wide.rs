@@ -44,7 +44,11 @@ fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
 fn of_any(state: u32, bytes: &[u8]) -> u32 {
     // The bytes that fill no block come first, as in the other module's `of_any`.
     let (front, blocks) = bytes.as_rchunks::<BLOCK>();
-    let state = if front.is_empty() { state } else { by_table(state, front) };
+    let state = if front.is_empty() {
+        state
+    } else {
+        by_table(state, front)
+    };
     // SAFETY: as of `of_blocks`.
     unsafe { many(state, blocks) }
 }
@@ -53,7 +57,11 @@ fn of_any(state: u32, bytes: &[u8]) -> u32 {
 fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     // The shorter piece first: the others depend on its state only.
     let (front, rest) = blocks.as_rchunks::<BLOCKS>();
-    let state = if front.is_empty() { state } else { sum(state, front) };
+    let state = if front.is_empty() {
+        state
+    } else {
+        sum(state, front)
+    };
     rest.iter().fold(state, |state, blocks| sum(state, blocks))
 }
 
@@ -62,7 +70,9 @@ fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
 #[inline]
 fn sum(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
     let powers = POWERS.get(BLOCKS.wrapping_sub(blocks.len())..);
-    let Some(powers) = powers.filter(|_| !blocks.is_empty()) else { return state };
+    let Some(powers) = powers.filter(|_| !blocks.is_empty()) else {
+        return state;
+    };
     let (fours, rest) = blocks.as_chunks::<LANES>();
     let mut state = _mm512_zextsi128_si512(_mm_cvtsi32_si128(state as i32));
     let mut sum = _mm512_setzero_si512();
@@ -85,7 +95,9 @@ fn sum(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
 #[target_feature(enable = "vpclmulqdq,avx512f")]
 #[inline]
 fn add(sum: __m512i, words: __m512i, powers: Option<&[[u64; 2]]>) -> __m512i {
-    let Some(powers) = powers.and_then(|powers| powers.first_chunk::<LANES>()) else { return sum };
+    let Some(powers) = powers.and_then(|powers| powers.first_chunk::<LANES>()) else {
+        return sum;
+    };
     // SAFETY: 64 bytes that were borrowed; this load needs no alignment.
     let powers = unsafe { _mm512_loadu_si512(powers.as_ptr().cast()) };
     let first = _mm512_clmulepi64_epi128::<0x00>(words, powers);

@@ -49,7 +49,10 @@ impl Ids {
         let numbers = |text: &str| -> Option<Vec<u32>> {
             text.split_whitespace().map(|word| word.parse().ok()).collect()
         };
-        Some(Self { programs: numbers(programs)?, maps: numbers(maps)? })
+        Some(Self {
+            programs: numbers(programs)?,
+            maps: numbers(maps)?,
+        })
     }
 }
 
@@ -63,7 +66,11 @@ impl fmt::Display for Ids {
 }
 
 fn exists(id: u32, open: u32) -> io::Result<bool> {
-    let mut arguments = Number { id, next: 0, flags: 0 };
+    let mut arguments = Number {
+        id,
+        next: 0,
+        flags: 0,
+    };
     // SAFETY: no addresses.
     match unsafe { bpf(open, &mut arguments) } {
         Ok(fd) => {
@@ -82,7 +89,13 @@ mod tests {
 
     #[test]
     fn numbers_are_written_and_read() {
-        for ids in [Ids { programs: vec![1, 22], maps: vec![333, 4] }, Ids::default()] {
+        for ids in [
+            Ids {
+                programs: vec![1, 22],
+                maps: vec![333, 4],
+            },
+            Ids::default(),
+        ] {
             assert_eq!(Ids::parse(&ids.to_string()), Some(ids));
         }
         assert_eq!(Ids::parse("1 2"), None);

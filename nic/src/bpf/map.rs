@@ -29,15 +29,19 @@ pub struct Map {
 impl Map {
     pub(super) fn of(name: &str, map: &aya::maps::Map) -> Result<Self, Error> {
         use aya::maps::Map as Kind;
-        let per_cpu =
-            matches!(map, Kind::PerCpuArray(_) | Kind::PerCpuHashMap(_) | Kind::PerCpuLruHashMap(_));
+        let per_cpu = matches!(
+            map,
+            Kind::PerCpuArray(_) | Kind::PerCpuHashMap(_) | Kind::PerCpuLruHashMap(_)
+        );
         let hashed = matches!(
             map,
             Kind::HashMap(_) | Kind::LruHashMap(_) | Kind::PerCpuHashMap(_) | Kind::PerCpuLruHashMap(_)
         );
         let data = data(map).ok_or_else(|| program::missing("usable map", name))?;
         let failed = |source| Error::new("bpf", format!("map {name}"), source);
-        let info = data.info().map_err(|error| failed(io::Error::other(error.to_string())))?;
+        let info = data
+            .info()
+            .map_err(|error| failed(io::Error::other(error.to_string())))?;
         let fd = data.fd().as_fd().try_clone_to_owned().map_err(failed)?;
         let cpus = per_cpu.then(possible_cpus).transpose()?;
         let (key, value) = (info.key_size() as usize, info.value_size() as usize);
@@ -59,7 +63,11 @@ impl Map {
     /// Too many open files.
     pub fn try_clone(&self) -> Result<Self, Error> {
         let fd = self.fd.try_clone().map_err(|source| self.error("dup", source))?;
-        Ok(Self { fd, name: self.name.clone(), ..*self })
+        Ok(Self {
+            fd,
+            name: self.name.clone(),
+            ..*self
+        })
     }
 
     /// The kernel's ID of it, as `bpftool map` shows it.
@@ -89,7 +97,8 @@ impl Map {
 
     /// Bytes that the kernel reads or writes for one value.
     fn span(&self) -> usize {
-        self.cpus.map_or(self.value, |cpus| self.value.next_multiple_of(8) * cpus)
+        self.cpus
+            .map_or(self.value, |cpus| self.value.next_multiple_of(8) * cpus)
     }
 
     fn check(&self, what: &'static str, given: usize, wanted: usize) -> Result<(), Error> {
@@ -208,12 +217,21 @@ impl Map {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses.
         let address = unsafe {
-            libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, self.fd.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                protection,
+                libc::MAP_SHARED,
+                self.fd.as_raw_fd(),
+                0,
+            )
         };
         match NonNull::new(address) {
-            Some(address) if address.as_ptr() != libc::MAP_FAILED => {
-                Ok(Mapped { address: address.cast(), bytes, stride: self.value.next_multiple_of(8) })
-            }
+            Some(address) if address.as_ptr() != libc::MAP_FAILED => Ok(Mapped {
+                address: address.cast(),
+                bytes,
+                stride: self.value.next_multiple_of(8),
+            }),
             _ => Err(self.error("mmap", io::Error::last_os_error())),
         }
     }
@@ -278,7 +296,9 @@ impl Ring {
         let failed = |error: aya::maps::MapError| {
             Error::new("open the ring buffer", "", io::Error::other(error.to_string()))
         };
-        Ok(Self { ring: RingBuf::try_from(map).map_err(failed)? })
+        Ok(Self {
+            ring: RingBuf::try_from(map).map_err(failed)?,
+        })
     }
 
     /// Passes the waiting records to `take`, the oldest first, at most `most`; returns their number.
@@ -298,13 +318,17 @@ impl Ring {
     /// The system refused.
     pub fn wait(&self, timeout_ms: u32) -> Result<(), Error> {
         let waited = crate::sys::poll(&mut [crate::sys::readable(self.as_fd())], timeout_ms);
-        waited.map(drop).map_err(|source| Error::new("poll", "ring buffer", source))
+        waited
+            .map(drop)
+            .map_err(|source| Error::new("poll", "ring buffer", source))
     }
 }
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("fd", &self.ring.as_raw_fd()).finish()
+        f.debug_struct("Ring")
+            .field("fd", &self.ring.as_raw_fd())
+            .finish()
     }
 }
 

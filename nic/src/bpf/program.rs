@@ -80,7 +80,11 @@ pub(super) fn error(call: &'static str, about: &str, error: impl std::error::Err
     let mut text = error.to_string();
     let (mut cause, mut errno) = (error.source(), None);
     while let Some(inner) = cause {
-        errno = errno.or_else(|| inner.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error));
+        errno = errno.or_else(|| {
+            inner
+                .downcast_ref::<io::Error>()
+                .and_then(io::Error::raw_os_error)
+        });
         text = format!("{text}: {inner}");
         cause = inner.source();
     }
@@ -103,7 +107,10 @@ pub(super) fn missing(what: &str, name: &str) -> Error {
     Error::new(
         "bpf",
         name,
-        io::Error::new(io::ErrorKind::NotFound, format!("the object has no {what} `{name}`")),
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("the object has no {what} `{name}`"),
+        ),
     )
 }
 
@@ -113,7 +120,10 @@ const NOT_FOR_ALL: &str = "!root";
 pub(super) fn load(name: &str, program: &mut Program) -> Result<(), Error> {
     match program {
         Program::Xdp(program) => program.load().map_err(|refused| match refused {
-            ProgramError::LoadError { io_error, verifier_log } => {
+            ProgramError::LoadError {
+                io_error,
+                verifier_log,
+            } => {
                 let log = verifier_log.to_string();
                 if io_error.raw_os_error() == Some(libc::EACCES) && log.contains(NOT_FOR_ALL) {
                     let advice =
@@ -143,20 +153,26 @@ fn xdp<'b>(bpf: &'b Ebpf, name: &str) -> Result<&'b Xdp, Error> {
 
 /// The file descriptor of a program, which the object keeps open.
 pub(super) fn descriptor(bpf: &Ebpf, name: &str) -> Result<i32, Error> {
-    let fd = xdp(bpf, name)?.fd().map_err(|refused| error("bpf", name, refused))?;
+    let fd = xdp(bpf, name)?
+        .fd()
+        .map_err(|refused| error("bpf", name, refused))?;
     Ok(fd.as_fd().as_raw_fd())
 }
 
 /// The names of the XDP programs, in order.
 pub(super) fn names(bpf: &Ebpf) -> Vec<String> {
-    let programs = bpf.programs().filter(|(_, program)| matches!(program, Program::Xdp(_)));
+    let programs = bpf
+        .programs()
+        .filter(|(_, program)| matches!(program, Program::Xdp(_)));
     let mut names: Vec<_> = programs.map(|(name, _)| name.to_owned()).collect();
     names.sort();
     names
 }
 
 pub(super) fn id(bpf: &Ebpf, name: &str) -> Result<u32, Error> {
-    let info = xdp(bpf, name)?.info().map_err(|refused| error("bpf", name, refused))?;
+    let info = xdp(bpf, name)?
+        .info()
+        .map_err(|refused| error("bpf", name, refused))?;
     Ok(info.id())
 }
 
@@ -186,7 +202,13 @@ pub(super) fn attach(object: &Ebpf, name: &str, interface: u32, mode: Mode) -> R
         return attach_by_netlink(object, name, interface, mode);
     }
     let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
-    Ok(Attachment { interface, program: id(object, name)?, mode, netlink, link })
+    Ok(Attachment {
+        interface,
+        program: id(object, name)?,
+        mode,
+        netlink,
+        link,
+    })
 }
 
 /// Attaches as on old kernels.
@@ -196,10 +218,18 @@ pub(super) fn attach_by_netlink(
     interface: u32,
     mode: Mode,
 ) -> Result<Attachment, Error> {
-    let fd = xdp(object, name)?.fd().map_err(|refused| error("bpf", name, refused))?;
+    let fd = xdp(object, name)?
+        .fd()
+        .map_err(|refused| error("bpf", name, refused))?;
     let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
     crate::link::set_program(&netlink, interface, fd.as_fd().as_raw_fd(), mode.into())?;
-    Ok(Attachment { interface, program: id(object, name)?, mode, netlink, link: None })
+    Ok(Attachment {
+        interface,
+        program: id(object, name)?,
+        mode,
+        netlink,
+        link: None,
+    })
 }
 
 /// Sends a frame `count` times through the program, each as a frame of its own that the program's verdict forwards or drops, as if it had
@@ -215,7 +245,9 @@ pub(super) fn run_live(
     const LIVE: u32 = 2;
     /// Frames sent at once.
     const BATCH: u32 = 64;
-    let fd = xdp(object, name)?.fd().map_err(|refused| error("bpf", name, refused))?;
+    let fd = xdp(object, name)?
+        .fd()
+        .map_err(|refused| error("bpf", name, refused))?;
     let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
     // `struct xdp_md`: data, its end, metadata, interface, queue, outgoing interface.
     let context = [0, len, 0, interface, 0, 0];
@@ -254,5 +286,9 @@ pub(super) fn test_run(object: &Ebpf, name: &str, frame: &[u8], repeat: u32) -> 
     unsafe { bpf(command::PROG_TEST_RUN, &mut arguments) }
         .map_err(|refused| Error::new("bpf", format!("test run of {name}"), refused))?;
     out.truncate(arguments.data_out_len as usize);
-    Ok(Run { verdict: arguments.verdict, duration_ns: arguments.duration, frame: out })
+    Ok(Run {
+        verdict: arguments.verdict,
+        duration_ns: arguments.duration,
+        frame: out,
+    })
 }

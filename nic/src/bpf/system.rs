@@ -76,7 +76,10 @@ impl Arguments for Number {}
 
 impl Element {
     pub(super) fn of(map: BorrowedFd<'_>) -> Self {
-        Self { map: map.as_raw_fd().cast_unsigned(), ..Self::default() }
+        Self {
+            map: map.as_raw_fd().cast_unsigned(),
+            ..Self::default()
+        }
     }
 }
 
@@ -87,7 +90,17 @@ impl Element {
 /// writes, which nothing else uses until the call returns.
 pub(super) unsafe fn bpf<A: Arguments>(command: u32, arguments: &mut A) -> io::Result<i32> {
     // SAFETY: the struct is alive and of the length we pass; the caller guarantees what its addresses point to.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(arguments), size_of::<A>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(arguments),
+            size_of::<A>(),
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result as i32)
+    }
 }

@@ -35,9 +35,18 @@ enum Held {
 impl<R: Read> Buffer<R> {
     /// Opens `input`; gzip is recognised by its first bytes.
     pub(super) fn new(input: R) -> io::Result<Self> {
-        let input = Input::Plain(Counted { inner: input, bytes: 0 });
-        let mut buffer =
-            Self { input, memory: vec![0; SIZE].into(), start: 0, end: 0, offset: 0, held: Held::No };
+        let input = Input::Plain(Counted {
+            inner: input,
+            bytes: 0,
+        });
+        let mut buffer = Self {
+            input,
+            memory: vec![0; SIZE].into(),
+            start: 0,
+            end: 0,
+            offset: 0,
+            held: Held::No,
+        };
         if buffer.need(GZIP_MAGIC.len())? && buffer.bytes().starts_with(&GZIP_MAGIC) {
             let head = Cursor::new(buffer.bytes().to_vec());
             buffer.input = match buffer.input {
@@ -93,7 +102,11 @@ impl<R: Read> Buffer<R> {
     /// and the buffer is held. May move the bytes, which invalidates offsets that [`Buffer::consume`] returned.
     #[inline]
     pub(super) fn need(&mut self, len: usize) -> io::Result<bool> {
-        if self.end - self.start >= len { Ok(true) } else { self.fill(len) }
+        if self.end - self.start >= len {
+            Ok(true)
+        } else {
+            self.fill(len)
+        }
     }
 
     /// Consumes `len` available bytes. Returns their offset in the memory, valid until the next [`Buffer::need`].

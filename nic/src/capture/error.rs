@@ -80,7 +80,10 @@ impl fmt::Display for Error {
             ),
             Fault::Cut if offset == 0 => f.write_str("the file is too short for a capture"),
             Fault::Cut => {
-                write!(f, "the file ends in the middle of a packet that begins at byte {offset}: it was cut")
+                write!(
+                    f,
+                    "the file ends in the middle of a packet that begins at byte {offset}: it was cut"
+                )
             }
             Fault::TooLong { what, length, limit } => {
                 write!(

@@ -32,19 +32,27 @@ pub fn capture(data: &[u8]) {
     }
     assert!(reader.bytes_read() <= data.len() as u64);
     // A pcap file has one link type.
-    let Some(link) = copies.first().map(|first| first.3) else { return };
+    let Some(link) = copies.first().map(|first| first.3) else {
+        return;
+    };
     let mut writer = Writer::new(Vec::new(), link).expect("memory takes everything");
     for (ts, data, length, _) in &copies {
         if writer.write_cut(*ts, data, *length).is_ok() {
             accepted.push((*ts, data.as_slice(), *length));
         } else {
-            assert!(*ts / 1_000_000_000 > u64::from(u32::MAX), "only times after 2106 are refused");
+            assert!(
+                *ts / 1_000_000_000 > u64::from(u32::MAX),
+                "only times after 2106 are refused"
+            );
         }
     }
     let written = writer.finish().expect("memory takes everything");
     let mut again = Reader::new(written.as_slice()).expect("what we write is a capture");
     for expected in accepted {
-        let frame = again.next().expect("no frame is lost").expect("no frame is damaged");
+        let frame = again
+            .next()
+            .expect("no frame is lost")
+            .expect("no frame is damaged");
         assert_eq!((frame.ts, frame.data, frame.length), expected);
     }
     assert!(again.next().is_none());

@@ -84,7 +84,10 @@ impl LinkType {
     /// Where the Ethernet or network header of a frame of this type begins.
     #[inline]
     pub fn layer(self, frame: &[u8]) -> Layer<'_> {
-        let network = |ethertype| Layer::Network { ethertype, bytes: frame };
+        let network = |ethertype| Layer::Network {
+            ethertype,
+            bytes: frame,
+        };
         match self {
             Self::Ethernet => Layer::Ethernet(frame),
             Self::Ipv4 => network(ETHERTYPE_IPV4),
@@ -110,17 +113,25 @@ const SLL2_PROTOCOL: usize = 0;
 
 /// After a header of `LEN` bytes with the EtherType at `PROTOCOL`, and VLAN tags. Values below 1536 are not EtherTypes.
 fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {
-    let Some((header, mut bytes)) = frame.split_at_checked(LEN) else { return Layer::Cut };
+    let Some((header, mut bytes)) = frame.split_at_checked(LEN) else {
+        return Layer::Cut;
+    };
     let mut ethertype = u16::from_be_bytes([header[PROTOCOL], header[PROTOCOL + 1]]);
     for _ in 0..MAX_TAGS {
         if !VLAN_TAGS.contains(&ethertype) {
             break;
         }
-        let Some((tag, rest)) = bytes.split_at_checked(TAG_LEN) else { return Layer::Cut };
+        let Some((tag, rest)) = bytes.split_at_checked(TAG_LEN) else {
+            return Layer::Cut;
+        };
         ethertype = u16::from_be_bytes([tag[2], tag[3]]);
         bytes = without_lost_tpid(ethertype, rest);
     }
-    if ethertype < 1536 { Layer::Unsupported } else { Layer::Network { ethertype, bytes } }
+    if ethertype < 1536 {
+        Layer::Unsupported
+    } else {
+        Layer::Network { ethertype, bytes }
+    }
 }
 
 /// The bytes behind a tag. Of stacked tags, `tcpdump -i any` writes the outer one with the EtherType of the packet, and the inner one
@@ -146,7 +157,9 @@ fn without_lost_tpid(ethertype: u16, bytes: &[u8]) -> &[u8] {
 /// After four bytes of address family. They are in the byte order of the capturing machine, but every family fits into one byte, so
 /// it is at one of the two ends.
 fn behind_family(frame: &[u8]) -> Layer<'_> {
-    let Some((family, bytes)) = frame.split_at_checked(4) else { return Layer::Cut };
+    let Some((family, bytes)) = frame.split_at_checked(4) else {
+        return Layer::Cut;
+    };
     let ethertype = match family {
         [family, 0, 0, 0] | [0, 0, 0, family] => match family {
             2 => ETHERTYPE_IPV4,
@@ -173,8 +186,14 @@ mod tests {
 
     #[test]
     fn each_type_begins_where_it_should() {
-        let ip4 = Layer::Network { ethertype: 0x0800, bytes: &[0x45, 1] };
-        let ip6 = Layer::Network { ethertype: 0x86dd, bytes: &[0x60, 1] };
+        let ip4 = Layer::Network {
+            ethertype: 0x0800,
+            bytes: &[0x45, 1],
+        };
+        let ip6 = Layer::Network {
+            ethertype: 0x86dd,
+            bytes: &[0x60, 1],
+        };
         let sll = |ethertype: [u8; 2], ip| [&[0; 14][..], &ethertype, &[ip, 1]].concat();
         let sll2 = |ethertype: [u8; 2], ip| [&ethertype[..], &[0; 18], &[ip, 1]].concat();
         let cases: [(LinkType, Vec<u8>, Layer<'_>); 16] = [
@@ -214,28 +233,50 @@ mod tests {
         for tpids in (0..=3).flat_map(tag_lists) {
             let tpids: Vec<u16> = tpids;
             let following = tpids.iter().skip(1).copied().chain([ETHERTYPE_IPV4]);
-            let tags: Vec<u8> =
-                following.flat_map(|next| [0x60, 100].into_iter().chain(next.to_be_bytes())).collect();
+            let tags: Vec<u8> = following
+                .flat_map(|next| [0x60, 100].into_iter().chain(next.to_be_bytes()))
+                .collect();
             let tags = &tags[..tpids.len() * TAG_LEN];
             let protocol = tpids.first().copied().unwrap_or(ETHERTYPE_IPV4).to_be_bytes();
             let sll = [&[0; 14][..], &protocol, tags, &[0x45, 1]].concat();
             let sll2 = [&protocol[..], &[0; 18], tags, &[0x45, 1]].concat();
-            let expected = Layer::Network { ethertype: ETHERTYPE_IPV4, bytes: &[0x45, 1] };
+            let expected = Layer::Network {
+                ethertype: ETHERTYPE_IPV4,
+                bytes: &[0x45, 1],
+            };
             assert_eq!(LinkType::LinuxSll.layer(&sll), expected, "{tpids:04x?}");
             assert_eq!(LinkType::LinuxSll2.layer(&sll2), expected, "{tpids:04x?}");
             for cut in SLL_HEADER_LEN..SLL_HEADER_LEN + tags.len() {
-                assert_eq!(LinkType::LinuxSll.layer(&sll[..cut]), Layer::Cut, "{tpids:04x?} to {cut}");
+                assert_eq!(
+                    LinkType::LinuxSll.layer(&sll[..cut]),
+                    Layer::Cut,
+                    "{tpids:04x?} to {cut}"
+                );
             }
         }
         // As `tcpdump -i any` writes two tags.
         for (tpid, next) in [([0x88, 0xa8], [8, 0]), ([0x81, 0], [8, 0])] {
-            let sll = [&[0; 14][..], &tpid, &[0, 100], &next, &[0, 200], &next, &[0x45, 1]].concat();
-            let expected = Layer::Network { ethertype: ETHERTYPE_IPV4, bytes: &[0x45, 1] };
+            let sll = [
+                &[0; 14][..],
+                &tpid,
+                &[0, 100],
+                &next,
+                &[0, 200],
+                &next,
+                &[0x45, 1],
+            ]
+            .concat();
+            let expected = Layer::Network {
+                ethertype: ETHERTYPE_IPV4,
+                bytes: &[0x45, 1],
+            };
             assert_eq!(LinkType::LinuxSll.layer(&sll), expected);
         }
         let many = [&[0; 14][..], &[0x81, 0], &[0, 100, 0x81, 0].repeat(8), &[0x45, 1]].concat();
-        let beyond =
-            Layer::Network { ethertype: 0x8100, bytes: &many[SLL_HEADER_LEN + MAX_TAGS * TAG_LEN..] };
+        let beyond = Layer::Network {
+            ethertype: 0x8100,
+            bytes: &many[SLL_HEADER_LEN + MAX_TAGS * TAG_LEN..],
+        };
         assert_eq!(LinkType::LinuxSll.layer(&many), beyond);
     }
 }

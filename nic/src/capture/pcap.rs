@@ -33,15 +33,24 @@ pub(super) struct Pcap {
 impl Pcap {
     /// Reads the file header if the file begins with one; consumes nothing otherwise.
     pub(super) fn open<R: Read>(buffer: &mut Buffer<R>) -> Result<Option<Self>, Error> {
-        let Some((order, fraction_ns)) = recognise(buffer.bytes()) else { return Ok(None) };
+        let Some((order, fraction_ns)) = recognise(buffer.bytes()) else {
+            return Ok(None);
+        };
         let offset = buffer.offset();
-        if !buffer.need(field::FILE_HEADER_LEN).map_err(|error| Error::read(offset, error))? {
+        if !buffer
+            .need(field::FILE_HEADER_LEN)
+            .map_err(|error| Error::read(offset, error))?
+        {
             return Err(Error::new(offset, Fault::Cut));
         }
         // The bits above the link type describe a frame check sequence; a parser that follows IP lengths ignores it.
         let link = LinkType::from_code(order.u32(buffer.bytes(), field::LINK_TYPE) as u16);
         buffer.consume(field::FILE_HEADER_LEN);
-        Ok(Some(Self { order, fraction_ns, link }))
+        Ok(Some(Self {
+            order,
+            fraction_ns,
+            link,
+        }))
     }
 
     #[inline]
@@ -49,7 +58,11 @@ impl Pcap {
         let offset = buffer.offset();
         let failed = |error| Error::read(offset, error);
         if !buffer.need(field::PACKET_HEADER_LEN).map_err(failed)? {
-            return if buffer.bytes().is_empty() { Ok(None) } else { Err(Error::new(offset, Fault::Cut)) };
+            return if buffer.bytes().is_empty() {
+                Ok(None)
+            } else {
+                Err(Error::new(offset, Fault::Cut))
+            };
         }
         let header = buffer.bytes();
         let seconds = u64::from(self.order.u32(header, field::SECONDS));
@@ -57,7 +70,11 @@ impl Pcap {
         let length = self.order.u32(header, field::LENGTH);
         let len = self.order.u32(header, field::CAPTURED) as usize;
         if len > MAX_PACKET {
-            let fault = Fault::TooLong { what: "packet", length: len as u64, limit: MAX_PACKET as u64 };
+            let fault = Fault::TooLong {
+                what: "packet",
+                length: len as u64,
+                limit: MAX_PACKET as u64,
+            };
             return Err(Error::new(offset, fault));
         }
         if !buffer.need(field::PACKET_HEADER_LEN + len).map_err(failed)? {
@@ -65,15 +82,23 @@ impl Pcap {
         }
         let start = buffer.consume(field::PACKET_HEADER_LEN + len) + field::PACKET_HEADER_LEN;
         let ts = seconds * 1_000_000_000 + fraction * self.fraction_ns;
-        Ok(Some(PacketRef { ts, start, len, link: self.link, length }))
+        Ok(Some(PacketRef {
+            ts,
+            start,
+            len,
+            link: self.link,
+            length,
+        }))
     }
 }
 
 fn recognise(bytes: &[u8]) -> Option<(Order, u64)> {
     let magic = bytes.get(..4)?;
-    [Order::Little, Order::Big].into_iter().find_map(|order| match order.u32(magic, 0) {
-        MAGIC_MICROSECONDS => Some((order, 1_000)),
-        MAGIC_NANOSECONDS => Some((order, 1)),
-        _ => None,
-    })
+    [Order::Little, Order::Big]
+        .into_iter()
+        .find_map(|order| match order.u32(magic, 0) {
+            MAGIC_MICROSECONDS => Some((order, 1_000)),
+            MAGIC_NANOSECONDS => Some((order, 1)),
+            _ => None,
+        })
 }

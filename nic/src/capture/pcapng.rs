@@ -69,7 +69,10 @@ impl Pcapng {
     /// Recognises a file by its section header; consumes nothing.
     pub(super) fn open(bytes: &[u8]) -> Option<Self> {
         let begins = bytes.starts_with(&block::SECTION.to_be_bytes());
-        begins.then(|| Self { order: Order::Little, interfaces: Vec::new() })
+        begins.then(|| Self {
+            order: Order::Little,
+            interfaces: Vec::new(),
+        })
     }
 
     /// The next packet; blocks of other kinds are read or skipped.
@@ -85,10 +88,15 @@ impl Pcapng {
                     Err(Error::new(offset, Fault::Cut))
                 };
             }
-            let kind = self.begin(buffer.bytes()).map_err(|fault| Error::new(offset, fault))?;
+            let kind = self
+                .begin(buffer.bytes())
+                .map_err(|fault| Error::new(offset, fault))?;
             let len = self.order.u32(buffer.bytes(), block::LENGTH) as usize;
             if len < block::MIN_LEN || !len.is_multiple_of(4) {
-                return Err(Error::new(offset, Fault::Malformed("a block's length is not possible")));
+                return Err(Error::new(
+                    offset,
+                    Fault::Malformed("a block's length is not possible"),
+                ));
             }
             if len > buffer::MAX_READ {
                 if !buffer.may_read() {
@@ -104,7 +112,10 @@ impl Pcapng {
             let bytes = buffer.consumed(start, len);
             let (body, trailer) = bytes[block::BODY..].split_at(len - block::MIN_LEN);
             if self.order.u32(trailer, 0) as usize != len {
-                return Err(Error::new(offset, Fault::Malformed("a block's two lengths differ")));
+                return Err(Error::new(
+                    offset,
+                    Fault::Malformed("a block's two lengths differ"),
+                ));
             }
             let found = self.body(kind, body).map_err(|fault| Error::new(offset, fault))?;
             if let Some(mut found) = found {
@@ -138,7 +149,11 @@ impl Pcapng {
                 | block::SIMPLE_PACKET
                 | block::ENHANCED_PACKET
         ) {
-            let fault = Fault::TooLong { what: "block", length: len as u64, limit: buffer::MAX_READ as u64 };
+            let fault = Fault::TooLong {
+                what: "block",
+                length: len as u64,
+                limit: buffer::MAX_READ as u64,
+            };
             return Err(Error::new(offset, fault));
         }
         let failed = |error| Error::read(offset, error);
@@ -147,7 +162,10 @@ impl Pcapng {
             return Err(Error::new(offset, Fault::Cut));
         }
         if self.order.u32(buffer.bytes(), 0) as usize != len {
-            return Err(Error::new(offset, Fault::Malformed("a block's two lengths differ")));
+            return Err(Error::new(
+                offset,
+                Fault::Malformed("a block's two lengths differ"),
+            ));
         }
         buffer.consume(block::TRAILER_LEN);
         Ok(())
@@ -182,7 +200,9 @@ impl Pcapng {
             return Err(Fault::Malformed("the description of an interface is too short"));
         }
         if self.interfaces.len() == MAX_INTERFACES {
-            return Err(Fault::Malformed("more interfaces are described than a capture has"));
+            return Err(Fault::Malformed(
+                "more interfaces are described than a capture has",
+            ));
         }
         let mut described = Interface {
             link: LinkType::from_code(self.order.u16(body, interface::LINK_TYPE)),
@@ -192,18 +212,29 @@ impl Pcapng {
         };
         let mut options = &body[interface::OPTIONS..];
         while options.len() >= 4 {
-            let (code, len) = (self.order.u16(options, 0), usize::from(self.order.u16(options, 2)));
+            let (code, len) = (
+                self.order.u16(options, 0),
+                usize::from(self.order.u16(options, 2)),
+            );
             if code == interface::OPTION_END {
                 break;
             }
-            let value =
-                options.get(4..4 + len).ok_or(Fault::Malformed("an option is longer than its block"))?;
+            let value = options
+                .get(4..4 + len)
+                .ok_or(Fault::Malformed("an option is longer than its block"))?;
             match (code, value) {
                 (interface::OPTION_RESOLUTION, &[code]) => described.resolution = Resolution::of(code)?,
                 (interface::OPTION_OFFSET, value) if len == 8 => {
                     // The order of the words is the order of their bytes.
-                    let (a, b) = (u64::from(self.order.u32(value, 0)), u64::from(self.order.u32(value, 4)));
-                    let bits = if self.order == Order::Little { b << 32 | a } else { a << 32 | b };
+                    let (a, b) = (
+                        u64::from(self.order.u32(value, 0)),
+                        u64::from(self.order.u32(value, 4)),
+                    );
+                    let bits = if self.order == Order::Little {
+                        b << 32 | a
+                    } else {
+                        a << 32 | b
+                    };
                     described.offset = bits as i64;
                 }
                 _ => {}
@@ -240,27 +271,50 @@ impl Pcapng {
         }
         let interface = self.interface_of(0)?;
         let length = self.order.u32(body, 0);
-        let snap_len = if interface.snap_len == 0 { u32::MAX } else { interface.snap_len };
+        let snap_len = if interface.snap_len == 0 {
+            u32::MAX
+        } else {
+            interface.snap_len
+        };
         let len = checked_len(length.min(snap_len), body.len() - DATA)?;
-        Ok(PacketRef { ts: 0, start: DATA, len, link: interface.link, length })
+        Ok(PacketRef {
+            ts: 0,
+            start: DATA,
+            len,
+            link: interface.link,
+            length,
+        })
     }
 
     #[inline]
     fn packet(&self, body: &[u8], interface: &Interface) -> Result<PacketRef, Fault> {
-        let len = checked_len(self.order.u32(body, enhanced::CAPTURED), body.len() - enhanced::DATA)?;
+        let len = checked_len(
+            self.order.u32(body, enhanced::CAPTURED),
+            body.len() - enhanced::DATA,
+        )?;
         let high = u64::from(self.order.u32(body, enhanced::TIME_HIGH));
         let stamp = high << 32 | u64::from(self.order.u32(body, enhanced::TIME_LOW));
         let ts = interface.resolution.nanoseconds(stamp);
-        let ts = if interface.offset == 0 { ts } else { shift(ts, interface.offset) };
+        let ts = if interface.offset == 0 {
+            ts
+        } else {
+            shift(ts, interface.offset)
+        };
         let length = self.order.u32(body, enhanced::LENGTH);
-        Ok(PacketRef { ts, start: enhanced::DATA, len, link: interface.link, length })
+        Ok(PacketRef {
+            ts,
+            start: enhanced::DATA,
+            len,
+            link: interface.link,
+            length,
+        })
     }
 
     #[inline]
     fn interface_of(&self, index: u32) -> Result<&Interface, Fault> {
-        self.interfaces
-            .get(index as usize)
-            .ok_or(Fault::Malformed("a packet is of an interface that was not described"))
+        self.interfaces.get(index as usize).ok_or(Fault::Malformed(
+            "a packet is of an interface that was not described",
+        ))
     }
 }
 
@@ -269,9 +323,17 @@ impl Pcapng {
 fn checked_len(len: u32, room: usize) -> Result<usize, Fault> {
     let len = len as usize;
     if len > MAX_PACKET {
-        return Err(Fault::TooLong { what: "packet", length: len as u64, limit: MAX_PACKET as u64 });
+        return Err(Fault::TooLong {
+            what: "packet",
+            length: len as u64,
+            limit: MAX_PACKET as u64,
+        });
     }
-    if len > room { Err(Fault::Malformed("a packet is longer than its block")) } else { Ok(len) }
+    if len > room {
+        Err(Fault::Malformed("a packet is longer than its block"))
+    } else {
+        Ok(len)
+    }
 }
 
 /// Adds seconds to `ts`, saturating.
@@ -322,7 +384,11 @@ mod tests {
 
     #[test]
     fn resolutions() {
-        let ns = |code, stamp| Resolution::of(code).map(|resolution| resolution.nanoseconds(stamp)).ok();
+        let ns = |code, stamp| {
+            Resolution::of(code)
+                .map(|resolution| resolution.nanoseconds(stamp))
+                .ok()
+        };
         assert_eq!(ns(6, 7), Some(7_000));
         assert_eq!(ns(9, 7), Some(7));
         assert_eq!(ns(0, 7), Some(7_000_000_000));

@@ -87,7 +87,11 @@ impl Reader<File> {
     /// It cannot be read, or is not a capture.
     pub fn from_file(file: File) -> Result<Self, Error> {
         // A pipe has no length, nor has a directory, which cannot be read.
-        let total = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
+        let total = file
+            .metadata()
+            .ok()
+            .filter(std::fs::Metadata::is_file)
+            .map(|metadata| metadata.len());
         let mut reader = Self::new(file)?;
         reader.total = total;
         Ok(reader)
@@ -114,7 +118,13 @@ impl<R: Read> Reader<R> {
             begins.copy_from_slice(&buffer.bytes()[..4]);
             return Err(Error::new(0, Fault::NotACapture(begins)));
         };
-        Ok(Self { buffer, format, total: None, burst: Vec::with_capacity(BURST), end: End::NotYet })
+        Ok(Self {
+            buffer,
+            format,
+            total: None,
+            burst: Vec::with_capacity(BURST),
+            end: End::NotYet,
+        })
     }
 
     /// The next frame. After an error there is none.
@@ -135,7 +145,10 @@ impl<R: Read> Reader<R> {
         self.burst.clear();
         self.burst.push(first);
         self.fill_burst();
-        Some(Ok(Frames { memory: self.buffer.memory(), found: self.burst.iter() }))
+        Some(Ok(Frames {
+            memory: self.buffer.memory(),
+            found: self.burst.iter(),
+        }))
     }
 
     /// Adds the packets that can be found without reading the file.
@@ -190,5 +203,11 @@ impl<R: Read> Reader<R> {
 fn lend<'a>(memory: &'a [u8], found: &PacketRef) -> Frame<'a> {
     let data = &memory[found.start..found.start + found.len];
     let truncated = found.length as usize > found.len;
-    Frame { ts: found.ts, data, link: found.link, length: found.length, truncated }
+    Frame {
+        ts: found.ts,
+        data,
+        link: found.link,
+        length: found.length,
+        truncated,
+    }
 }

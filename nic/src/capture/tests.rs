@@ -18,7 +18,13 @@ fn read(file: &[u8]) -> (Vec<Seen>, Option<Error>) {
 }
 
 fn seen(frame: Frame<'_>) -> Seen {
-    (frame.ts, frame.data.to_vec(), frame.link, frame.length, frame.truncated)
+    (
+        frame.ts,
+        frame.data.to_vec(),
+        frame.link,
+        frame.length,
+        frame.truncated,
+    )
 }
 
 fn read_in_bursts(file: &[u8]) -> (Vec<Seen>, Option<Error>) {
@@ -79,12 +85,20 @@ impl Bytes {
     }
 
     fn u16(self, value: u16) -> Self {
-        let bytes = if self.0 == Order::Little { value.to_le_bytes() } else { value.to_be_bytes() };
+        let bytes = if self.0 == Order::Little {
+            value.to_le_bytes()
+        } else {
+            value.to_be_bytes()
+        };
         self.raw(&bytes)
     }
 
     fn u32(self, value: u32) -> Self {
-        let bytes = if self.0 == Order::Little { value.to_le_bytes() } else { value.to_be_bytes() };
+        let bytes = if self.0 == Order::Little {
+            value.to_le_bytes()
+        } else {
+            value.to_be_bytes()
+        };
         self.raw(&bytes)
     }
 
@@ -109,7 +123,14 @@ impl Bytes {
 /// A file header, and two packets: at 3 s + 7 units, and at 4 s, cut from 9 bytes to 2. Each piece with the number of frames
 /// up to its end.
 fn pcap_pieces(order: Order, magic: u32) -> Vec<(Vec<u8>, usize)> {
-    let header = Bytes::new(order).u32(magic).u16(2).u16(4).u32(0).u32(0).u32(65535).u32(1);
+    let header = Bytes::new(order)
+        .u32(magic)
+        .u16(2)
+        .u16(4)
+        .u32(0)
+        .u32(0)
+        .u32(65535)
+        .u32(1);
     let first = Bytes::new(order).u32(3).u32(7).u32(4).u32(4).raw(b"abcd");
     let second = Bytes::new(order).u32(4).u32(0).u32(2).u32(9).raw(b"ef");
     vec![(header.1, 0), (first.1, 1), (second.1, 2)]
@@ -124,7 +145,12 @@ fn joined(pieces: &[(Vec<u8>, usize)]) -> Vec<u8> {
 }
 
 fn section(order: Order) -> Vec<u8> {
-    Bytes::new(order).u32(0x1a2b_3c4d).u16(1).u16(0).raw(&[0xff; 8]).block(0x0a0d_0d0a)
+    Bytes::new(order)
+        .u32(0x1a2b_3c4d)
+        .u16(1)
+        .u16(0)
+        .raw(&[0xff; 8])
+        .block(0x0a0d_0d0a)
 }
 
 /// An interface with options, given as code and value.
@@ -137,7 +163,10 @@ fn interface(order: Order, link: u16, snap_len: u32, options: &[(u16, &[u8])]) -
 
 /// The body of an enhanced packet block.
 fn enhanced(order: Order, interface: u32, stamp: u64, data: &[u8], length: u32) -> Bytes {
-    let head = Bytes::new(order).u32(interface).u32((stamp >> 32) as u32).u32(stamp as u32);
+    let head = Bytes::new(order)
+        .u32(interface)
+        .u32((stamp >> 32) as u32)
+        .u32(stamp as u32);
     head.u32(data.len() as u32).u32(length).raw(data)
 }
 
@@ -147,8 +176,20 @@ fn pcapng_pieces(order: Order) -> Vec<(Vec<u8>, usize)> {
         Order::Little => (Order::Big, (-2i64).to_le_bytes()),
         Order::Big => (Order::Little, (-2i64).to_be_bytes()),
     };
-    let old = Bytes::new(order).u16(1).u16(9).u32(0).u32(12).u32(3).u32(3).raw(b"old");
-    let commented = enhanced(order, 0, 5_000_001, b"abcd", 4).u16(1).u16(2).raw(b"hi").pad().u32(0);
+    let old = Bytes::new(order)
+        .u16(1)
+        .u16(9)
+        .u32(0)
+        .u32(12)
+        .u32(3)
+        .u32(3)
+        .raw(b"old");
+    let commented = enhanced(order, 0, 5_000_001, b"abcd", 4)
+        .u16(1)
+        .u16(2)
+        .raw(b"hi")
+        .pad()
+        .u32(0);
     vec![
         (section(order), 0),
         (interface(order, 1, 4, &[(2, b"eth0"), (0, b"")]), 0),
@@ -189,7 +230,13 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 fn pcap_of_both_orders_and_both_units() {
     for order in [Order::Little, Order::Big] {
         for (magic, unit) in [(0xa1b2_c3d4, 1_000), (0xa1b2_3c4d, 1)] {
-            let first = (3 * SECOND + 7 * unit, b"abcd".to_vec(), LinkType::Ethernet, 4, false);
+            let first = (
+                3 * SECOND + 7 * unit,
+                b"abcd".to_vec(),
+                LinkType::Ethernet,
+                4,
+                false,
+            );
             let second = (4 * SECOND, b"ef".to_vec(), LinkType::Ethernet, 9, true);
             assert_eq!(whole(&pcap(order, magic)), [first, second], "{order:?} {magic:x}");
         }
@@ -223,7 +270,10 @@ fn cut_everywhere(pieces: &[(Vec<u8>, usize)]) {
             assert_eq!(seen, frames[..frames_before], "cut at {cut}");
             match error {
                 None => assert!(cut == begins && cut > 0, "cut at {cut} is not between pieces"),
-                Some(Error { offset, fault: Fault::Cut }) => {
+                Some(Error {
+                    offset,
+                    fault: Fault::Cut,
+                }) => {
                     assert_eq!(offset, begins as u64, "cut at {cut}")
                 }
                 Some(error) => panic!("cut at {cut}: {error:?}"),
@@ -240,7 +290,10 @@ fn cut_at_every_byte() {
         cut_everywhere(&pcapng_pieces(order));
     }
     let text = refused(&pcap(Order::Big, 0xa1b2_c3d4)[..45]);
-    assert_eq!(text, "the file ends in the middle of a packet that begins at byte 44: it was cut");
+    assert_eq!(
+        text,
+        "the file ends in the middle of a packet that begins at byte 44: it was cut"
+    );
     assert_eq!(refused(b""), "the file is too short for a capture");
     let packed = gzip(&pcap(Order::Little, 0xa1b2_c3d4));
     for end in 0..packed.len() {
@@ -253,7 +306,6 @@ fn cut_at_every_byte() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn corruption_is_reported_with_its_position() {
     let little = |bytes: &[u8]| Bytes(Order::Little, bytes.to_vec());
     let header = pcap_pieces(Order::Little, 0xa1b2_c3d4)[0].0.clone();
@@ -274,18 +326,56 @@ fn corruption_is_reported_with_its_position() {
         refused(&[described, block].concat())
     };
     let packet_of = |interface, len: u32| {
-        let body = little(&[]).u32(interface).u32(0).u32(0).u32(len).u32(len).raw(b"1234");
+        let body = little(&[])
+            .u32(interface)
+            .u32(0)
+            .u32(0)
+            .u32(len)
+            .u32(len)
+            .raw(b"1234");
         body.block(6)
     };
     let cases = [
-        (after(packet_of(0, 4)), 28, "a packet is of an interface that was not described"),
-        (described(packet_of(1, 4)), 48, "a packet is of an interface that was not described"),
-        (described(packet_of(0, 5)), 48, "a packet is longer than its block"),
-        (described(little(b"1234").block(6)), 48, "a packet's block is too short"),
-        (described(little(b"1234").block(2)), 48, "a packet's block is too short"),
-        (described(little(&[]).block(3)), 48, "a packet's block is too short"),
-        (described(little(&[]).u32(9).raw(b"1234").block(3)), 48, "a packet is longer than its block"),
-        (after(little(b"1234").block(1)), 28, "the description of an interface is too short"),
+        (
+            after(packet_of(0, 4)),
+            28,
+            "a packet is of an interface that was not described",
+        ),
+        (
+            described(packet_of(1, 4)),
+            48,
+            "a packet is of an interface that was not described",
+        ),
+        (
+            described(packet_of(0, 5)),
+            48,
+            "a packet is longer than its block",
+        ),
+        (
+            described(little(b"1234").block(6)),
+            48,
+            "a packet's block is too short",
+        ),
+        (
+            described(little(b"1234").block(2)),
+            48,
+            "a packet's block is too short",
+        ),
+        (
+            described(little(&[]).block(3)),
+            48,
+            "a packet's block is too short",
+        ),
+        (
+            described(little(&[]).u32(9).raw(b"1234").block(3)),
+            48,
+            "a packet is longer than its block",
+        ),
+        (
+            after(little(b"1234").block(1)),
+            28,
+            "the description of an interface is too short",
+        ),
         (
             after(interface(Order::Little, 1, 0, &[(9, &[200])])),
             28,
@@ -296,9 +386,20 @@ fn corruption_is_reported_with_its_position() {
             28,
             "an option is longer than its block",
         ),
-        (after(little(b"1234").block(0x0a0d_0d0a)), 28, "a section's byte order is unknown"),
         (
-            after(little(&[]).u32(0x1a2b_3c4d).u16(2).u16(0).raw(&[0; 8]).block(0x0a0d_0d0a)),
+            after(little(b"1234").block(0x0a0d_0d0a)),
+            28,
+            "a section's byte order is unknown",
+        ),
+        (
+            after(
+                little(&[])
+                    .u32(0x1a2b_3c4d)
+                    .u16(2)
+                    .u16(0)
+                    .raw(&[0; 8])
+                    .block(0x0a0d_0d0a),
+            ),
             28,
             "the version of pcapng is not 1",
         ),
@@ -307,14 +408,28 @@ fn corruption_is_reported_with_its_position() {
             28,
             "a section header is too short",
         ),
-        (after(little(&[]).u32(9).u32(13).raw(&[0; 8]).1), 28, "a block's length is not possible"),
-        (after(little(&[]).u32(9).u32(8).raw(&[0; 8]).1), 28, "a block's length is not possible"),
-        (after(little(&[]).u32(9).u32(16).raw(&[0; 8]).1), 28, "a block's two lengths differ"),
+        (
+            after(little(&[]).u32(9).u32(13).raw(&[0; 8]).1),
+            28,
+            "a block's length is not possible",
+        ),
+        (
+            after(little(&[]).u32(9).u32(8).raw(&[0; 8]).1),
+            28,
+            "a block's length is not possible",
+        ),
+        (
+            after(little(&[]).u32(9).u32(16).raw(&[0; 8]).1),
+            28,
+            "a block's two lengths differ",
+        ),
     ];
     for (found, offset, what) in cases {
         assert_eq!(found, format!("at byte {offset}: {what}: the file is damaged"));
     }
-    let many: Vec<u8> = std::iter::repeat_n(interface(Order::Little, 1, 0, &[]), 4097).flatten().collect();
+    let many: Vec<u8> = std::iter::repeat_n(interface(Order::Little, 1, 0, &[]), 4097)
+        .flatten()
+        .collect();
     assert!(after(many).contains("more interfaces are described than a capture has"));
     let mut corrupt = gzip(&pcapng(Order::Little));
     corrupt[20] ^= 0xff;
@@ -333,7 +448,13 @@ fn huge_blocks_are_skipped_if_nobody_reads_them_and_refused_otherwise() {
     );
     let skipped = file(0x0bad);
     let cut = &skipped[..2 << 20];
-    assert!(matches!(read(cut).1, Some(Error { fault: Fault::Cut, .. })));
+    assert!(matches!(
+        read(cut).1,
+        Some(Error {
+            fault: Fault::Cut,
+            ..
+        })
+    ));
     let mut differing = skipped;
     let trailer = 28 + (3 << 20) + 8;
     differing[trailer] ^= 1;
@@ -350,7 +471,13 @@ fn an_error_comes_after_the_frames_before_it_and_ends_the_file() {
     }
     let (seen, error) = read(&[&joined(&pieces[..5])[..], &differing, &good].concat());
     assert_eq!(seen, pcapng_frames()[..2]);
-    assert!(matches!(error, Some(Error { fault: Fault::Malformed("a block's two lengths differ"), .. })));
+    assert!(matches!(
+        error,
+        Some(Error {
+            fault: Fault::Malformed("a block's two lengths differ"),
+            ..
+        })
+    ));
 }
 
 /// Frames of every length, so that they cross the window's ends at every offset.
@@ -365,7 +492,15 @@ fn written_captures_read_back_from_any_file() {
     let file = writer.finish().unwrap();
     assert!(file.len() > 3 << 20);
     let mut expected: Vec<Seen> = (0..2000)
-        .map(|n| (n * SECOND + n, frame(n), LinkType::RawIp, frame(n).len() as u32, false))
+        .map(|n| {
+            (
+                n * SECOND + n,
+                frame(n),
+                LinkType::RawIp,
+                frame(n).len() as u32,
+                false,
+            )
+        })
         .collect();
     expected.push((1, vec![1; MAX_PACKET], LinkType::RawIp, MAX_PACKET as u32, false));
     assert_eq!(whole(&file), expected);
@@ -409,16 +544,27 @@ impl Read for SlowReader<'_> {
 #[test]
 fn the_writer_refuses_what_the_format_cannot_hold() {
     let mut writer = Writer::new(Vec::new(), LinkType::Ethernet).unwrap();
-    let late = writer.write(u64::from(u32::MAX) * SECOND + SECOND, b"").unwrap_err().to_string();
-    assert_eq!(late, "cannot be written at byte 24: pcap files cannot hold times after the year 2106");
+    let late = writer
+        .write(u64::from(u32::MAX) * SECOND + SECOND, b"")
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        late,
+        "cannot be written at byte 24: pcap files cannot hold times after the year 2106"
+    );
     let long = writer.write(0, &vec![0; MAX_PACKET + 1]).unwrap_err().to_string();
-    assert!(long.contains("a packet of 262145 bytes is not believed"), "{long}");
+    assert!(
+        long.contains("a packet of 262145 bytes is not believed"),
+        "{long}"
+    );
     assert!(Writer::create("/nonexistent/x.pcap", LinkType::Ethernet).is_err());
     assert_eq!(writer.finish().unwrap().len(), 24);
 }
 
 fn captured(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/captures").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/captures")
+        .join(name)
 }
 
 #[test]
@@ -461,10 +607,18 @@ fn real_captures_are_read_whole() {
 #[test]
 fn the_fuzz_body_holds() {
     let (little, big) = (pcapng(Order::Little), pcapng(Order::Big));
-    let seeds = [pcap(Order::Little, 0xa1b2_c3d4), pcap(Order::Big, 0xa1b2_3c4d), gzip(&little), little, big];
+    let seeds = [
+        pcap(Order::Little, 0xa1b2_c3d4),
+        pcap(Order::Big, 0xa1b2_3c4d),
+        gzip(&little),
+        little,
+        big,
+    ];
     let mut state = 3u64;
     let mut random = |bound: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % bound
     };
     for round in 0..4_000 {

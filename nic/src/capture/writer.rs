@@ -21,7 +21,10 @@ impl Writer<File> {
     /// # Errors
     /// It cannot be created or written.
     pub fn create(path: impl AsRef<Path>, link: LinkType) -> Result<Self, Error> {
-        Self::new(File::create(path).map_err(|error| Error::new(0, Fault::Open(error)))?, link)
+        Self::new(
+            File::create(path).map_err(|error| Error::new(0, Fault::Open(error)))?,
+            link,
+        )
     }
 }
 
@@ -32,10 +35,22 @@ impl<W: Write> Writer<W> {
     /// It cannot be written.
     pub fn new(output: W, link: LinkType) -> Result<Self, Error> {
         const VERSION_2_4: u32 = 4 << 16 | 2;
-        let mut writer = Self { output: BufWriter::with_capacity(1 << 18, output), offset: 0 };
+        let mut writer = Self {
+            output: BufWriter::with_capacity(1 << 18, output),
+            offset: 0,
+        };
         // Magic, version, time zone and accuracy (always 0), snap length, link type.
-        let header = [MAGIC_NANOSECONDS, VERSION_2_4, 0, 0, MAX_PACKET as u32, u32::from(link.code())];
-        header.into_iter().try_for_each(|word| writer.put(&word.to_le_bytes()))?;
+        let header = [
+            MAGIC_NANOSECONDS,
+            VERSION_2_4,
+            0,
+            0,
+            MAX_PACKET as u32,
+            u32::from(link.code()),
+        ];
+        header
+            .into_iter()
+            .try_for_each(|word| writer.put(&word.to_le_bytes()))?;
         Ok(writer)
     }
 
@@ -53,8 +68,11 @@ impl<W: Write> Writer<W> {
     /// As for [`Writer::write`].
     pub fn write_cut(&mut self, ts: u64, frame: &[u8], length: u32) -> Result<(), Error> {
         if frame.len() > MAX_PACKET {
-            let fault =
-                Fault::TooLong { what: "packet", length: frame.len() as u64, limit: MAX_PACKET as u64 };
+            let fault = Fault::TooLong {
+                what: "packet",
+                length: frame.len() as u64,
+                limit: MAX_PACKET as u64,
+            };
             return Err(Error::new(self.offset, fault));
         }
         let Ok(seconds) = u32::try_from(ts / 1_000_000_000) else {
@@ -62,7 +80,9 @@ impl<W: Write> Writer<W> {
             return Err(Error::new(self.offset, Fault::Write(late)));
         };
         let header = [seconds, (ts % 1_000_000_000) as u32, frame.len() as u32, length];
-        header.into_iter().try_for_each(|word| self.put(&word.to_le_bytes()))?;
+        header
+            .into_iter()
+            .try_for_each(|word| self.put(&word.to_le_bytes()))?;
         self.put(frame)
     }
 
@@ -72,11 +92,15 @@ impl<W: Write> Writer<W> {
     /// It cannot be written.
     pub fn finish(self) -> Result<W, Error> {
         let offset = self.offset;
-        self.output.into_inner().map_err(|error| Error::new(offset, Fault::Write(error.into_error())))
+        self.output
+            .into_inner()
+            .map_err(|error| Error::new(offset, Fault::Write(error.into_error())))
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.output.write_all(bytes).map_err(|error| Error::new(self.offset, Fault::Write(error)))?;
+        self.output
+            .write_all(bytes)
+            .map_err(|error| Error::new(self.offset, Fault::Write(error)))?;
         self.offset += bytes.len() as u64;
         Ok(())
     }

@@ -50,18 +50,30 @@ impl Ethtool {
             return Err(Error::last("socket", interface));
         }
         // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-        Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(fd) }, name })
+        Ok(Self {
+            socket: unsafe { OwnedFd::from_raw_fd(fd) },
+            name,
+        })
     }
 
     /// # Safety
     /// `words` begins with a command and is as long as the kernel's answer to it.
     unsafe fn call(&self, words: &mut [u32]) -> io::Result<()> {
-        let data = libc::__c_anonymous_ifr_ifru { ifru_data: words.as_mut_ptr().cast() };
-        let mut request = libc::ifreq { ifr_name: self.name, ifr_ifru: data };
+        let data = libc::__c_anonymous_ifr_ifru {
+            ifru_data: words.as_mut_ptr().cast(),
+        };
+        let mut request = libc::ifreq {
+            ifr_name: self.name,
+            ifr_ifru: data,
+        };
         // SAFETY: the kernel follows the pointer of the request to `words`, which the caller made long enough and which is
         // exclusively ours through the call.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     }
 
     /// A command with an answer of `N` words.
@@ -156,21 +168,38 @@ fn driver(bytes: &[u8]) -> Option<(String, Option<String>)> {
 
 /// `ethtool_ringparam`: the maxima (receive, mini, jumbo, transmit), then the current values. A driver without rings reports zeros.
 fn rx_ring(words: [u32; 9]) -> Option<Level> {
-    let level = Level { now: words[5], max: words[1] };
+    let level = Level {
+        now: words[5],
+        max: words[1],
+    };
     (level.max > 0).then_some(level)
 }
 
 /// `ethtool_channels`: the maxima (receive, transmit, other, combined), then the current values.
 fn queues(words: [u32; 9]) -> Queues {
-    let level = |at: usize| Level { now: words[at + 4], max: words[at] };
-    Queues { rx: level(1), tx: level(2), combined: level(4) }
+    let level = |at: usize| Level {
+        now: words[at + 4],
+        max: words[at],
+    };
+    Queues {
+        rx: level(1),
+        tx: level(2),
+        combined: level(4),
+    }
 }
 
 /// Per block of 32: available, requested, active, never to be changed.
 fn features(names: Vec<String>, words: &[u32]) -> Vec<(String, Feature)> {
     let one = |(bit, name): (usize, String)| {
-        let word = |part: usize| words.get(bit / 32 * 4 + part).map(|word| word >> (bit % 32) & 1 == 1);
-        let feature = Feature { on: word(2)?, fixed: !word(0)? || word(3)? };
+        let word = |part: usize| {
+            words
+                .get(bit / 32 * 4 + part)
+                .map(|word| word >> (bit % 32) & 1 == 1)
+        };
+        let feature = Feature {
+            on: word(2)?,
+            fixed: !word(0)? || word(3)?,
+        };
         (!name.is_empty()).then_some((name, feature))
     };
     names.into_iter().enumerate().filter_map(one).collect()
@@ -178,7 +207,12 @@ fn features(names: Vec<String>, words: &[u32]) -> Vec<(String, Feature)> {
 
 /// Those that matter to a receiver.
 pub(crate) fn offloads(features: &[(String, Feature)]) -> Offloads {
-    let named = |name: &str| features.iter().find(|(known, _)| known == name).map(|(_, feature)| *feature);
+    let named = |name: &str| {
+        features
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, feature)| *feature)
+    };
     Offloads {
         lro: named("rx-lro"),
         gro: named("rx-gro"),
@@ -212,7 +246,10 @@ mod tests {
 
     #[test]
     fn rings_and_queues_now_and_at_most() {
-        assert_eq!(rx_ring([0x10, 4096, 0, 0, 4096, 512, 0, 0, 256]), Some(Level { now: 512, max: 4096 }));
+        assert_eq!(
+            rx_ring([0x10, 4096, 0, 0, 4096, 512, 0, 0, 256]),
+            Some(Level { now: 512, max: 4096 })
+        );
         assert_eq!(rx_ring([0x10, 0, 0, 0, 0, 0, 0, 0, 0]), None);
         let expected = Queues {
             rx: Level { now: 1, max: 2 },
@@ -223,7 +260,11 @@ mod tests {
         let rxs = [([2, 0], 2), ([0, 5], 5), ([1, 4], 5)];
         for ([rx, combined], all) in rxs {
             let level = |now| Level { now, max: 8 };
-            let queues = Queues { rx: level(rx), tx: level(0), combined: level(combined) };
+            let queues = Queues {
+                rx: level(rx),
+                tx: level(0),
+                combined: level(combined),
+            };
             assert_eq!(queues.receiving(), all);
         }
     }
@@ -231,21 +272,42 @@ mod tests {
     #[test]
     fn offloads_by_their_bit_in_any_block() {
         let mut names = vec![String::new(); 40];
-        for (bit, name) in [(1, "rx-gro"), (15, "rx-lro"), (33, "rx-gro-hw"), (34, "rx-vlan-hw-parse")] {
+        for (bit, name) in [
+            (1, "rx-gro"),
+            (15, "rx-lro"),
+            (33, "rx-gro-hw"),
+            (34, "rx-vlan-hw-parse"),
+        ] {
             names[bit] = name.to_owned();
         }
         // Available, requested, active, never changed; twice.
         let words = [1 << 1, 0, 1 << 1 | 1 << 15, 0, 0b110, 0, 0b010, 0b100];
         let expected = Offloads {
-            gro: Some(Feature { on: true, fixed: false }),
-            lro: Some(Feature { on: true, fixed: true }),
-            gro_hw: Some(Feature { on: true, fixed: false }),
-            rx_vlan: Some(Feature { on: false, fixed: true }),
+            gro: Some(Feature {
+                on: true,
+                fixed: false,
+            }),
+            lro: Some(Feature {
+                on: true,
+                fixed: true,
+            }),
+            gro_hw: Some(Feature {
+                on: true,
+                fixed: false,
+            }),
+            rx_vlan: Some(Feature {
+                on: false,
+                fixed: true,
+            }),
             ..Offloads::default()
         };
         assert_eq!(offloads(&features(names.clone(), &words)), expected);
         // Blocks that the kernel does not have are unknown.
-        let first = Offloads { gro_hw: None, rx_vlan: None, ..expected };
+        let first = Offloads {
+            gro_hw: None,
+            rx_vlan: None,
+            ..expected
+        };
         assert_eq!(offloads(&features(names, &words[..4])), first);
     }
 }

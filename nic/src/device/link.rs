@@ -67,7 +67,10 @@ pub(crate) fn get(netlink: &Netlink, which: LinkSelector<'_>) -> Result<Option<L
         Ok(answer) => Ok(parse(&answer)),
         // ERANGE, EINVAL: a name longer than any interface has.
         Err(error)
-            if matches!(error.errno(), Some(libc::ENODEV | libc::ERANGE | libc::EINVAL | libc::ENXIO)) =>
+            if matches!(
+                error.errno(),
+                Some(libc::ENODEV | libc::ERANGE | libc::EINVAL | libc::ENXIO)
+            ) =>
         {
             Ok(None)
         }
@@ -82,10 +85,14 @@ fn parse(answer: &[u8]) -> Option<Link> {
     let attributes = Attributes(answer.get(INFO..)?);
     let info = attributes.nested(ifla::LINKINFO);
     let kind = info.and_then(|info| info.text(ifla::INFO_KIND));
-    let peer = (kind.as_deref() == Some("veth")).then(|| attributes.u32(ifla::LINK)).flatten();
+    let peer = (kind.as_deref() == Some("veth"))
+        .then(|| attributes.u32(ifla::LINK))
+        .flatten();
     let member = info.and_then(|info| info.text(ifla::INFO_SLAVE_KIND));
     let stats = attributes.value(ifla::STATS64);
-    let parent = attributes.text(ifla::PARENT_DEV_BUS_NAME).zip(attributes.text(ifla::PARENT_DEV_NAME));
+    let parent = attributes
+        .text(ifla::PARENT_DEV_BUS_NAME)
+        .zip(attributes.text(ifla::PARENT_DEV_NAME));
     Some(Link {
         name: attributes.text(ifla::IFNAME)?,
         index,
@@ -99,7 +106,11 @@ fn parse(answer: &[u8]) -> Option<Link> {
             mtu: None,
             tx_queues: None,
         }),
-        member: member.map(|kind| Member { kind, of: None, index: attributes.u32(ifla::MASTER) }),
+        member: member.map(|kind| Member {
+            kind,
+            of: None,
+            index: attributes.u32(ifla::MASTER),
+        }),
         kind,
         parent,
         xdp: attributes.nested(ifla::XDP).map(attached),
@@ -109,7 +120,14 @@ fn parse(answer: &[u8]) -> Option<Link> {
 
 /// The programs on it, by mode.
 fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
-    let one = |kind, mode| xdp.u32(kind).map(|id| Attached { id, name: None, mode, ours: None });
+    let one = |kind, mode| {
+        xdp.u32(kind).map(|id| Attached {
+            id,
+            name: None,
+            mode,
+            ours: None,
+        })
+    };
     let mut found: Vec<Attached> = [
         (ifla::XDP_HW_PROG_ID, Mode::Offloaded),
         (ifla::XDP_DRV_PROG_ID, Mode::Native),
@@ -134,7 +152,11 @@ fn attached(xdp: Attributes<'_>) -> Vec<Attached> {
 /// From `rtnl_link_stats64`: numbers of eight bytes each.
 fn lost(stats: &[u8]) -> Option<RxErrors> {
     let number = |position: usize| u64_at(stats, position * 8);
-    Some(RxErrors { dropped: number(6)?, overruns: number(14)?, missed: number(15)? })
+    Some(RxErrors {
+        dropped: number(6)?,
+        overruns: number(14)?,
+        missed: number(15)?,
+    })
 }
 
 /// The generic netlink family that reports a driver's XDP features (since Linux 6.3).
@@ -162,7 +184,9 @@ pub(crate) fn xdp_features(index: u32) -> Option<XdpFeatures> {
     let mut body = vec![ctrl::GETFAMILY, 2, 0, 0];
     put(&mut body, ctrl::FAMILY_NAME, netdev::FAMILY);
     let answer = netlink.query(ctrl::ID, &body).ok()?;
-    let family = Attributes(answer.get(GENERIC..)?).value(ctrl::FAMILY_ID).and_then(|id| u16_at(id, 0))?;
+    let family = Attributes(answer.get(GENERIC..)?)
+        .value(ctrl::FAMILY_ID)
+        .and_then(|id| u16_at(id, 0))?;
     let mut body = vec![netdev::DEV_GET, 1, 0, 0];
     put(&mut body, netdev::IFINDEX, &index.to_ne_bytes());
     features(&netlink.query(family, &body).ok()?)
@@ -213,7 +237,10 @@ mod tests {
         ));
         attributes.extend(nest(
             ifla::XDP,
-            &[(ifla::XDP_ATTACHED, &[1]), (ifla::XDP_DRV_PROG_ID, &77u32.to_ne_bytes())],
+            &[
+                (ifla::XDP_ATTACHED, &[1]),
+                (ifla::XDP_DRV_PROG_ID, &77u32.to_ne_bytes()),
+            ],
         ));
         let expected = Link {
             name: "veth0".to_owned(),
@@ -223,12 +250,34 @@ mod tests {
             mtu: Some(1500),
             kind: Some("veth".to_owned()),
             parent: None,
-            peer: Some(Peer { index: 9, elsewhere: true, name: None, mtu: None, tx_queues: None }),
-            member: Some(Member { kind: "bridge".to_owned(), of: None, index: Some(4) }),
-            xdp: Some(vec![Attached { id: 77, name: None, mode: Mode::Native, ours: None }]),
-            lost: Some(RxErrors { dropped: 6, overruns: 14, missed: 15 }),
+            peer: Some(Peer {
+                index: 9,
+                elsewhere: true,
+                name: None,
+                mtu: None,
+                tx_queues: None,
+            }),
+            member: Some(Member {
+                kind: "bridge".to_owned(),
+                of: None,
+                index: Some(4),
+            }),
+            xdp: Some(vec![Attached {
+                id: 77,
+                name: None,
+                mode: Mode::Native,
+                ours: None,
+            }]),
+            lost: Some(RxErrors {
+                dropped: 6,
+                overruns: 14,
+                missed: 15,
+            }),
         };
-        assert_eq!(parse(&answer(8, libc::IFF_UP as u32, &attributes)), Some(expected));
+        assert_eq!(
+            parse(&answer(8, libc::IFF_UP as u32, &attributes)),
+            Some(expected)
+        );
     }
 
     #[test]
@@ -256,11 +305,21 @@ mod tests {
         let id = 5u32.to_ne_bytes();
         let found = |list: &[(u16, &[u8])]| {
             let programs = attached(Attributes(&with(list)));
-            programs.iter().map(|program| (program.id, program.mode)).collect::<Vec<_>>()
+            programs
+                .iter()
+                .map(|program| (program.id, program.mode))
+                .collect::<Vec<_>>()
         };
         assert_eq!(found(&[(ifla::XDP_ATTACHED, &[0])]), []);
-        assert_eq!(found(&[(ifla::XDP_ATTACHED, &[2]), (ifla::XDP_PROG_ID, &id)]), [(5, Mode::Generic)]);
-        let newer = [(ifla::XDP_ATTACHED, &[1][..]), (ifla::XDP_PROG_ID, &id), (ifla::XDP_DRV_PROG_ID, &id)];
+        assert_eq!(
+            found(&[(ifla::XDP_ATTACHED, &[2]), (ifla::XDP_PROG_ID, &id)]),
+            [(5, Mode::Generic)]
+        );
+        let newer = [
+            (ifla::XDP_ATTACHED, &[1][..]),
+            (ifla::XDP_PROG_ID, &id),
+            (ifla::XDP_DRV_PROG_ID, &id),
+        ];
         assert_eq!(found(&newer), [(5, Mode::Native)]);
         let both = [(ifla::XDP_HW_PROG_ID, &id[..]), (ifla::XDP_DRV_PROG_ID, &id)];
         assert_eq!(found(&both), [(5, Mode::Offloaded), (5, Mode::Native)]);
@@ -268,7 +327,11 @@ mod tests {
 
     #[test]
     fn features_are_bits() {
-        let bytes = [&[0; GENERIC][..], &with(&[(netdev::XDP_FEATURES, &0b1011u64.to_ne_bytes())])].concat();
+        let bytes = [
+            &[0; GENERIC][..],
+            &with(&[(netdev::XDP_FEATURES, &0b1011u64.to_ne_bytes())]),
+        ]
+        .concat();
         let features = features(&bytes).unwrap();
         assert!(features.native() && features.redirect() && features.zero_copy() && !features.frags());
         assert!(super::features(&bytes[..8]).is_none());

@@ -81,7 +81,9 @@ pub fn machine() -> Machine {
             .and_then(|text| chosen(&text)),
         capabilities: capabilities::current().ok(),
         // Without this directory /sys is not mounted, and the answer is unknown.
-        btf: Path::new("/sys/kernel").is_dir().then(|| Path::new("/sys/kernel/btf/vmlinux").exists()),
+        btf: Path::new("/sys/kernel")
+            .is_dir()
+            .then(|| Path::new("/sys/kernel/btf/vmlinux").exists()),
         bpf_jit: number("/proc/sys/net/core/bpf_jit_enable"),
         unprivileged_bpf_disabled: number("/proc/sys/kernel/unprivileged_bpf_disabled"),
         xdp_sockets: probe::has_af_xdp(),
@@ -98,7 +100,9 @@ fn number(path: &str) -> Option<u64> {
 
 /// `"6.1.0-18-amd64"`: (6, 1).
 fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse().ok());
     Some((numbers.next()??, numbers.next()??))
 }
 
@@ -109,18 +113,25 @@ fn listed(text: &str) -> Option<u32> {
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
         last.checked_sub(first)?.checked_add(1)
     };
-    text.trim().split(',').map(one).try_fold(0, |sum: u32, count| sum.checked_add(count?))
+    text.trim()
+        .split(',')
+        .map(one)
+        .try_fold(0, |sum: u32, count| sum.checked_add(count?))
 }
 
 /// The second column, in hexadecimal, of all processors.
 fn backlog_drops(text: &str) -> Option<u64> {
     let one = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok();
-    text.lines().map(one).try_fold(0, |sum: u64, drops| sum.checked_add(drops?))
+    text.lines()
+        .map(one)
+        .try_fold(0, |sum: u64, drops| sum.checked_add(drops?))
 }
 
 fn huge_pages(meminfo: &str) -> Option<HugePages> {
     let value = |name: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        let line = meminfo
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.split_ascii_whitespace().next()?.parse::<u64>().ok()
     };
     let free = value("HugePages_Free")?.saturating_sub(value("HugePages_Rsvd")?);
@@ -138,10 +149,16 @@ fn chosen(text: &str) -> Option<String> {
 }
 
 fn memlock() -> Option<Limits> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: the kernel writes one `rlimit`, which lives through the call.
     let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    (result == 0).then_some(Limits { soft: limit.rlim_cur, hard: limit.rlim_max })
+    (result == 0).then_some(Limits {
+        soft: limit.rlim_cur,
+        hard: limit.rlim_max,
+    })
 }
 
 #[cfg(test)]
@@ -151,13 +168,19 @@ mod tests {
     #[test]
     fn releases_of_all_kinds_have_a_version() {
         let versions = ["6.1.0-18-amd64", "5.14.0-427.el9.x86_64\n", "6.18.44", "7.0-rc1"].map(version);
-        assert_eq!(versions, [Some((6, 1)), Some((5, 14)), Some((6, 18)), Some((7, 0))]);
+        assert_eq!(
+            versions,
+            [Some((6, 1)), Some((5, 14)), Some((6, 18)), Some((7, 0))]
+        );
         assert_eq!(["", "6", "x.y", "-6.1"].map(version), [None; 4]);
     }
 
     #[test]
     fn processors_are_counted_from_their_list() {
-        assert_eq!(["0\n", "0-3,8", "0-1,4-7"].map(listed), [Some(1), Some(5), Some(6)]);
+        assert_eq!(
+            ["0\n", "0-3,8", "0-1,4-7"].map(listed),
+            [Some(1), Some(5), Some(6)]
+        );
         assert_eq!(["", "3-1", "a", "0-4294967295"].map(listed), [None; 4]);
     }
 
@@ -172,8 +195,18 @@ mod tests {
     fn huge_pages_that_are_promised_are_not_free() {
         let text = "MemFree: 5 kB\nHugePages_Total:      16\nHugePages_Free:        9\nHugePages_Rsvd:        2\n\
             HugePages_Surp:        0\nHugepagesize:       2048 kB\n";
-        assert_eq!(huge_pages(text), Some(HugePages { total: 16, free: 7, size: 2 << 20 }));
-        for line in text.lines().filter(|line| !line.starts_with("Mem") && !line.contains("Surp")) {
+        assert_eq!(
+            huge_pages(text),
+            Some(HugePages {
+                total: 16,
+                free: 7,
+                size: 2 << 20
+            })
+        );
+        for line in text
+            .lines()
+            .filter(|line| !line.starts_with("Mem") && !line.contains("Surp"))
+        {
             assert_eq!(huge_pages(&text.replace(line, "")), None, "{line}");
         }
     }
@@ -188,8 +221,14 @@ mod tests {
     #[test]
     fn this_machine_reports_plausible_values() {
         let machine = machine();
-        assert!(machine.kernel_version().is_some_and(|version| version >= (4, 0)), "{machine:?}");
+        assert!(
+            machine.kernel_version().is_some_and(|version| version >= (4, 0)),
+            "{machine:?}"
+        );
         assert!(machine.cpus.is_some_and(|cpus| cpus > 0), "{machine:?}");
-        assert!(machine.memlock.is_some_and(|limits| limits.soft <= limits.hard), "{machine:?}");
+        assert!(
+            machine.memlock.is_some_and(|limits| limits.soft <= limits.hard),
+            "{machine:?}"
+        );
     }
 }

@@ -29,13 +29,17 @@ impl Netlink {
             return Err(Error::last("socket", "AF_NETLINK"));
         }
         // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-        Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Self {
+            socket: unsafe { OwnedFd::from_raw_fd(fd) },
+        })
     }
 
     /// Sends a request of this type and returns the reply after its header.
     pub(crate) fn query(&self, kind: u16, body: &[u8]) -> Result<Vec<u8>, Error> {
         let bytes = self.exchange(kind, libc::NLM_F_REQUEST as u16, body)?;
-        answer(&bytes).map(<[u8]>::to_vec).map_err(|source| Error::new("recv", "netlink", source))
+        answer(&bytes)
+            .map(<[u8]>::to_vec)
+            .map_err(|source| Error::new("recv", "netlink", source))
     }
 
     /// Sends a request of this type and reads its acknowledgement.
@@ -185,7 +189,11 @@ pub(crate) mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
         let whole = message(16, b"body");
         for len in 0..whole.len() {
-            assert_eq!(answer(&whole[..len]).unwrap_err().kind(), io::ErrorKind::InvalidData, "{len}");
+            assert_eq!(
+                answer(&whole[..len]).unwrap_err().kind(),
+                io::ErrorKind::InvalidData,
+                "{len}"
+            );
         }
         assert!(answer(&message(ERROR, &[])).is_err());
     }
@@ -201,7 +209,10 @@ pub(crate) mod tests {
         assert_eq!(attributes.u32(4), Some(1500));
         let xdp = attributes.nested(43).unwrap();
         assert_eq!((xdp.u8(2), xdp.u32(4), xdp.u32(5)), (Some(1), Some(7), None));
-        assert_eq!(attributes.into_iter().map(|(kind, _)| kind).collect::<Vec<_>>(), [3, 4, 43]);
+        assert_eq!(
+            attributes.into_iter().map(|(kind, _)| kind).collect::<Vec<_>>(),
+            [3, 4, 43]
+        );
     }
 
     #[test]

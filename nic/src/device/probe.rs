@@ -27,8 +27,12 @@ pub struct Probe {
 /// Probes the receive paths of the interface with this index in this network namespace, from the best to the first that
 /// works.
 pub fn probe(index: u32) -> Probe {
-    let mut result =
-        Probe { zero_copy: in_mode(index, Mode::Native, true), native: None, generic: None, packet: None };
+    let mut result = Probe {
+        zero_copy: in_mode(index, Mode::Native, true),
+        native: None,
+        generic: None,
+        packet: None,
+    };
     if result.zero_copy.is_ok() {
         return result;
     }
@@ -93,16 +97,26 @@ impl Socket {
         }
         // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { socket, memory: Memory::new((FRAMES * FRAME) as usize)? })
+        Ok(Self {
+            socket,
+            memory: Memory::new((FRAMES * FRAME) as usize)?,
+        })
     }
 
     fn set<T>(&self, option: i32, value: &T, call: &'static str) -> Result<(), Error> {
-        let (pointer, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+        let (pointer, len) = (
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        );
         // SAFETY: the kernel reads `len` bytes, the size of `value`. Memory that it refers to belongs to `self` and outlives the
         // socket.
         let result =
             unsafe { libc::setsockopt(self.socket.as_raw_fd(), libc::SOL_XDP, option, pointer, len) };
-        if result < 0 { Err(Error::last(call, "")) } else { Ok(()) }
+        if result < 0 {
+            Err(Error::last(call, ""))
+        } else {
+            Ok(())
+        }
     }
 
     fn bind(&self, index: u32, zero_copy: bool) -> Result<(), Error> {
@@ -116,11 +130,19 @@ impl Socket {
         };
         self.set(libc::XDP_UMEM_REG, &memory, "setsockopt XDP_UMEM_REG")?;
         self.set(libc::XDP_UMEM_FILL_RING, &FRAMES, "setsockopt XDP_UMEM_FILL_RING")?;
-        self.set(libc::XDP_UMEM_COMPLETION_RING, &FRAMES, "setsockopt XDP_UMEM_COMPLETION_RING")?;
+        self.set(
+            libc::XDP_UMEM_COMPLETION_RING,
+            &FRAMES,
+            "setsockopt XDP_UMEM_COMPLETION_RING",
+        )?;
         self.set(libc::XDP_RX_RING, &FRAMES, "setsockopt XDP_RX_RING")?;
         let name = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: if zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY },
+            sxdp_flags: if zero_copy {
+                libc::XDP_ZEROCOPY
+            } else {
+                libc::XDP_COPY
+            },
             sxdp_ifindex: index,
             sxdp_queue_id: 0,
             sxdp_shared_umem_fd: 0,
@@ -141,7 +163,11 @@ impl Socket {
         let len = size_of_val(name) as libc::socklen_t;
         // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
         let result = unsafe { libc::bind(self.socket.as_raw_fd(), std::ptr::from_ref(name).cast(), len) };
-        if result < 0 { Err(Error::last("bind", how)) } else { Ok(()) }
+        if result < 0 {
+            Err(Error::last("bind", how))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -171,7 +197,10 @@ struct Memory {
 
 impl Memory {
     fn new(len: usize) -> Result<Self, Error> {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
         // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {

@@ -54,7 +54,11 @@ impl Attr {
     unsafe fn call(&self, command: i32) -> io::Result<i32> {
         // SAFETY: the kernel reads `size_of::<Self>()` bytes of `self`; for pointers in them the caller promised.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(result as i32)
+        }
     }
 
     /// As [`Attr::call`], for a command that returns a descriptor.
@@ -71,7 +75,11 @@ impl Attr {
 pub(crate) fn named(program: Attached) -> Attached {
     let name = name(program.id);
     let ours = name.as_ref().map(|name| name.starts_with(OUR_PROGRAMS));
-    Attached { name, ours, ..program }
+    Attached {
+        name,
+        ours,
+        ..program
+    }
 }
 
 fn name(id: u32) -> Option<String> {
@@ -126,7 +134,11 @@ pub(super) fn attach(program: &OwnedFd, index: u32, mode: Mode) -> Result<OwnedF
         Mode::Generic => FLAGS[1],
         Mode::Offloaded => FLAGS[2],
     };
-    let attr = Attr::new().u32(0, program.as_raw_fd() as u32).u32(4, index).u32(8, ATTACH_XDP).u32(12, flags);
+    let attr = Attr::new()
+        .u32(0, program.as_raw_fd() as u32)
+        .u32(4, index)
+        .u32(8, ATTACH_XDP)
+        .u32(12, flags);
     // SAFETY: no pointers; the command returns a descriptor.
     unsafe { attr.open(command::LINK_CREATE) }.map_err(|source| Error::new("bpf", "BPF_LINK_CREATE", source))
 }

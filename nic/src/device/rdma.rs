@@ -21,8 +21,10 @@ pub fn rdma_devices() -> Vec<RdmaDevice> {
 fn devices(class: &Path) -> Vec<RdmaDevice> {
     let one = |name: String| {
         let ports = names(&class.join(&name).join("ports"));
-        let addresses =
-            ports.iter().flat_map(|port| addresses(&class.join(&name).join("ports").join(port))).collect();
+        let addresses = ports
+            .iter()
+            .flat_map(|port| addresses(&class.join(&name).join("ports").join(port)))
+            .collect();
         RdmaDevice { name, addresses }
     };
     names(class).into_iter().map(one).collect()
@@ -30,16 +32,22 @@ fn devices(class: &Path) -> Vec<RdmaDevice> {
 
 /// Each once, in the order of the port's table.
 fn addresses(port: &Path) -> Vec<IpAddr> {
-    let mut indices: Vec<u32> =
-        names(&port.join("gids")).iter().filter_map(|name| name.parse().ok()).collect();
+    let mut indices: Vec<u32> = names(&port.join("gids"))
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .collect();
     indices.sort_unstable();
     let mut found = Vec::new();
     for index in indices {
         // Reading the type of an empty entry fails.
         let kind = fs::read_to_string(port.join("gid_attrs/types").join(index.to_string()));
         let text = fs::read_to_string(port.join("gids").join(index.to_string()));
-        let (Ok(kind), Ok(text)) = (kind, text) else { continue };
-        let Ok(address) = text.trim().parse::<Ipv6Addr>() else { continue };
+        let (Ok(kind), Ok(text)) = (kind, text) else {
+            continue;
+        };
+        let Ok(address) = text.trim().parse::<Ipv6Addr>() else {
+            continue;
+        };
         let address = address.to_canonical();
         if kind.trim() == "RoCE v2" && !address.is_unspecified() && !found.contains(&address) {
             found.push(address);
@@ -50,7 +58,9 @@ fn addresses(port: &Path) -> Vec<IpAddr> {
 
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
     names.sort_unstable();
     names
 }
@@ -82,13 +92,22 @@ mod tests {
         {
             fs::write(port.join("gids").join(index.to_string()), format!("{gid}\n")).unwrap();
             if !kind.is_empty() {
-                fs::write(port.join("gid_attrs/types").join(index.to_string()), format!("{kind}\n")).unwrap();
+                fs::write(
+                    port.join("gid_attrs/types").join(index.to_string()),
+                    format!("{kind}\n"),
+                )
+                .unwrap();
             }
         }
         fs::create_dir_all(root.join("ib0")).unwrap();
-        let addresses = ["fe80::ff:fe00:2", "10.88.0.2"].map(|text| text.parse().unwrap()).to_vec();
+        let addresses = ["fe80::ff:fe00:2", "10.88.0.2"]
+            .map(|text| text.parse().unwrap())
+            .to_vec();
         let expected = [("ib0", Vec::new()), ("rxe0", addresses)];
-        let expected = expected.map(|(name, addresses)| RdmaDevice { name: name.to_owned(), addresses });
+        let expected = expected.map(|(name, addresses)| RdmaDevice {
+            name: name.to_owned(),
+            addresses,
+        });
         assert_eq!(devices(&root), expected);
         fs::remove_dir_all(root).unwrap();
     }

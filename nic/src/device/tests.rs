@@ -41,13 +41,34 @@ fn a_veth_between_namespaces() {
     let found = of(&pair.far, "veth0");
     let peer = found.peer.clone().unwrap();
     assert!(peer.elsewhere && peer.name.is_none(), "{found:?}");
-    let known =
-        (found.up, found.carrier, found.mtu, found.kind.as_deref(), found.driver.as_deref(), &found.xdp);
-    assert_eq!(known, (true, Some(true), Some(1500), Some("veth"), Some("veth"), &Some(Vec::new())));
+    let known = (
+        found.up,
+        found.carrier,
+        found.mtu,
+        found.kind.as_deref(),
+        found.driver.as_deref(),
+        &found.xdp,
+    );
+    assert_eq!(
+        known,
+        (
+            true,
+            Some(true),
+            Some(1500),
+            Some("veth"),
+            Some("veth"),
+            &Some(Vec::new())
+        )
+    );
     assert_eq!((&found.bus, found.numa, found.rx_ring), (&None, None, None));
-    assert!(found.queues.is_some_and(|queues| queues.receiving() == 1), "{found:?}");
+    assert!(
+        found.queues.is_some_and(|queues| queues.receiving() == 1),
+        "{found:?}"
+    );
     assert!(found.offloads.gro.is_some_and(|gro| !gro.fixed), "{found:?}");
-    let known = found.xdp_features.is_none_or(|features| features.native() && !features.zero_copy());
+    let known = found
+        .xdp_features
+        .is_none_or(|features| features.native() && !features.zero_copy());
     assert!(known, "{found:?}");
     // Without the other end there is no carrier.
     pair.near.ip(&["link", "set", "veth0", "down"]).unwrap();
@@ -69,13 +90,37 @@ fn offloads_and_queues_are_what_they_were_set_to() {
         let changed = [offloads.gro, offloads.udp_gro_forwarding, offloads.rx_vlan];
         assert_eq!(changed, [Some(Feature { on, fixed: false }); 3]);
     }
-    assert!(set("rx-no-such-thing", true).unwrap_err().to_string().contains("no such offload"));
-    let wide = ["link", "add", "wide0", "numrxqueues", "4", "numtxqueues", "2", "type", "veth"];
-    pair.near.ip(&[&wide[..], &["peer", "name", "wide1"]].concat()).unwrap();
-    pair.near.run(|| set_queues("wide0", 3, 1).and_then(|()| set_queues("wide1", 1, 1))).unwrap().unwrap();
+    assert!(
+        set("rx-no-such-thing", true)
+            .unwrap_err()
+            .to_string()
+            .contains("no such offload")
+    );
+    let wide = [
+        "link",
+        "add",
+        "wide0",
+        "numrxqueues",
+        "4",
+        "numtxqueues",
+        "2",
+        "type",
+        "veth",
+    ];
+    pair.near
+        .ip(&[&wide[..], &["peer", "name", "wide1"]].concat())
+        .unwrap();
+    pair.near
+        .run(|| set_queues("wide0", 3, 1).and_then(|()| set_queues("wide1", 1, 1)))
+        .unwrap()
+        .unwrap();
     let found = of(&pair.near, "wide0");
     let none = Level { now: 0, max: 0 };
-    let expected = Queues { rx: Level { now: 3, max: 4 }, tx: Level { now: 1, max: 2 }, combined: none };
+    let expected = Queues {
+        rx: Level { now: 3, max: 4 },
+        tx: Level { now: 1, max: 2 },
+        combined: none,
+    };
     assert_eq!(found.queues, Some(expected));
     let peer = found.peer.unwrap();
     let known = (peer.elsewhere, peer.name.as_deref(), peer.mtu, peer.tx_queues);
@@ -93,7 +138,10 @@ fn a_member_of_a_bridge_knows_which() {
     }
     pair.far.ip(&["link", "set", "veth0", "master", "br0"]).unwrap();
     let member = of(&pair.far, "veth0").member.unwrap();
-    assert_eq!((member.kind.as_str(), member.of.as_deref()), ("bridge", Some("br0")));
+    assert_eq!(
+        (member.kind.as_str(), member.of.as_deref()),
+        ("bridge", Some("br0"))
+    );
 }
 
 /// How often something is asked again, and after how long.
@@ -146,7 +194,11 @@ fn a_program_on_an_interface_is_reported_by_name_and_blocks_attaching() {
     for (mode, found_mode) in [(Mode::Native, Mode::Native), (Mode::Generic, Mode::Generic)] {
         let index = of(&pair.far, "veth0").index;
         let program = program::pass().unwrap();
-        let attached = pair.far.run(|| program::attach(&program, index, mode)).unwrap().unwrap();
+        let attached = pair
+            .far
+            .run(|| program::attach(&program, index, mode))
+            .unwrap()
+            .unwrap();
         let found = of(&pair.far, "veth0").xdp.unwrap();
         let [only] = &found[..] else { panic!("{found:?}") };
         let known = (only.name.as_deref(), only.mode, only.ours);

@@ -21,7 +21,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { frames: 1024, frame_len: 1518, bypass: false }
+        Self {
+            frames: 1024,
+            frame_len: 1518,
+            bypass: false,
+        }
     }
 }
 
@@ -98,12 +102,20 @@ impl Port {
         let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|source| {
             let missing = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES));
             let error = Error::new("socket AF_PACKET", interface, source);
-            if missing { error.with_advice(sys::NET_RAW_MISSING.to_owned()) } else { error }
+            if missing {
+                error.with_advice(sys::NET_RAW_MISSING.to_owned())
+            } else {
+                error
+            }
         })?;
         let set = |option, value: i32, call| {
             sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(failed(call))
         };
-        set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "setsockopt PACKET_VERSION")?;
+        set(
+            libc::PACKET_VERSION,
+            libc::tpacket_versions::TPACKET_V2 as i32,
+            "setsockopt PACKET_VERSION",
+        )?;
         set(libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR")?;
         // Frames that do not fit into a slot are queued whole.
         set(libc::PACKET_COPY_THRESH, 1, "setsockopt PACKET_COPY_THRESH")?;
@@ -113,7 +125,9 @@ impl Port {
             set(libc::PACKET_QDISC_BYPASS, 1, "setsockopt PACKET_QDISC_BYPASS")?;
         }
         buffers(&socket);
-        let slot = (options.frame_len + OVERHEAD).next_power_of_two().clamp(2048, BLOCK / 2);
+        let slot = (options.frame_len + OVERHEAD)
+            .next_power_of_two()
+            .clamp(2048, BLOCK / 2);
         let blocks = (options.frames * slot).div_ceil(BLOCK).max(1);
         let slots = blocks * (BLOCK / slot);
         let shape = libc::tpacket_req {
@@ -135,7 +149,17 @@ impl Port {
         sys::set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &all)
             .map_err(failed("setsockopt PACKET_ADD_MEMBERSHIP"))?;
         let (interface, scratch, stats) = (interface.to_owned(), Vec::new(), Stats::default());
-        Ok(Self { socket, interface, index, memory, slot, slots, at: 0, scratch, stats })
+        Ok(Self {
+            socket,
+            interface,
+            index,
+            memory,
+            slot,
+            slots,
+            at: 0,
+            scratch,
+            stats,
+        })
     }
 
     /// The interface's name.
@@ -187,7 +211,10 @@ impl Port {
 
     /// Its counters, read from the kernel now.
     pub fn stats(&mut self) -> Stats {
-        let nothing = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let nothing = libc::tpacket_stats {
+            tp_packets: 0,
+            tp_drops: 0,
+        };
         // Reading sets the kernel's counters to 0.
         let counted = sys::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, nothing);
         self.stats.ring_full += counted.map_or(0, |counted| u64::from(counted.tp_drops));
@@ -213,18 +240,36 @@ impl Port {
 
     /// Lends the frame of the current slot, which we own. False: it is not a received frame.
     fn deliver(&mut self, take: &mut dyn FnMut(ReceivedFrame<'_>)) -> bool {
-        let Self { memory, slot, at, scratch, socket, .. } = self;
+        let Self {
+            memory,
+            slot,
+            at,
+            scratch,
+            socket,
+            ..
+        } = self;
         // SAFETY: inside the mapping, and the kernel writes nothing there before the status is stored by our caller; the slice
         // does not live until then.
         let bytes = unsafe { std::slice::from_raw_parts(memory.start().as_ptr().add(*at * *slot), *slot) };
         let Some(slot) = Slot::new(bytes) else {
-            take(ReceivedFrame { data: &[], received: 0, unfinished: Unfinished::default(), unusable: true });
+            take(ReceivedFrame {
+                data: &[],
+                received: 0,
+                unfinished: Unfinished::default(),
+                unusable: true,
+            });
             return true;
         };
         if slot.outgoing {
             return false;
         }
-        let Slot { mut data, mut virtio, received, mut cut, .. } = slot;
+        let Slot {
+            mut data,
+            mut virtio,
+            received,
+            mut cut,
+            ..
+        } = slot;
         let mut copied = false;
         if slot.copied {
             scratch.resize(VIRTIO_HEADER + LONGEST, 0);
@@ -255,7 +300,12 @@ impl Port {
         if copied {
             data = scratch;
         }
-        take(ReceivedFrame { data, received, unfinished, unusable: cut || !known });
+        take(ReceivedFrame {
+            data,
+            received,
+            unfinished,
+            unusable: cut || !known,
+        });
         true
     }
 }
@@ -326,12 +376,26 @@ fn read_virtio(header: &[u8]) -> (Unfinished, bool) {
     const TCP_6: u8 = 4;
     const UDP: u8 = 5;
     const KIND: u8 = 0x7f;
-    let &[flags, kind, _, _, s0, s1, c0, c1, o0, o1] = header else { return (Unfinished::default(), false) };
+    let &[flags, kind, _, _, s0, s1, c0, c1, o0, o1] = header else {
+        return (Unfinished::default(), false);
+    };
     let number = |low, high| usize::from(u16::from_ne_bytes([low, high]));
     let checksum = (flags & NEEDS_CHECKSUM != 0).then(|| (number(c0, c1), number(o0, o1)));
     match kind & KIND {
-        NONE => (Unfinished { checksum, segment: None }, true),
-        TCP_4 | TCP_6 | UDP => (Unfinished { checksum, segment: Some(number(s0, s1)) }, true),
+        NONE => (
+            Unfinished {
+                checksum,
+                segment: None,
+            },
+            true,
+        ),
+        TCP_4 | TCP_6 | UDP => (
+            Unfinished {
+                checksum,
+                segment: Some(number(s0, s1)),
+            },
+            true,
+        ),
         _ => (Unfinished::default(), false),
     }
 }
@@ -345,20 +409,27 @@ fn put_tag(frame: &mut Vec<u8>, tag: [u8; TAG]) {
 
 #[inline]
 fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u32::from_ne_bytes(*chunk))
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |chunk| u32::from_ne_bytes(*chunk))
 }
 
 #[inline]
 fn half(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u16::from_ne_bytes(*chunk))
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |chunk| u16::from_ne_bytes(*chunk))
 }
 
 /// Enlarges the socket buffers, for frames that do not fit into slots and for sending, as far as permitted.
 fn buffers(socket: &OwnedFd) {
     const WANTED: i32 = 4 << 20;
-    for (forced, limited) in
-        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-    {
+    for (forced, limited) in [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+    ] {
         if sys::set(socket, libc::SOL_SOCKET, forced, &WANTED).is_err() {
             // The default works as well.
             let _ = sys::set(socket, libc::SOL_SOCKET, limited, &WANTED);
@@ -394,5 +465,8 @@ fn send_batch(socket: &OwnedFd, frames: &[Vec<u8>]) -> io::Result<usize> {
 
 /// The kernel does not write through it.
 fn vector_of(bytes: &[u8]) -> libc::iovec {
-    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+    libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }
 }

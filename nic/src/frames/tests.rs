@@ -26,7 +26,12 @@ fn receive(port: &mut Port, ethertype: u16, count: usize) -> Vec<(Vec<u8>, Unfin
         if frames.len() >= count {
             break;
         }
-        wait([port.as_fd()].into_iter(), &mut poll_fds, Duration::from_millis(10)).unwrap();
+        wait(
+            [port.as_fd()].into_iter(),
+            &mut poll_fds,
+            Duration::from_millis(10),
+        )
+        .unwrap();
     }
     frames
 }
@@ -48,16 +53,29 @@ fn frames_go_in_and_out_and_no_echo_is_heard() {
         Err(error) => return skipped(&error),
     };
     for bypass in [false, true] {
-        let options = Options { bypass, ..Options::default() };
-        let mut near = pair.near.run(|| Port::open(Pair::DEVICE, &options)).unwrap().unwrap();
-        let sent: Vec<Vec<u8>> = (0..200).map(|number| frame(number, 60 + usize::from(number))).collect();
+        let options = Options {
+            bypass,
+            ..Options::default()
+        };
+        let mut near = pair
+            .near
+            .run(|| Port::open(Pair::DEVICE, &options))
+            .unwrap()
+            .unwrap();
+        let sent: Vec<Vec<u8>> = (0..200)
+            .map(|number| frame(number, 60 + usize::from(number)))
+            .collect();
         assert_eq!(near.send(&sent), 0);
         let received = receive(&mut far, OURS, 200);
         assert_eq!(
             received.iter().map(|(frame, ..)| frame).collect::<Vec<_>>(),
             sent.iter().collect::<Vec<_>>()
         );
-        assert!(received.iter().all(|(_, left, bad)| *left == Unfinished::default() && !bad));
+        assert!(
+            received
+                .iter()
+                .all(|(_, left, bad)| *left == Unfinished::default() && !bad)
+        );
         assert_eq!(receive_now(&mut near), 0, "what it sent itself");
         assert_eq!((near.stats().sent, near.stats().failed), (200, 0));
         // Too long for the link: only this one is refused.
@@ -78,13 +96,21 @@ fn receive_now(port: &mut Port) -> usize {
 
 #[test]
 fn a_full_ring_is_counted() {
-    let (pair, mut far) = match opened(&Options { frames: 1, ..Options::default() }) {
+    let (pair, mut far) = match opened(&Options {
+        frames: 1,
+        ..Options::default()
+    }) {
         Ok(opened) => opened,
         Err(error) => return skipped(&error),
     };
     let sent: Vec<Vec<u8>> = (0..100).map(|number| frame(number, 100)).collect();
     let before = pair.link_drops().unwrap();
-    (0..20).for_each(|_| pair.near.run(|| send_frames(Pair::DEVICE, &sent)).unwrap().unwrap());
+    (0..20).for_each(|_| {
+        pair.near
+            .run(|| send_frames(Pair::DEVICE, &sent))
+            .unwrap()
+            .unwrap()
+    });
     let received = receive(&mut far, OURS, 2000).len() as u64;
     let stats = far.stats();
     assert!(stats.ring_full > 0 && received > 0, "{stats:?}");
@@ -105,9 +131,15 @@ fn tags_are_put_back_where_they_were() {
     tagged.splice(12..12, [0x81, 0x00, 0x20, 0x2a]);
     let mut double = tagged.clone();
     double.splice(12..12, [0x88, 0xa8, 0x00, 0x07]);
-    pair.near.run(|| send_frames(Pair::DEVICE, &[tagged.clone()])).unwrap().unwrap();
+    pair.near
+        .run(|| send_frames(Pair::DEVICE, &[tagged.clone()]))
+        .unwrap()
+        .unwrap();
     assert_eq!(receive(&mut far, 0x8100, 1)[0].0, tagged);
-    pair.near.run(|| send_frames(Pair::DEVICE, &[double.clone()])).unwrap().unwrap();
+    pair.near
+        .run(|| send_frames(Pair::DEVICE, &[double.clone()]))
+        .unwrap()
+        .unwrap();
     assert_eq!(receive(&mut far, 0x88a8, 1)[0].0, double);
 }
 
@@ -118,19 +150,35 @@ fn pending_offloads_are_reported_with_the_frame() {
         Ok(opened) => opened,
         Err(error) => return skipped(&error),
     };
-    let (near, target) = (SocketAddr::new(Pair::NEAR[0], 0), SocketAddr::new(Pair::FAR[0], 5555));
+    let (near, target) = (
+        SocketAddr::new(Pair::NEAR[0], 0),
+        SocketAddr::new(Pair::FAR[0], 5555),
+    );
     let socket = pair.near.run(|| UdpSocket::bind(near)).unwrap().unwrap();
     socket.send_to(&[7; 100], target).unwrap();
     let ipv4 = receive(&mut far, 0x0800, 1);
     let (bytes, left, bad) = ipv4.iter().find(|(bytes, ..)| bytes.len() == 142).unwrap();
-    assert_eq!((left.checksum, left.segment, *bad), (Some((34, 6)), None, false), "{bytes:02x?}");
-    let mut sender = pair.near.run(|| crate::udp::Sender::connect(near, target)).unwrap().unwrap();
-    sender.send_segments(&[3; 20 * UDP_SEGMENT], UDP_SEGMENT as u16).unwrap();
+    assert_eq!(
+        (left.checksum, left.segment, *bad),
+        (Some((34, 6)), None, false),
+        "{bytes:02x?}"
+    );
+    let mut sender = pair
+        .near
+        .run(|| crate::udp::Sender::connect(near, target))
+        .unwrap()
+        .unwrap();
+    sender
+        .send_segments(&[3; 20 * UDP_SEGMENT], UDP_SEGMENT as u16)
+        .unwrap();
     let long = receive(&mut far, 0x0800, 1);
     let found = long.iter().find(|(bytes, ..)| bytes.len() > 2000);
     // If the link segments by itself, nothing is unfinished.
     if let Some((bytes, left, bad)) = found {
-        assert_eq!((bytes.len(), left.segment, *bad), (42 + 20 * UDP_SEGMENT, Some(UDP_SEGMENT), false));
+        assert_eq!(
+            (bytes.len(), left.segment, *bad),
+            (42 + 20 * UDP_SEGMENT, Some(UDP_SEGMENT), false)
+        );
         assert!(bytes[42..].iter().all(|byte| *byte == 3));
     }
 }
@@ -149,7 +197,10 @@ fn an_interface_that_goes_away_is_noticed() {
     };
     assert!(far.failure().is_none());
     pair.far.ip(&["link", "delete", Pair::DEVICE]).unwrap();
-    assert_eq!(far.failure().and_then(|error| error.errno()), Some(libc::ENETDOWN));
+    assert_eq!(
+        far.failure().and_then(|error| error.errno()),
+        Some(libc::ENETDOWN)
+    );
     assert!(pair.far.run(|| far.is_gone()).unwrap());
 }
 
@@ -163,7 +214,10 @@ fn a_quiet_interface_has_no_address() {
     assert_eq!(refused, Vec::<String>::new());
     let read = |name: &str| {
         let path = format!("/proc/sys/net/{name}");
-        pair.far.run(|| fs::read_to_string(&path)).unwrap().unwrap_or_default()
+        pair.far
+            .run(|| fs::read_to_string(&path))
+            .unwrap()
+            .unwrap_or_default()
     };
     assert_eq!(read("ipv6/conf/veth0/disable_ipv6").trim(), "1");
     assert_eq!(read("ipv4/conf/veth0/arp_ignore").trim(), "8");

@@ -61,8 +61,17 @@ impl LiveFrames {
             let values = [word.at, word.base, word.each, word.of];
             constants.extend(names.iter().map(String::as_str).zip(values));
         }
-        let object = Object::load(object, &LoadOptions { constants, ..LoadOptions::default() })?;
-        Ok(Self { object, interface: index })
+        let object = Object::load(
+            object,
+            &LoadOptions {
+                constants,
+                ..LoadOptions::default()
+            },
+        )?;
+        Ok(Self {
+            object,
+            interface: index,
+        })
     }
 
     /// Sends `frame` `total` times, or until `stop` becomes true, and at least in one call. Returns how many were sent, including
@@ -76,7 +85,8 @@ impl LiveFrames {
         while sent < total && (sent == 0 || !stop.load(Ordering::Relaxed)) {
             let count = u32::try_from(total - sent).unwrap_or(u32::MAX).min(most);
             most = (2 * most).min(Self::PER_CALL);
-            self.object.run_live(Self::PROGRAM, frame, count, self.interface)?;
+            self.object
+                .run_live(Self::PROGRAM, frame, count, self.interface)?;
             sent += u64::from(count);
         }
         Ok(sent)

@@ -33,7 +33,12 @@ const FRAGMENT: u32 = 44;
 const EXTENSIONS: [u32; 3] = [0, 43, 60];
 
 /// Accepts nothing: a socket with it occupies its port, and its queue stays empty.
-pub(super) const NOTHING: [sock_filter; 1] = [sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 }];
+pub(super) const NOTHING: [sock_filter; 1] = [sock_filter {
+    code: RETURN,
+    jt: 0,
+    jf: 0,
+    k: 0,
+}];
 
 /// Accepts Ethernet frames that may hold a datagram to one of `ports`.
 pub(super) fn telemetry(ports: &[u16]) -> Vec<sock_filter> {
@@ -48,7 +53,11 @@ pub(super) fn telemetry(ports: &[u16]) -> Vec<sock_filter> {
     for &port in named {
         program.test(IF_EQUAL, u32::from(port), Label::Accept, Label::Next);
     }
-    let others = if ports.len() == named.len() { Label::Reject } else { Label::Accept };
+    let others = if ports.len() == named.len() {
+        Label::Reject
+    } else {
+        Label::Accept
+    };
     program.test(IF_ANY_BIT, u32::MAX, others, Label::Reject);
     program.bind(Label::Accept);
     program.push(RETURN, ALL);
@@ -98,10 +107,19 @@ impl Program {
         self.push(LOAD_HALF, 12 + 4 * tags);
         self.test(IF_EQUAL, IPV4, Label::Ipv4(tags), Label::Next);
         self.test(IF_EQUAL, IPV6, Label::Ipv6(tags), Label::Next);
-        let deeper = if tags < MAX_TAGS { Label::Level(tags + 1) } else { Label::Reject };
+        let deeper = if tags < MAX_TAGS {
+            Label::Level(tags + 1)
+        } else {
+            Label::Reject
+        };
         let [.., last] = TAGS;
         for tpid in TAGS {
-            self.test(IF_EQUAL, tpid, deeper, if tpid == last { Label::Reject } else { Label::Next });
+            self.test(
+                IF_EQUAL,
+                tpid,
+                deeper,
+                if tpid == last { Label::Reject } else { Label::Next },
+            );
         }
     }
 
@@ -152,9 +170,15 @@ impl Program {
 
     fn resolve(self) -> Vec<sock_filter> {
         let distance = |from: usize, label: Label| {
-            let target = self.labels.iter().find(|(known, _)| *known == label).map(|&(_, at)| at);
+            let target = self
+                .labels
+                .iter()
+                .find(|(known, _)| *known == label)
+                .map(|&(_, at)| at);
             // No jump goes back or farther than 255 instructions: a test checks the longest program.
-            target.map_or(0, |at| u8::try_from(at.saturating_sub(from + 1)).unwrap_or(u8::MAX))
+            target.map_or(0, |at| {
+                u8::try_from(at.saturating_sub(from + 1)).unwrap_or(u8::MAX)
+            })
         };
         let instructions = self.instructions.iter().enumerate();
         instructions

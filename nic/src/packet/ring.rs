@@ -41,17 +41,29 @@ impl Ring {
     pub fn open(interface: &str, options: &Options) -> Result<Self, Error> {
         let failed = |call| move |source| Error::new(call, interface, source);
         let index = sys::interface_index(interface).map_err(failed("if_nametoindex"))?;
-        let holders = if options.hold_ports { hold(interface, &options.ports)? } else { Vec::new() };
+        let holders = if options.hold_ports {
+            hold(interface, &options.ports)?
+        } else {
+            Vec::new()
+        };
         // Protocol 0: nothing is received until it is bound, with the filter in place.
         let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(|source| {
             let missing = matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES));
             let error = Error::new("socket AF_PACKET", interface, source);
-            if missing { error.with_advice(sys::NET_RAW_MISSING.to_owned()) } else { error }
+            if missing {
+                error.with_advice(sys::NET_RAW_MISSING.to_owned())
+            } else {
+                error
+            }
         })?;
         let set = |option, value: i32, call| {
             sys::set(&socket, libc::SOL_PACKET, option, &value).map_err(failed(call))
         };
-        set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as i32, "setsockopt PACKET_VERSION")?;
+        set(
+            libc::PACKET_VERSION,
+            libc::tpacket_versions::TPACKET_V3 as i32,
+            "setsockopt PACKET_VERSION",
+        )?;
         set(libc::PACKET_VNET_HDR, 1, "setsockopt PACKET_VNET_HDR")?;
         // Older kernels do not support it; a machine does not send telemetry to itself through an interface.
         let _ = set(PACKET_IGNORE_OUTGOING, 1, "setsockopt PACKET_IGNORE_OUTGOING");
@@ -76,7 +88,11 @@ impl Ring {
         let defragment =
             (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID)
                 << 16;
-        let _ = set(libc::PACKET_FANOUT, defragment.cast_signed(), "setsockopt PACKET_FANOUT");
+        let _ = set(
+            libc::PACKET_FANOUT,
+            defragment.cast_signed(),
+            "setsockopt PACKET_FANOUT",
+        );
         let (ports, interface) = (options.ports.clone(), interface.to_owned());
         Ok(Self {
             socket,
@@ -96,7 +112,15 @@ impl Ring {
         const OFFSET: usize = 8;
         // SAFETY: inside the mapping (`block` is below `blocks`), aligned, alive as long as `self`; both sides access it as a
         // whole word.
-        unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(self.block * BLOCK + OFFSET).cast()) }
+        unsafe {
+            AtomicU32::from_ptr(
+                self.memory
+                    .start()
+                    .as_ptr()
+                    .add(self.block * BLOCK + OFFSET)
+                    .cast(),
+            )
+        }
     }
 
     /// Whether the current block is owned by user space.
@@ -108,7 +132,13 @@ impl Ring {
 
     /// Passes on the frames of the current block, and returns the block to the kernel.
     fn deliver_block(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
-        let Self { memory, block, ports, stats, .. } = self;
+        let Self {
+            memory,
+            block,
+            ports,
+            stats,
+            ..
+        } = self;
         let start = *block * BLOCK;
         // SAFETY: inside the mapping, and the kernel writes nothing there before `status` is stored below; the slice does not
         // live until then.
@@ -116,9 +146,13 @@ impl Ring {
         let (count, mut at) = (word(block, BLOCK_PACKETS), word(block, BLOCK_FIRST) as usize);
         let (mut batch, mut handed) = (PacketBatch::new(), 0);
         for _ in 0..count {
-            let Some(frame) = block.get(at..).and_then(Frame::new) else { break };
+            let Some(frame) = block.get(at..).and_then(Frame::new) else {
+                break;
+            };
             at += frame.step;
-            frame.datagrams(ports, stats, |packet, stats| handed += batch.push(packet, stats, take));
+            frame.datagrams(ports, stats, |packet, stats| {
+                handed += batch.push(packet, stats, take)
+            });
         }
         handed += batch.deliver(stats, take);
         stats.bursts += u64::from(count > 0);
@@ -131,7 +165,11 @@ impl Ring {
 
     /// Frames dropped because the ring was full.
     fn note_drops(&mut self) {
-        let nothing = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+        let nothing = libc::tpacket_stats_v3 {
+            tp_packets: 0,
+            tp_drops: 0,
+            tp_freeze_q_cnt: 0,
+        };
         // Reading resets the kernel's counters.
         let counted = sys::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, nothing);
         self.stats.ring_full += counted.map_or(0, |counted| u64::from(counted.tp_drops));
@@ -165,7 +203,10 @@ impl Source for Ring {
     }
 
     fn address(&self) -> SocketAddr {
-        SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), self.ports.first().copied().unwrap_or(0))
+        SocketAddr::new(
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            self.ports.first().copied().unwrap_or(0),
+        )
     }
 
     fn kind(&self) -> &'static str {
@@ -230,7 +271,16 @@ impl<'a> Frame<'a> {
         let last = payload.len().saturating_sub(1) / segment * segment;
         for start in (0..=last).step_by(segment) {
             let data = &payload[start..payload.len().min(start + segment)];
-            take(Packet { data, source, port, received, truncated: self.truncated && start == last }, stats);
+            take(
+                Packet {
+                    data,
+                    source,
+                    port,
+                    received,
+                    truncated: self.truncated && start == last,
+                },
+                stats,
+            );
         }
     }
 }
@@ -245,17 +295,25 @@ fn segment(header: &[u8]) -> Option<usize> {
     const SIZE: usize = 4;
     /// `VIRTIO_NET_HDR_GSO_UDP_L4`; the highest bit is about something else.
     const UDP: u8 = 5;
-    (header.get(KIND)? & 0x7f == UDP).then(|| usize::from(half(header, SIZE))).filter(|&size| size > 0)
+    (header.get(KIND)? & 0x7f == UDP)
+        .then(|| usize::from(half(header, SIZE)))
+        .filter(|&size| size > 0)
 }
 
 #[inline]
 fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u32::from_ne_bytes(*chunk))
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |chunk| u32::from_ne_bytes(*chunk))
 }
 
 #[inline]
 fn half(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |chunk| u16::from_ne_bytes(*chunk))
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |chunk| u16::from_ne_bytes(*chunk))
 }
 
 /// UDP sockets on the ports of that interface, of both families, that receive nothing. Datagrams of other interfaces are left to other sockets.

@@ -57,7 +57,14 @@ fn ethernet(tags: &[u16], ethertype: u16, packet: &[u8]) -> Vec<u8> {
 
 fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     let len = 8 + payload.len() as u16;
-    [&[0x30, 0x39][..], &port.to_be_bytes(), &len.to_be_bytes(), &[0, 0], payload].concat()
+    [
+        &[0x30, 0x39][..],
+        &port.to_be_bytes(),
+        &len.to_be_bytes(),
+        &[0, 0],
+        payload,
+    ]
+    .concat()
 }
 
 fn ipv4(options: usize, fragment: u16, protocol: u8, body: &[u8]) -> Vec<u8> {
@@ -104,7 +111,10 @@ fn the_filter_picks_datagrams_to_the_ports() {
     let accepted = |frame: &[u8]| accepts(&program, frame);
     for tags in [&[][..], &[0x8100], &[0x88a8, 0x8100], &[0x9100, 0x8100, 0x8100]] {
         let frame = |port| ethernet(tags, 0x0800, &ipv4(0, 0, 17, &udp(port, b"report")));
-        assert!(accepted(&frame(5555)) && accepted(&frame(6666)) && !accepted(&frame(5556)), "{tags:x?}");
+        assert!(
+            accepted(&frame(5555)) && accepted(&frame(6666)) && !accepted(&frame(5556)),
+            "{tags:x?}"
+        );
         let frame = |port| ethernet(tags, 0x0800, &ipv4(12, 0x4000, 17, &udp(port, b"report")));
         assert!(accepted(&frame(5555)) && !accepted(&frame(7777)), "{tags:x?}");
         let frame = |port| ethernet(tags, 0x86dd, &ipv6(17, &udp(port, b"report")));
@@ -119,12 +129,28 @@ fn the_filter_picks_datagrams_to_the_ports() {
         assert!(accepted(&ethernet(tags, 0x86dd, &ipv6(44, &fragment(1)))));
         assert!(!accepted(&ethernet(tags, 0x86dd, &ipv6(44, &fragment(9)))));
         assert!(!accepted(&ethernet(tags, 0x86dd, &ipv6(6, &udp(5555, b"tcp")))));
-        assert!(!accepted(&ethernet(tags, 0x0800, &ipv4(0, 0, 6, &udp(5555, b"tcp")))));
+        assert!(!accepted(&ethernet(
+            tags,
+            0x0800,
+            &ipv4(0, 0, 6, &udp(5555, b"tcp"))
+        )));
     }
-    assert!(!accepted(&ethernet(&[0x8100; 4], 0x0800, &ipv4(0, 0, 17, &udp(5555, b"report")))));
+    assert!(!accepted(&ethernet(
+        &[0x8100; 4],
+        0x0800,
+        &ipv4(0, 0, 17, &udp(5555, b"report"))
+    )));
     // The first fragment is accepted, so that it can be counted; those without ports are not.
-    assert!(accepted(&ethernet(&[], 0x0800, &ipv4(0, 0x2000, 17, &udp(5555, b"report")))));
-    assert!(!accepted(&ethernet(&[], 0x0800, &ipv4(0, 0x2001, 17, &udp(5555, b"report")))));
+    assert!(accepted(&ethernet(
+        &[],
+        0x0800,
+        &ipv4(0, 0x2000, 17, &udp(5555, b"report"))
+    )));
+    assert!(!accepted(&ethernet(
+        &[],
+        0x0800,
+        &ipv4(0, 0x2001, 17, &udp(5555, b"report"))
+    )));
     assert!(!accepted(&ethernet(&[], 0x0806, &[0; 46])));
     let whole = ethernet(&[0x8100], 0x0800, &ipv4(8, 0, 17, &udp(5555, b"report")));
     for end in 0..whole.len() {
@@ -158,8 +184,11 @@ fn receive(ring: &mut Ring, count: usize) -> Vec<(Vec<u8>, SocketAddr, bool)> {
     let mut found = Vec::new();
     for _ in 0..200 {
         ring.receive(20, &mut |packets| {
-            found
-                .extend(packets.iter().map(|packet| (packet.data.to_vec(), packet.source, packet.truncated)));
+            found.extend(
+                packets
+                    .iter()
+                    .map(|packet| (packet.data.to_vec(), packet.source, packet.truncated)),
+            );
         })
         .unwrap();
         if found.len() >= count {
@@ -171,12 +200,18 @@ fn receive(ring: &mut Ring, count: usize) -> Vec<(Vec<u8>, SocketAddr, bool)> {
 
 /// Sends frames as they are from the near side.
 fn send_raw(near: &Namespace, frames: &[Vec<u8>]) {
-    near.run(|| crate::netns::send_frames("veth0", frames)).unwrap().unwrap();
+    near.run(|| crate::netns::send_frames("veth0", frames))
+        .unwrap()
+        .unwrap();
 }
 
 #[test]
 fn datagrams_of_both_families_and_in_tags_arrive_and_others_do_not() {
-    let options = Options { ports: vec![5555], ring: 4 << 20, ..Options::default() };
+    let options = Options {
+        ports: vec![5555],
+        ring: 4 << 20,
+        ..Options::default()
+    };
     let (pair, mut ring) = match opened(&options) {
         Ok(opened) => opened,
         Err(error) => return skipped(&error),
@@ -191,13 +226,23 @@ fn datagrams_of_both_families_and_in_tags_arrive_and_others_do_not() {
         ethernet(&[], 0x86dd, &ipv6(60, &destination_options)),
         ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(5556, b"another port"))),
         // A later fragment alone is ignored; a datagram whose lengths contradict each other is counted.
-        ethernet(&[], 0x0800, &ipv4(0, 0, 17, &[0x30, 0x39, 0x15, 0xb3, 0, 99, 0, 0, 1])),
+        ethernet(
+            &[],
+            0x0800,
+            &ipv4(0, 0, 17, &[0x30, 0x39, 0x15, 0xb3, 0, 99, 0, 0, 1]),
+        ),
         ethernet(&[], 0x0800, &ipv4(0, 0, 17, &datagram("last"))),
     ];
     send_raw(&pair.near, &frames);
     let [v4, v6] = Pair::NEAR.map(|address| SocketAddr::new(address, 12345));
-    let expected =
-        [("v4", v4), ("v6", v6), ("vlan, options", v4), ("qinq", v6), ("extension", v6), ("last", v4)];
+    let expected = [
+        ("v4", v4),
+        ("v6", v6),
+        ("vlan, options", v4),
+        ("qinq", v6),
+        ("extension", v6),
+        ("last", v4),
+    ];
     let expected = expected.map(|(text, source)| (text.as_bytes().to_vec(), source, false));
     let found = receive(&mut ring, 6);
     let stats = ring.stats();
@@ -205,17 +250,33 @@ fn datagrams_of_both_families_and_in_tags_arrive_and_others_do_not() {
     let mut refused = [0; Refusal::COUNT];
     refused[Refusal::BadUdpLength.index()] = 1;
     let bytes = expected.iter().map(|(data, ..)| data.len() as u64).sum();
-    assert_eq!(stats, Stats { datagrams: 6, bytes, refused, bursts: stats.bursts, ..Stats::default() });
+    assert_eq!(
+        stats,
+        Stats {
+            datagrams: 6,
+            bytes,
+            refused,
+            bursts: stats.bursts,
+            ..Stats::default()
+        }
+    );
 }
 
 #[test]
 fn fragments_are_put_together_and_segments_taken_apart() {
-    let options = Options { ports: vec![5555], ring: 4 << 20, ..Options::default() };
+    let options = Options {
+        ports: vec![5555],
+        ring: 4 << 20,
+        ..Options::default()
+    };
     let (pair, mut ring) = match opened(&options) {
         Ok(opened) => opened,
         Err(error) => return skipped(&error),
     };
-    let (near, far) = (SocketAddr::new(Pair::NEAR[0], 0), SocketAddr::new(Pair::FAR[0], 5555));
+    let (near, far) = (
+        SocketAddr::new(Pair::NEAR[0], 0),
+        SocketAddr::new(Pair::FAR[0], 5555),
+    );
     let mut sender = pair.near.run(|| Sender::connect(near, far)).unwrap().unwrap();
     let source = sender.local_addr().unwrap();
     let long: Vec<u8> = (0..4000_u32).map(|n| n as u8).collect();
@@ -223,42 +284,75 @@ fn fragments_are_put_together_and_segments_taken_apart() {
     assert_eq!(receive(&mut ring, 1), [(long.clone(), source, false)]);
     // Eight of 500 bytes, as one.
     sender.send_segments(&long, 500).unwrap();
-    let expected: Vec<_> = long.chunks(500).map(|data| (data.to_vec(), source, false)).collect();
+    let expected: Vec<_> = long
+        .chunks(500)
+        .map(|data| (data.to_vec(), source, false))
+        .collect();
     assert_eq!(receive(&mut ring, 8), expected);
 }
 
 #[test]
 fn the_stack_sends_no_reply_and_other_traffic_passes() {
-    let options = Options { ports: vec![5555], ring: 4 << 20, ..Options::default() };
+    let options = Options {
+        ports: vec![5555],
+        ring: 4 << 20,
+        ..Options::default()
+    };
     let (pair, mut ring) = match opened(&options) {
         Ok(opened) => opened,
         Err(error) => return skipped(&error),
     };
-    let sender = pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
+    let sender = pair
+        .near
+        .run(|| UdpSocket::bind((Pair::NEAR[0], 0)))
+        .unwrap()
+        .unwrap();
     sender.connect((Pair::FAR[0], 5555)).unwrap();
     for _ in 0..3 {
         // After an answer "port unreachable" the next send fails.
         sender.send(b"report").unwrap();
         assert_eq!(receive(&mut ring, 1).len(), 1);
     }
-    let other = pair.far.run(|| UdpSocket::bind((Pair::FAR[0], 7777))).unwrap().unwrap();
+    let other = pair
+        .far
+        .run(|| UdpSocket::bind((Pair::FAR[0], 7777)))
+        .unwrap()
+        .unwrap();
     sender.send_to(b"other", (Pair::FAR[0], 7777)).unwrap();
     let mut buffer = [0; 16];
-    other.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    other
+        .set_read_timeout(Some(std::time::Duration::from_secs(5)))
+        .unwrap();
     assert_eq!(other.recv(&mut buffer).unwrap(), 5);
-    let taken = pair.far.run(|| Ring::open("veth0", &options)).unwrap().unwrap_err();
-    assert!(taken.to_string().contains("another program listens on UDP port 5555"), "{taken}");
+    let taken = pair
+        .far
+        .run(|| Ring::open("veth0", &options))
+        .unwrap()
+        .unwrap_err();
+    assert!(
+        taken
+            .to_string()
+            .contains("another program listens on UDP port 5555"),
+        "{taken}"
+    );
 }
 
 #[test]
 fn under_overload_what_was_sent_is_handed_out_or_counted() {
     // Two blocks, and no reader.
-    let options = Options { ports: vec![5555], ring: 0, ..Options::default() };
+    let options = Options {
+        ports: vec![5555],
+        ring: 0,
+        ..Options::default()
+    };
     let (pair, mut ring) = match opened(&options) {
         Ok(opened) => opened,
         Err(error) => return skipped(&error),
     };
-    let (near, far) = (SocketAddr::new(Pair::NEAR[0], 0), SocketAddr::new(Pair::FAR[0], 5555));
+    let (near, far) = (
+        SocketAddr::new(Pair::NEAR[0], 0),
+        SocketAddr::new(Pair::FAR[0], 5555),
+    );
     let mut sender = pair.near.run(|| Sender::connect(near, far)).unwrap().unwrap();
     let before = pair.link_drops().unwrap();
     let payload = vec![7; 1000];
@@ -267,14 +361,22 @@ fn under_overload_what_was_sent_is_handed_out_or_counted() {
     let received = receive(&mut ring, sent).len();
     let stats = ring.stats();
     let on_the_link = pair.link_drops().unwrap() - before;
-    assert_eq!(received as u64 + stats.lost() + on_the_link, sent as u64, "{stats:?} {on_the_link}");
+    assert_eq!(
+        received as u64 + stats.lost() + on_the_link,
+        sent as u64,
+        "{stats:?} {on_the_link}"
+    );
     assert!(stats.ring_full > 0 && received > 0, "{stats:?}");
     assert_eq!(stats.datagrams, received as u64);
 }
 
 #[test]
 fn an_interface_that_goes_away_is_an_error() {
-    let options = Options { ports: vec![5555], ring: 0, ..Options::default() };
+    let options = Options {
+        ports: vec![5555],
+        ring: 0,
+        ..Options::default()
+    };
     let (pair, mut ring) = match opened(&options) {
         Ok(opened) => opened,
         Err(error) => return skipped(&error),
@@ -282,6 +384,10 @@ fn an_interface_that_goes_away_is_an_error() {
     pair.far.ip(&["link", "delete", "veth0"]).unwrap();
     let error = (0..10).find_map(|_| ring.receive(20, &mut |_| {}).err()).unwrap();
     assert_eq!(error.errno(), Some(libc::ENETDOWN));
-    let missing = pair.far.run(|| Ring::open("veth0", &options)).unwrap().unwrap_err();
+    let missing = pair
+        .far
+        .run(|| Ring::open("veth0", &options))
+        .unwrap()
+        .unwrap_err();
     assert_eq!(missing.errno(), Some(libc::ENODEV));
 }

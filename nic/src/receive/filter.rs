@@ -50,10 +50,21 @@ pub fn filter(interface: &str, object: &Object, program: &str, options: &Options
     let (attached, rx_path) = match attach(Mode::Native) {
         Ok(attached) => (attached, RxPath::Native),
         Err(error) => {
-            tried.push(Refused { rx_path: RxPath::Native, reason: error.to_string() });
+            tried.push(Refused {
+                rx_path: RxPath::Native,
+                reason: error.to_string(),
+            });
             (attach(Mode::Generic)?, RxPath::Generic)
         }
     };
     let queues = link.queues();
-    Ok(Filter { attached, rx_path, queues, tried, stack_source, warnings, watch: Watch::of_link(link)? })
+    Ok(Filter {
+        attached,
+        rx_path,
+        queues,
+        tried,
+        stack_source,
+        warnings,
+        watch: Watch::of_link(link)?,
+    })
 }

@@ -79,15 +79,28 @@ impl Steering {
         sockets: Vec<OwnedFd>,
         bind_mode: BindMode,
     ) -> Self {
-        Self { object, attached, sockets, bind_mode }
+        Self {
+            object,
+            attached,
+            sockets,
+            bind_mode,
+        }
     }
 
     fn count(&self) -> Result<Counters, Error> {
         let mut sums = [0; 5];
         for (reason, sum) in (0_u32..).zip(&mut sums) {
-            self.object.map(Self::COUNTERS)?.sum(&reason.to_ne_bytes(), std::slice::from_mut(sum))?;
+            self.object
+                .map(Self::COUNTERS)?
+                .sum(&reason.to_ne_bytes(), std::slice::from_mut(sum))?;
         }
-        let [redirected, passed_fragment, passed_too_long, passed_unusual, passed_no_socket] = sums;
+        let [
+            redirected,
+            passed_fragment,
+            passed_too_long,
+            passed_unusual,
+            passed_no_socket,
+        ] = sums;
         Ok(Counters {
             redirected,
             passed_fragment,
@@ -101,19 +114,32 @@ impl Steering {
     /// Frames that the sockets refused and counted.
     fn refused(&self) -> u64 {
         let counted = self.sockets.iter().filter_map(xdp::statistics);
-        counted.map(|counted| counted.rx_dropped + counted.rx_ring_full).sum()
+        counted
+            .map(|counted| counted.rx_dropped + counted.rx_ring_full)
+            .sum()
     }
 }
 
 impl Watch {
     pub(super) fn of_link(link: Link) -> Result<Self, Error> {
         let at_start = link.state()?.unwrap_or_default();
-        Ok(Self { queues: link.queues(), at_start, device_dropped: 0, twice: false, link, steering: None })
+        Ok(Self {
+            queues: link.queues(),
+            at_start,
+            device_dropped: 0,
+            twice: false,
+            link,
+            steering: None,
+        })
     }
 
     pub(super) fn of_steering(link: Link, steering: Steering) -> Result<Self, Error> {
         let twice = steering.bind_mode == BindMode::Copy && link.driver().as_deref() == Some("veth");
-        Ok(Self { twice, steering: Some(steering), ..Self::of_link(link)? })
+        Ok(Self {
+            twice,
+            steering: Some(steering),
+            ..Self::of_link(link)?
+        })
     }
 
     /// The steering program and its maps, where there are any.
@@ -121,7 +147,9 @@ impl Watch {
     /// # Errors
     /// The system call failed.
     pub fn ids(&self) -> Result<Ids, Error> {
-        self.steering.as_ref().map_or_else(|| Ok(Ids::default()), |steering| steering.object.ids())
+        self.steering
+            .as_ref()
+            .map_or_else(|| Ok(Ids::default()), |steering| steering.object.ids())
     }
 
     /// The current state of the interface.
@@ -136,8 +164,14 @@ impl Watch {
         if before != now {
             return Ok(State::QueuesChanged { before, now });
         }
-        let replaced = self.steering.as_ref().map(|steering| steering.attached.replaced()).transpose()?;
-        Ok(replaced.flatten().map_or(State::Good, |id| State::Replaced { id }))
+        let replaced = self
+            .steering
+            .as_ref()
+            .map(|steering| steering.attached.replaced())
+            .transpose()?;
+        Ok(replaced
+            .flatten()
+            .map_or(State::Good, |id| State::Replaced { id }))
     }
 
     /// Counters since it was opened.
@@ -150,12 +184,23 @@ impl Watch {
             self.device_dropped = dropped.saturating_sub(self.counted_twice());
         }
         let device_dropped = self.device_dropped;
-        let counted = self.steering.as_ref().map(Steering::count).transpose()?.unwrap_or_default();
-        Ok(Counters { device_dropped, ..counted })
+        let counted = self
+            .steering
+            .as_ref()
+            .map(Steering::count)
+            .transpose()?
+            .unwrap_or_default();
+        Ok(Counters {
+            device_dropped,
+            ..counted
+        })
     }
 
     /// Frames that a socket refused and that the device has among its own.
     fn counted_twice(&self) -> u64 {
-        self.steering.as_ref().filter(|_| self.twice).map_or(0, Steering::refused)
+        self.steering
+            .as_ref()
+            .filter(|_| self.twice)
+            .map_or(0, Steering::refused)
     }
 }

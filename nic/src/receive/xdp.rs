@@ -20,10 +20,15 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
         let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         Error::new("XDP", link.name(), source).with_advice(advice)
     };
-    let program = options.program.ok_or_else(|| refused("there is no steering program".to_owned()))?;
+    let program = options
+        .program
+        .ok_or_else(|| refused("there is no steering program".to_owned()))?;
     let state = link.state()?.unwrap_or_default();
     if !state.up {
-        return Err(refused(format!("the interface is down: `ip link set {} up`", link.name())));
+        return Err(refused(format!(
+            "the interface is down: `ip link set {} up`",
+            link.name()
+        )));
     }
     make_room(&link, &state)?;
     let queues = link.queues();
@@ -45,11 +50,20 @@ pub(super) fn open(link: Link, bind_mode: BindMode, options: &Options) -> Result
     // Opened before the program redirects anything, so that no datagram is lost in between.
     let mut warnings = Vec::new();
     let stack_source = stack_source(&link, options, &mut warnings)?;
-    let mode = if bind_mode == BindMode::Generic { Mode::Generic } else { Mode::Native };
-    let attached = object.attach(PROGRAM, link.index(), mode).map_err(|error| explain(error, &link, mode))?;
+    let mode = if bind_mode == BindMode::Generic {
+        Mode::Generic
+    } else {
+        Mode::Native
+    };
+    let attached = object
+        .attach(PROGRAM, link.index(), mode)
+        .map_err(|error| explain(error, &link, mode))?;
     let steering = Steering::new(object, attached, counted, bind_mode);
     Ok(OpenInterface {
-        sources: sources.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect(),
+        sources: sources
+            .into_iter()
+            .map(|source| Box::new(source) as Box<dyn Source>)
+            .collect(),
         stack_source,
         rx_path: match bind_mode {
             BindMode::ZeroCopy => RxPath::ZeroCopy,
@@ -74,11 +88,19 @@ pub fn memory_needed(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> u6
 fn memory(mtu: Option<u32>, queues: u32, wanted: &xdp::Options) -> xdp::Options {
     const ETHERNET_AND_TAGS: u32 = 14 + 2 * 4;
     let needed = mtu.unwrap_or(1500).saturating_add(ETHERNET_AND_TAGS);
-    let frame_size = if needed > wanted.max_packet_len() { 4096 } else { wanted.frame_size };
+    let frame_size = if needed > wanted.max_packet_len() {
+        4096
+    } else {
+        wanted.frame_size
+    };
     let share = (MAX_FRAMES / queues.max(1)).max(FEWEST_FRAMES);
     // Rounded down to a power of two.
     let share = 1 << share.ilog2();
-    xdp::Options { frame_size, frames_per_queue: wanted.frames_per_queue.min(share), ..wanted.clone() }
+    xdp::Options {
+        frame_size,
+        frames_per_queue: wanted.frames_per_queue.min(share),
+        ..wanted.clone()
+    }
 }
 
 /// Frames of all queues together, unless that leaves a queue fewer than [`FEWEST_FRAMES`].
@@ -122,7 +144,9 @@ fn name_ports(object: &Object, ports: &[u16]) -> Result<(), Error> {
         *words.entry(u32::from(port >> 6)).or_default() |= 1 << (port & 63);
     }
     let map = object.map(PORTS)?;
-    words.iter().try_for_each(|(word, bits)| map.update(&word.to_ne_bytes(), &bits.to_ne_bytes()))
+    words
+        .iter()
+        .try_for_each(|(word, bits)| map.update(&word.to_ne_bytes(), &bits.to_ne_bytes()))
 }
 
 /// Opens UDP sockets for the datagrams that the XDP program passes to the stack. If another process has bound a port, that process

@@ -14,7 +14,12 @@ impl DatagramCounter {
     /// Attaches the filter. It needs CAP_BPF, unless the system permits everyone to load filters.
     pub(super) fn attach(socket: &OwnedFd) -> io::Result<Self> {
         const ARRAY: u32 = 2;
-        let mut create = MapCreate { kind: ARRAY, key: 4, value: 16, entries: 1 };
+        let mut create = MapCreate {
+            kind: ARRAY,
+            key: 4,
+            value: 16,
+            entries: 1,
+        };
         // SAFETY: the arguments of this command, without addresses.
         let counter = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
         let program = load(&program(counter.as_raw_fd()))?;
@@ -22,9 +27,19 @@ impl DatagramCounter {
         // SAFETY: the kernel reads `len` bytes, the size of `fd`, which lives through the call.
         let result = unsafe {
             let value = (&raw const fd).cast();
-            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_BPF, value, len)
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_BPF,
+                value,
+                len,
+            )
         };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(Self(counter)) }
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Self(counter))
+        }
     }
 
     /// What arrived since the filter was attached, including what was dropped for lack of memory. The kernel verifies checksums before it
@@ -103,9 +118,19 @@ struct ProgramLoad {
 /// nothing else uses until the call returns.
 unsafe fn bpf<A>(command: u32, arguments: &mut A) -> io::Result<i32> {
     // SAFETY: the structure lives through the call and has the length that we pass; the caller guarantees the addresses in it.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(arguments), size_of::<A>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(arguments),
+            size_of::<A>(),
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result as i32)
+    }
 }
 
 /// As the kernel reads it.
@@ -119,8 +144,17 @@ struct Instruction {
 
 impl Instruction {
     const fn new(code: u8, (to, from): (u8, u8), offset: i16, value: i32) -> Self {
-        let registers = if cfg!(target_endian = "little") { to | from << 4 } else { to << 4 | from };
-        Self { code, registers, offset, value }
+        let registers = if cfg!(target_endian = "little") {
+            to | from << 4
+        } else {
+            to << 4 | from
+        };
+        Self {
+            code,
+            registers,
+            offset,
+            value,
+        }
     }
 }
 

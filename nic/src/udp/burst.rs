@@ -60,7 +60,10 @@ struct Located {
 impl Burst {
     /// A burst for a receiver that merges datagrams: at most `slots` (1 to 32) merged buffers, with datagrams of at most `longest` bytes.
     pub(super) fn merged(slots: usize, longest: usize) -> Self {
-        Self { longest, ..Self::new(slots.min(MAX_MERGED_SLOTS), MERGED_SLOT_SIZE) }
+        Self {
+            longest,
+            ..Self::new(slots.min(MAX_MERGED_SLOTS), MERGED_SLOT_SIZE)
+        }
     }
 
     /// A burst of `slots` datagrams (1 to 1024) of at most `slot_size` bytes (64 to 65535) each. Values outside are clamped.
@@ -75,7 +78,10 @@ impl Burst {
         let vectors = Block::new(slots, || {
             let iov_base = data.at(slot * stride).cast();
             slot += 1;
-            libc::iovec { iov_base, iov_len: slot_size }
+            libc::iovec {
+                iov_base,
+                iov_len: slot_size,
+            }
         });
         let mut slot = 0;
         let headers = Block::new(slots, || {
@@ -177,13 +183,18 @@ impl Burst {
 
     /// The socket's drop counter when the last datagram was queued; the kernel reports it once it is not 0.
     pub(super) fn drop_counter(&self) -> Option<u32> {
-        self.filled.checked_sub(1).and_then(|last| self.control_data(last).drops)
+        self.filled
+            .checked_sub(1)
+            .and_then(|last| self.control_data(last).drops)
     }
 
     /// Bytes of all datagrams, as far as they fitted, and how many were truncated.
     pub(super) fn totals(&self) -> (u64, u64) {
         self.located.iter().fold((0, 0), |(bytes, truncated), located| {
-            (bytes + u64::from(located.len), truncated + u64::from(located.truncated))
+            (
+                bytes + u64::from(located.len),
+                truncated + u64::from(located.truncated),
+            )
         })
     }
 
@@ -205,15 +216,23 @@ impl Burst {
             let len = (header.msg_len as usize).min(self.slot_size);
             let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             let received = control_data.received.unwrap_or(fetched);
-            let segment =
-                control_data.segment.map_or(len, |segment| segment as usize).clamp(1, self.slot_size);
+            let segment = control_data
+                .segment
+                .map_or(len, |segment| segment as usize)
+                .clamp(1, self.slot_size);
             let mut start = 0;
             loop {
                 let end = (start + segment).min(len);
                 let truncated = end - start > self.longest || cut && end == len;
                 let kept = (end - start).min(self.longest) as u32;
                 let (slot, begin) = (slot as u32, start as u32);
-                self.located.push(Located { slot, start: begin, len: kept, truncated, received });
+                self.located.push(Located {
+                    slot,
+                    start: begin,
+                    len: kept,
+                    truncated,
+                    received,
+                });
                 start = end;
                 if start == len {
                     break;
@@ -277,13 +296,19 @@ impl ControlData {
         let mut control_data = Self::default();
         while let Some((header, _)) = control.split_at_checked(HEADER) {
             let len = usize::from_ne_bytes(array(&header[..WORD]));
-            let (level, kind) =
-                (i32::from_ne_bytes(array(&header[WORD..])), i32::from_ne_bytes(array(&header[WORD + 4..])));
-            let Some(data) = control.get(HEADER..len) else { break };
+            let (level, kind) = (
+                i32::from_ne_bytes(array(&header[WORD..])),
+                i32::from_ne_bytes(array(&header[WORD + 4..])),
+            );
+            let Some(data) = control.get(HEADER..len) else {
+                break;
+            };
             match (level, kind) {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if data.len() >= 16 => {
-                    let (seconds, nanos) =
-                        (i64::from_ne_bytes(array(data)), i64::from_ne_bytes(array(&data[8..])));
+                    let (seconds, nanos) = (
+                        i64::from_ne_bytes(array(data)),
+                        i64::from_ne_bytes(array(&data[8..])),
+                    );
                     control_data.received = Some(nanoseconds(seconds, nanos));
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if data.len() >= 4 => {
@@ -375,7 +400,11 @@ mod tests {
         let stamp = message(libc::SCM_TIMESTAMPNS, &time);
         let drops = message(libc::SO_RXQ_OVFL, &9u32.to_ne_bytes());
         let other = message(77, &[1, 2, 3]);
-        let full = ControlData { received: Some(7_000_000_005), drops: Some(9), segment: None };
+        let full = ControlData {
+            received: Some(7_000_000_005),
+            drops: Some(9),
+            segment: None,
+        };
         assert_eq!(ControlData::parse(&[&stamp[..], &drops, &other].concat()), full);
         assert_eq!(ControlData::parse(&[&other[..], &drops, &stamp].concat()), full);
         assert_eq!(ControlData::parse(&[]), ControlData::default());

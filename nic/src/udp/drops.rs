@@ -77,7 +77,10 @@ impl DropAccount {
     pub(super) fn known(&mut self) -> Drops {
         let all = self.total + self.merged;
         let full = (all - self.bad).max(self.reported.buffer_full);
-        self.reported = Drops { buffer_full: full, bad_checksum: all - full };
+        self.reported = Drops {
+            buffer_full: full,
+            bad_checksum: all - full,
+        };
         self.reported
     }
 }
@@ -95,17 +98,36 @@ mod tests {
         });
         let wrapped = 1 << 32;
         let half = u64::from(u32::MAX / 2) + 9;
-        assert_eq!(totals, [5, 5, 5, 9, half, wrapped - 1, wrapped + 1, wrapped + 1, wrapped + 2]);
+        assert_eq!(
+            totals,
+            [
+                5,
+                5,
+                5,
+                9,
+                half,
+                wrapped - 1,
+                wrapped + 1,
+                wrapped + 1,
+                wrapped + 2
+            ]
+        );
     }
 
     /// Arrived, received and dropped buffers and whether none waits, at successive readings, and what is reported then.
     fn readings<const N: usize>(steps: [(u32, u64, u64, bool); N]) -> [(u64, u64); N] {
         let mut drops = DropAccount::default();
         steps.map(|(dropped, arrived, received, empty)| {
-            let one_each = |buffers| Arrived { datagrams: buffers, buffers };
+            let one_each = |buffers| Arrived {
+                datagrams: buffers,
+                buffers,
+            };
             drops.note(dropped);
             drops.compare(one_each(arrived), one_each(received), empty);
-            let Drops { buffer_full, bad_checksum } = drops.known();
+            let Drops {
+                buffer_full,
+                bad_checksum,
+            } = drops.known();
             assert_eq!(buffer_full + bad_checksum, u64::from(dropped));
             (buffer_full, bad_checksum)
         })
@@ -118,24 +140,56 @@ mod tests {
         assert_eq!(readings([(7, 17, 10, true)]), [(7, 0)]);
         assert_eq!(readings([(9, 17, 10, true), (9, 17, 10, true)]), [(7, 2); 2]);
         // While five wait, five of the drops may have been for lack of memory, and stay so.
-        assert_eq!(readings([(9, 15, 10, false), (9, 15, 15, true)]), [(5, 4), (5, 4)]);
+        assert_eq!(
+            readings([(9, 15, 10, false), (9, 15, 15, true)]),
+            [(5, 4), (5, 4)]
+        );
         // A flood of wrong checksums beside waiting datagrams: what is misjudged does not add up.
-        let flood = readings([(1_000, 15, 10, false), (2_000, 25, 20, false), (3_000, 35, 30, false)]);
+        let flood = readings([
+            (1_000, 15, 10, false),
+            (2_000, 25, 20, false),
+            (3_000, 35, 30, false),
+        ]);
         assert_eq!(flood, [(5, 995), (5, 1_995), (5, 2_995)]);
     }
 
     #[test]
     fn a_counted_buffer_that_is_not_queued_yet_is_no_dropped_one() {
         let mut drops = DropAccount::default();
-        let received = Arrived { datagrams: 100, buffers: 10 };
+        let received = Arrived {
+            datagrams: 100,
+            buffers: 10,
+        };
         // One of 64 datagrams is counted and neither waits nor was dropped; two others had wrong checksums.
         drops.note(2);
-        drops.compare(Arrived { datagrams: 164, buffers: 11 }, received, true);
-        assert_eq!(drops.known(), Drops { buffer_full: 1, bad_checksum: 1 });
-        let received = Arrived { datagrams: 164, buffers: 11 };
+        drops.compare(
+            Arrived {
+                datagrams: 164,
+                buffers: 11,
+            },
+            received,
+            true,
+        );
+        assert_eq!(
+            drops.known(),
+            Drops {
+                buffer_full: 1,
+                bad_checksum: 1
+            }
+        );
+        let received = Arrived {
+            datagrams: 164,
+            buffers: 11,
+        };
         drops.compare(received, received, true);
         drops.compare(received, received, true);
-        assert_eq!(drops.known(), Drops { buffer_full: 1, bad_checksum: 1 });
+        assert_eq!(
+            drops.known(),
+            Drops {
+                buffer_full: 1,
+                bad_checksum: 1
+            }
+        );
         assert!(!drops.is_open());
     }
 }

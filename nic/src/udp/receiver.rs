@@ -84,12 +84,25 @@ impl Receiver {
         let address = socket::local_address(&socket)?;
         let pace = Pace::new(options.batch_wait.min(MAX_BATCH_WAIT));
         let (drops, stats) = (DropAccount::default(), Stats::default());
-        Ok(Self { socket, address, buffer, pace, drops, arrivals, stats, buffers: 0 })
+        Ok(Self {
+            socket,
+            address,
+            buffer,
+            pace,
+            drops,
+            arrivals,
+            stats,
+            buffers: 0,
+        })
     }
 
     /// A burst for this receiver: `slots` datagrams of at most `slot_size` bytes, or, if it merges datagrams, at most 32 merged buffers.
     pub fn burst(&self, slots: usize, slot_size: usize) -> Burst {
-        if self.merges() { Burst::merged(slots, slot_size) } else { Burst::new(slots, slot_size) }
+        if self.merges() {
+            Burst::merged(slots, slot_size)
+        } else {
+            Burst::new(slots, slot_size)
+        }
     }
 
     /// Whether it receives datagrams merged: [`Options::merge`].
@@ -164,16 +177,24 @@ impl Receiver {
         /// Index of the drops in the array of `SO_MEMINFO` (`SK_MEMINFO_DROPS` of linux/sock_diag.h).
         const DROPS: usize = 8;
         let values = socket::get::<{ DROPS + 1 }>(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO);
-        values.ok().filter(|(_, len)| *len > DROPS).map(|(values, _)| values[DROPS])
+        values
+            .ok()
+            .filter(|(_, len)| *len > DROPS)
+            .map(|(values, _)| values[DROPS])
     }
 
     /// Compares what arrived with what was received: the rest waits in the socket or was dropped because the buffer was full.
     fn compare_arrivals(&mut self) {
-        let Some(arrivals) = self.arrivals.as_ref().filter(|_| self.drops.is_open()) else { return };
+        let Some(arrivals) = self.arrivals.as_ref().filter(|_| self.drops.is_open()) else {
+            return;
+        };
         if let Ok(arrived) = arrivals.read() {
             let empty = !socket::wait_readable(&self.socket, 0).unwrap_or(true)
                 && self.dropped_buffers() == Some(self.drops.reading());
-            let received = Arrived { datagrams: self.stats.datagrams, buffers: self.buffers };
+            let received = Arrived {
+                datagrams: self.stats.datagrams,
+                buffers: self.buffers,
+            };
             self.drops.compare(arrived, received, empty);
         }
     }
@@ -193,8 +214,15 @@ impl Receiver {
 
     /// The counters, with the kernel's drops read now.
     pub fn stats(&mut self) -> Stats {
-        let Drops { buffer_full, bad_checksum } = self.drops();
-        Stats { kernel_drops: buffer_full, bad_checksum, ..self.stats }
+        let Drops {
+            buffer_full,
+            bad_checksum,
+        } = self.drops();
+        Stats {
+            kernel_drops: buffer_full,
+            bad_checksum,
+            ..self.stats
+        }
     }
 
     /// The drops as known from the datagrams that arrived, without asking.
@@ -263,5 +291,8 @@ fn set_buffer(socket: &OwnedFd, asked: usize) -> io::Result<RecvBuffer> {
         socket::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, value)?;
     }
     let ([doubled], _) = socket::get::<1>(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
-    Ok(RecvBuffer { asked, given: doubled as usize / 2 })
+    Ok(RecvBuffer {
+        asked,
+        given: doubled as usize / 2,
+    })
 }

@@ -42,7 +42,12 @@ impl Receiver {
                 "setsockopt IPV6_MTU_DISCOVER",
             )
         } else {
-            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO, "setsockopt IP_MTU_DISCOVER")
+            (
+                libc::IPPROTO_IP,
+                libc::IP_MTU_DISCOVER,
+                libc::IP_PMTUDISC_DO,
+                "setsockopt IP_MTU_DISCOVER",
+            )
         };
         socket::set(self.owned(), level, option, value).map_err(|source| Error::new(name, address, source))
     }
@@ -117,7 +122,11 @@ mod tests {
     use super::*;
 
     fn receiver(address: &str) -> Receiver {
-        let options = Options { recv_buffer: 1 << 16, batch_wait: Duration::ZERO, ..Options::default() };
+        let options = Options {
+            recv_buffer: 1 << 16,
+            batch_wait: Duration::ZERO,
+            ..Options::default()
+        };
         Receiver::bind(address.parse().unwrap(), &options).unwrap()
     }
 
@@ -129,8 +138,12 @@ mod tests {
             let long = vec![7; 70_000];
             let (a, b) = (one.local_addr(), two.local_addr());
             let sent = from.send([(a, &b"first"[..]), (b, b"second"), (a, &long), (a, b"third")]);
-            let expected =
-                SendOutcome { sent: 3, failed: 1, errno: Some(libc::EMSGSIZE), ..SendOutcome::default() };
+            let expected = SendOutcome {
+                sent: 3,
+                failed: 1,
+                errno: Some(libc::EMSGSIZE),
+                ..SendOutcome::default()
+            };
             assert_eq!(sent, expected);
             let mut burst = Burst::new(8, 2048);
             let mut take = |receiver: &mut Receiver, most: usize| {
@@ -142,7 +155,10 @@ mod tests {
                 got
             };
             let source = from.local_addr();
-            assert_eq!(take(&mut one, 2), [(source, b"first".to_vec()), (source, b"third".to_vec())]);
+            assert_eq!(
+                take(&mut one, 2),
+                [(source, b"first".to_vec()), (source, b"third".to_vec())]
+            );
             assert_eq!(take(&mut two, 1), [(source, b"second".to_vec())]);
         }
     }
@@ -152,7 +168,10 @@ mod tests {
         let (mut from, mut to) = (receiver("127.0.0.1:0"), receiver("127.0.0.1:0"));
         let address = to.local_addr();
         let data: Vec<[u8; 2]> = (0..150_u16).map(u16::to_be_bytes).collect();
-        assert_eq!(from.send(data.iter().map(|bytes| (address, &bytes[..]))).sent, 150);
+        assert_eq!(
+            from.send(data.iter().map(|bytes| (address, &bytes[..]))).sent,
+            150
+        );
         let (mut burst, mut got) = (Burst::new(64, 64), Vec::new());
         while got.len() < 150 {
             assert!(to.recv(&mut burst, 5000).unwrap() > 0);

@@ -124,7 +124,10 @@ impl Sender {
 
 /// The kernel does not write through it.
 pub(super) fn vector_of(bytes: &[u8]) -> libc::iovec {
-    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+    libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }
 }
 
 /// The control message for segmentation (`UDP_SEGMENT`): a header, then the segment length.
@@ -142,6 +145,10 @@ impl SegmentControl {
             cmsg_level: libc::SOL_UDP,
             cmsg_type: libc::UDP_SEGMENT,
         };
-        Self { header, segment, padding: [0; size_of::<usize>() - 2] }
+        Self {
+            header,
+            segment,
+            padding: [0; size_of::<usize>() - 2],
+        }
     }
 }

@@ -10,7 +10,11 @@ use crate::sys;
 
 /// A UDP socket of the family of `address`; IPv6 sockets receive IPv6 only.
 pub(super) fn open(address: SocketAddr) -> Result<OwnedFd, Error> {
-    let family = if address.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
+    let family = if address.is_ipv6() {
+        libc::AF_INET6
+    } else {
+        libc::AF_INET
+    };
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -58,14 +62,22 @@ pub(super) fn bind(socket: &OwnedFd, address: SocketAddr) -> Result<(), Error> {
     let (name, len) = Name::of(address);
     // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
     let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), len) };
-    if result < 0 { Err(Error::socket("bind", address)) } else { Ok(()) }
+    if result < 0 {
+        Err(Error::socket("bind", address))
+    } else {
+        Ok(())
+    }
 }
 
 pub(super) fn connect(socket: &OwnedFd, address: SocketAddr) -> Result<(), Error> {
     let (name, len) = Name::of(address);
     // SAFETY: `name` is a socket address of `len` bytes that lives through the call.
     let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const name).cast(), len) };
-    if result < 0 { Err(Error::socket("connect", address)) } else { Ok(()) }
+    if result < 0 {
+        Err(Error::socket("connect", address))
+    } else {
+        Ok(())
+    }
 }
 
 /// The address the socket is bound to, with the port the kernel chose.
@@ -74,7 +86,11 @@ pub(super) fn local_address(socket: &OwnedFd) -> Result<SocketAddr, Error> {
     let mut len = size_of::<Name>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes, the size of `name`.
     let result = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut name).cast(), &raw mut len) };
-    if result < 0 { Err(Error::last("getsockname", "")) } else { Ok(name.address()) }
+    if result < 0 {
+        Err(Error::last("getsockname", ""))
+    } else {
+        Ok(name.address())
+    }
 }
 
 pub(super) fn set(socket: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> {
@@ -83,15 +99,25 @@ pub(super) fn set(socket: &OwnedFd, level: i32, option: i32, value: i32) -> io::
 
 /// A blocking receive call returns after `longest` (less than a second) without a datagram.
 pub(super) fn set_recv_timeout(socket: &OwnedFd, longest: Duration) -> io::Result<()> {
-    let timeout = libc::timeval { tv_sec: 0, tv_usec: libc::suseconds_t::from(longest.subsec_micros()) };
+    let timeout = libc::timeval {
+        tv_sec: 0,
+        tv_usec: libc::suseconds_t::from(longest.subsec_micros()),
+    };
     set_value(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)
 }
 
 fn set_value<T: Copy>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
-    let (pointer, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    let (pointer, len) = (
+        std::ptr::from_ref(value).cast(),
+        size_of::<T>() as libc::socklen_t,
+    );
     // SAFETY: the kernel reads `len` bytes, the size of `value`, which lives through the call.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, pointer, len) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Reads an option that is an array of integers; returns how many the kernel filled in.
@@ -104,14 +130,28 @@ pub(super) fn get<const N: usize>(
     let mut len = size_of_val(&values) as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes, the size of `values`, for which all bit patterns are values.
     let result = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, option, values.as_mut_ptr().cast(), &raw mut len)
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            values.as_mut_ptr().cast(),
+            &raw mut len,
+        )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok((values, len as usize / size_of::<u32>())) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok((values, len as usize / size_of::<u32>()))
+    }
 }
 
 /// Waits for a datagram; false after `timeout_ms` or on a signal.
 pub(super) fn wait_readable(socket: &OwnedFd, timeout_ms: u32) -> io::Result<bool> {
-    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut poll = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
     let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
     // SAFETY: one `pollfd`, which lives through the call.
     let ready = unsafe { libc::poll(&raw mut poll, 1, timeout) };
@@ -125,7 +165,11 @@ pub(super) fn wait_readable(socket: &OwnedFd, timeout_ms: u32) -> io::Result<boo
 /// After a failed call: `value` if a signal interrupted it, else the error.
 pub(super) fn interrupted_is<T>(value: T) -> io::Result<T> {
     let error = io::Error::last_os_error();
-    if error.kind() == io::ErrorKind::Interrupted { Ok(value) } else { Err(error) }
+    if error.kind() == io::ErrorKind::Interrupted {
+        Ok(value)
+    } else {
+        Err(error)
+    }
 }
 
 /// A socket address of either family, as the kernel writes it. Plain bytes: it is read field by field.
@@ -149,7 +193,11 @@ impl Name {
     /// The name of `address` and its length.
     pub(super) fn of(address: SocketAddr) -> (Self, libc::socklen_t) {
         let mut name = Self::default();
-        let family = if address.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET } as u16;
+        let family = if address.is_ipv6() {
+            libc::AF_INET6
+        } else {
+            libc::AF_INET
+        } as u16;
         name.put(0, &family.to_ne_bytes());
         name.put(Self::PORT, &address.port().to_be_bytes());
         match address {

@@ -68,8 +68,15 @@ pub struct Group {
 impl Group {
     /// Receives by all of `receivers` into `burst`.
     pub fn new(receivers: Vec<Receiver>, burst: Burst) -> Self {
-        let poll_fds = receivers.iter().map(|receiver| sys::readable(receiver.as_fd())).collect();
-        Self { receivers, poll_fds, burst }
+        let poll_fds = receivers
+            .iter()
+            .map(|receiver| sys::readable(receiver.as_fd()))
+            .collect();
+        Self {
+            receivers,
+            poll_fds,
+            burst,
+        }
     }
 }
 
@@ -88,12 +95,16 @@ impl Source for Group {
 
     fn stats(&mut self) -> Stats {
         let mut sum = Stats::default();
-        self.receivers.iter_mut().for_each(|receiver| sum += receiver.stats());
+        self.receivers
+            .iter_mut()
+            .for_each(|receiver| sum += receiver.stats());
         sum
     }
 
     fn address(&self) -> SocketAddr {
-        self.receivers.first().map_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)), Receiver::local_addr)
+        self.receivers
+            .first()
+            .map_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)), Receiver::local_addr)
     }
 
     fn kind(&self) -> &'static str {

@@ -26,7 +26,10 @@ fn has_ipv6() -> bool {
 
 fn pair(family: &str, options: &Options) -> (Sender, Receiver) {
     let receiver = Receiver::bind(any(family), options).unwrap();
-    (Sender::connect(any(family), receiver.local_addr()).unwrap(), receiver)
+    (
+        Sender::connect(any(family), receiver.local_addr()).unwrap(),
+        receiver,
+    )
 }
 
 /// Receives until `expected` datagrams have arrived, or none for the time-out.
@@ -50,11 +53,18 @@ fn drain(
 
 #[test]
 fn datagrams_arrive_whole_in_order_with_sender_and_time() {
-    for family in ["127.0.0.1", "[::1]"].into_iter().take(1 + usize::from(has_ipv6())) {
+    for family in ["127.0.0.1", "[::1]"]
+        .into_iter()
+        .take(1 + usize::from(has_ipv6()))
+    {
         let (mut sender, mut receiver) = pair(family, &Options::default());
-        let payloads: Vec<Vec<u8>> = (0..200u16).map(|n| n.to_be_bytes().repeat(usize::from(n))).collect();
+        let payloads: Vec<Vec<u8>> = (0..200u16)
+            .map(|n| n.to_be_bytes().repeat(usize::from(n)))
+            .collect();
         let before = time::now();
-        let sent = sender.send_burst(&payloads.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+        let sent = sender
+            .send_burst(&payloads.iter().map(Vec::as_slice).collect::<Vec<_>>())
+            .unwrap();
         let from = sender.local_addr().unwrap();
         let mut burst = Burst::default();
         let mut arrived = Vec::new();
@@ -67,7 +77,15 @@ fn datagrams_arrive_whole_in_order_with_sender_and_time() {
         let bytes = payloads.iter().map(|payload| payload.len() as u64).sum();
         let bursts = receiver.stats().bursts;
         assert!((4..=200).contains(&bursts));
-        assert_eq!(receiver.stats(), Stats { datagrams: 200, bytes, bursts, ..Stats::default() });
+        assert_eq!(
+            receiver.stats(),
+            Stats {
+                datagrams: 200,
+                bytes,
+                bursts,
+                ..Stats::default()
+            }
+        );
     }
 }
 
@@ -95,13 +113,18 @@ fn a_datagram_longer_than_its_slot_is_cut_and_marked() {
     let long = [7u8; 9000];
     sender.send_burst(&[&long, &long[..64], &long[..65]]).unwrap();
     let (mut small, mut seen) = (Burst::new(2, 64), Vec::new());
-    drain(&mut receiver, &mut small, 3, |packet| seen.push((packet.data.len(), packet.truncated)));
+    drain(&mut receiver, &mut small, 3, |packet| {
+        seen.push((packet.data.len(), packet.truncated))
+    });
     assert_eq!(seen, [(64, true), (64, false), (64, true)]);
     assert_eq!(receiver.stats().truncated, 2);
     sender.send_burst(&[&long]).unwrap();
     let mut jumbo = Burst::new(1, JUMBO_SLOT_SIZE);
     assert_eq!(receiver.recv(&mut jumbo, LONG_MS).unwrap(), 1);
-    assert_eq!((jumbo.packet(0).data, jumbo.packet(0).truncated), (&long[..], false));
+    assert_eq!(
+        (jumbo.packet(0).data, jumbo.packet(0).truncated),
+        (&long[..], false)
+    );
 }
 
 #[test]
@@ -110,13 +133,22 @@ fn an_empty_socket_returns_no_datagrams() {
     let mut burst = Burst::default();
     assert_eq!(receiver.recv(&mut burst, 0).unwrap(), 0);
     assert_eq!(receiver.recv(&mut burst, 1).unwrap(), 0);
-    assert_eq!((burst.len(), burst.iter().count(), receiver.stats()), (0, 0, Stats::default()));
+    assert_eq!(
+        (burst.len(), burst.iter().count(), receiver.stats()),
+        (0, 0, Stats::default())
+    );
 }
 
 /// The buffer holds a few datagrams, and ten thousand are sent before one is read.
 #[test]
 fn datagrams_lost_to_a_full_buffer_are_counted() {
-    let (mut sender, mut receiver) = pair("127.0.0.1", &Options { recv_buffer: 4096, ..Options::default() });
+    let (mut sender, mut receiver) = pair(
+        "127.0.0.1",
+        &Options {
+            recv_buffer: 4096,
+            ..Options::default()
+        },
+    );
     let payload = [1u8; 100];
     let mut sent = 0;
     for _ in 0..10 {
@@ -141,13 +173,22 @@ fn datagrams_lost_to_a_full_buffer_are_counted() {
 
 #[test]
 fn a_smaller_kernel_buffer_is_reported() {
-    let receiver =
-        Receiver::bind(any("127.0.0.1"), &Options { recv_buffer: 1 << 30, ..Options::default() }).unwrap();
+    let receiver = Receiver::bind(
+        any("127.0.0.1"),
+        &Options {
+            recv_buffer: 1 << 30,
+            ..Options::default()
+        },
+    )
+    .unwrap();
     let RecvBuffer { asked, given } = receiver.recv_buffer();
     assert_eq!(asked, 1 << 30);
     assert_eq!(receiver.warning().is_some(), given < asked);
     let mut small = receiver;
-    small.buffer = RecvBuffer { asked: 100, given: 50 };
+    small.buffer = RecvBuffer {
+        asked: 100,
+        given: 50,
+    };
     let warning = small.warning().unwrap();
     assert!(
         warning.contains("gave a receive buffer of 50 bytes instead of 100")
@@ -161,9 +202,17 @@ fn a_port_in_use_is_named() {
     let error = Receiver::bind(first.local_addr(), &Options::default()).unwrap_err();
     let port = first.local_addr().port();
     assert_eq!((error.call(), error.errno()), ("bind", Some(libc::EADDRINUSE)));
-    assert!(error.to_string().contains(&format!("another program listens on UDP port {port}")), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("another program listens on UDP port {port}")),
+        "{error}"
+    );
     let foreign = Receiver::bind("192.0.2.1:0".parse().unwrap(), &Options::default()).unwrap_err();
-    assert!(foreign.to_string().contains("this machine has no such address"), "{foreign}");
+    assert!(
+        foreign.to_string().contains("this machine has no such address"),
+        "{foreign}"
+    );
 }
 
 #[test]
@@ -171,7 +220,10 @@ fn ipv6_leaves_ipv4_alone_and_ports_can_be_shared() {
     if !has_ipv6() {
         return;
     }
-    let shared = Options { reuse_port: true, ..Options::default() };
+    let shared = Options {
+        reuse_port: true,
+        ..Options::default()
+    };
     // Another process may have bound the same IPv4 port; then another one is tried.
     let v4 = (0..20).find_map(|_| {
         let v6 = Receiver::bind(any("[::]"), &Options::default()).unwrap();
@@ -179,7 +231,10 @@ fn ipv6_leaves_ipv4_alone_and_ports_can_be_shared() {
         Receiver::bind(same_port, &shared).ok().map(|v4| (v4, v6))
     });
     let (v4, _v6) = v4.expect("one of twenty ports is free for IPv4 while IPv6 uses it");
-    assert_eq!(Receiver::bind(v4.local_addr(), &shared).unwrap().local_addr(), v4.local_addr());
+    assert_eq!(
+        Receiver::bind(v4.local_addr(), &shared).unwrap().local_addr(),
+        v4.local_addr()
+    );
 }
 
 /// Many switches send reports over IPv6 without a checksum, as RFC 6936 permits.
@@ -190,7 +245,10 @@ fn datagrams_over_ipv6_without_a_checksum_are_received() {
     }
     let from = socket::open(any("[::1]")).unwrap();
     let sender = UdpSocket::from(from.try_clone().unwrap());
-    let merging = Options { merge: true, ..Options::default() };
+    let merging = Options {
+        merge: true,
+        ..Options::default()
+    };
     for options in [Options::default(), merging] {
         let one = Receiver::bind(any("[::1]"), &options).unwrap();
         let all = Receiver::bind_any(0, None, &options).unwrap();
@@ -201,7 +259,9 @@ fn datagrams_over_ipv6_without_a_checksum_are_received() {
                 sender.send_to(&[number], to).unwrap();
             }
             let mut arrived = Vec::new();
-            drain(&mut receiver, &mut Burst::default(), 3, |packet| arrived.extend_from_slice(packet.data));
+            drain(&mut receiver, &mut Burst::default(), 3, |packet| {
+                arrived.extend_from_slice(packet.data)
+            });
             assert_eq!(arrived, [1, 2, 3]);
             assert_eq!(receiver.drops(), Drops::default());
         }
@@ -214,7 +274,9 @@ fn segments_arrive_as_datagrams() {
     let data: Vec<u8> = (0..150u8).flat_map(|n| [n; 300]).chain([255; 10]).collect();
     assert_eq!(sender.send_segments(&data, 300).unwrap(), 151);
     let mut arrived = Vec::new();
-    drain(&mut receiver, &mut Burst::default(), 151, |packet| arrived.push(packet.data.to_vec()));
+    drain(&mut receiver, &mut Burst::default(), 151, |packet| {
+        arrived.push(packet.data.to_vec())
+    });
     assert_eq!(arrived, data.chunks(300).map(<[u8]>::to_vec).collect::<Vec<_>>());
     assert_eq!(sender.send_segments(&[], 300).unwrap(), 0);
 }
@@ -228,7 +290,10 @@ fn sending_to_a_closed_port_is_no_error_but_a_too_long_datagram_is() {
         assert_eq!(sender.send_segments(&[0; 1000], 100).unwrap(), 10);
     }
     let error = sender.send_burst(&[&[0; 70_000]]).unwrap_err().to_string();
-    assert!(error.ends_with(": the datagram is longer than UDP allows here"), "{error}");
+    assert!(
+        error.ends_with(": the datagram is longer than UDP allows here"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -256,7 +321,9 @@ fn bursts_travel_between_threads() {
 fn a_source_lends_all_of_a_large_burst() {
     let (mut sender, receiver) = pair("127.0.0.1", &Options::default());
     let payloads: Vec<[u8; 2]> = (0..200u16).map(u16::to_be_bytes).collect();
-    sender.send_burst(&payloads.iter().map(<[u8; 2]>::as_slice).collect::<Vec<_>>()).unwrap();
+    sender
+        .send_burst(&payloads.iter().map(<[u8; 2]>::as_slice).collect::<Vec<_>>())
+        .unwrap();
     let mut source: Box<dyn Source> = Box::new(Buffered::new(receiver, Burst::new(150, 64)));
     let (mut seen, mut count) = (BTreeSet::new(), 0);
     while count < 200 {
@@ -274,7 +341,14 @@ fn a_source_lends_all_of_a_large_burst() {
 }
 
 fn merging(family: &str, recv_buffer: usize) -> Option<(Sender, Receiver)> {
-    let (sender, receiver) = pair(family, &Options { merge: true, recv_buffer, ..Options::default() });
+    let (sender, receiver) = pair(
+        family,
+        &Options {
+            merge: true,
+            recv_buffer,
+            ..Options::default()
+        },
+    );
     if !receiver.merges() {
         eprintln!("SKIPPED: merged datagrams: this needs CAP_BPF");
         return None;
@@ -284,8 +358,13 @@ fn merging(family: &str, recv_buffer: usize) -> Option<(Sender, Receiver)> {
 
 #[test]
 fn merged_datagrams_arrive_one_by_one_in_order() {
-    for family in ["127.0.0.1", "[::1]"].into_iter().take(1 + usize::from(has_ipv6())) {
-        let Some((mut sender, mut receiver)) = merging(family, 1 << 20) else { return };
+    for family in ["127.0.0.1", "[::1]"]
+        .into_iter()
+        .take(1 + usize::from(has_ipv6()))
+    {
+        let Some((mut sender, mut receiver)) = merging(family, 1 << 20) else {
+            return;
+        };
         // 100 of 300 bytes, the last one shorter; apart; and longer than the receiver takes.
         let data: Vec<u8> = (0..29_950_u32).map(|n| (n / 300) as u8).collect();
         assert_eq!(sender.send_segments(&data, 300).unwrap(), 100);
@@ -300,7 +379,10 @@ fn merged_datagrams_arrive_one_by_one_in_order() {
         expected.extend([(vec![], false), (b"apart".to_vec(), false), (vec![7; 320], true)]);
         assert_eq!(arrived, expected);
         let stats = receiver.stats();
-        assert_eq!((stats.datagrams, stats.truncated, stats.kernel_drops), (103, 1, 0));
+        assert_eq!(
+            (stats.datagrams, stats.truncated, stats.kernel_drops),
+            (103, 1, 0)
+        );
         // Many datagrams came in few buffers.
         assert!(stats.bursts <= 5, "{stats:?}");
     }
@@ -314,8 +396,15 @@ fn frame_with_checksum(port: u16, checksum: u16) -> Vec<u8> {
         IpAddr::V4(address) => address.octets(),
         IpAddr::V6(_) => unreachable!("the first address of an end is IPv4"),
     });
-    let mut header = [&[0x45, 0, 0, 220, 0, 0, 0x40, 0, 64, 17, 0, 0][..], &addresses.concat()].concat();
-    let sum: u32 = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
+    let mut header = [
+        &[0x45, 0, 0, 220, 0, 0, 0x40, 0, 64, 17, 0, 0][..],
+        &addresses.concat(),
+    ]
+    .concat();
+    let sum: u32 = header
+        .chunks(2)
+        .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
+        .sum();
     let sum = !(((sum >> 16) + (sum & 0xffff)) as u16);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
     frame.extend(header);
@@ -330,34 +419,56 @@ fn wrong_checksums_are_told_from_a_full_buffer() {
         Ok(pair) => pair,
         Err(error) => return skipped(&error),
     };
-    let options = Options { merge: true, recv_buffer: 4096, ..Options::default() };
+    let options = Options {
+        merge: true,
+        recv_buffer: 4096,
+        ..Options::default()
+    };
     let address = SocketAddr::new(Pair::FAR[0], 0);
-    let mut receiver = pair.far.run(|| Receiver::bind(address, &options)).unwrap().unwrap();
+    let mut receiver = pair
+        .far
+        .run(|| Receiver::bind(address, &options))
+        .unwrap()
+        .unwrap();
     let port = receiver.local_addr().port();
     // No checksum (0) is a right one; 1 is wrong for these bytes. The last one is right.
     let (right, wrong) = (frame_with_checksum(port, 0), frame_with_checksum(port, 1));
     let mut frames = vec![wrong; 300];
     frames.extend(vec![right; 200]);
-    pair.near.run(|| send_frames(Pair::DEVICE, &frames)).unwrap().unwrap();
+    pair.near
+        .run(|| send_frames(Pair::DEVICE, &frames))
+        .unwrap()
+        .unwrap();
     let (mut burst, mut received) = (receiver.burst(64, 2048), 0);
     // Everything has arrived once the numbers add up.
     for _ in 0..500 {
         received += receiver.recv(&mut burst, 10).unwrap() as u64;
-        let Drops { buffer_full, bad_checksum } = receiver.drops();
+        let Drops {
+            buffer_full,
+            bad_checksum,
+        } = receiver.drops();
         if received + buffer_full + bad_checksum == 500 && burst.is_empty() {
             break;
         }
     }
-    let Drops { buffer_full, bad_checksum } = receiver.drops();
+    let Drops {
+        buffer_full,
+        bad_checksum,
+    } = receiver.drops();
     assert_eq!((bad_checksum, received + buffer_full), (300, 200));
     assert!(received > 0 && buffer_full > 0, "{received} received");
     let stats = receiver.stats();
-    assert_eq!((stats.kernel_drops, stats.bad_checksum, stats.lost()), (buffer_full, 300, buffer_full + 300));
+    assert_eq!(
+        (stats.kernel_drops, stats.bad_checksum, stats.lost()),
+        (buffer_full, 300, buffer_full + 300)
+    );
 }
 
 #[test]
 fn merged_datagrams_lost_to_a_full_buffer_are_counted_one_by_one() {
-    let Some((mut sender, mut receiver)) = merging("127.0.0.1", 1 << 16) else { return };
+    let Some((mut sender, mut receiver)) = merging("127.0.0.1", 1 << 16) else {
+        return;
+    };
     let (mut burst, mut received, mut sent) = (receiver.burst(64, 2048), 0, 0);
     for round in 0..3 {
         for datagrams in 1..=64 {

@@ -81,7 +81,11 @@ pub(super) struct DeviceAttributes {
 
 impl Default for DeviceAttributes {
     fn default() -> Self {
-        Self { others: [0; 227], ports: 0, more: [0; 284] }
+        Self {
+            others: [0; 227],
+            ports: 0,
+            more: [0; 284],
+        }
     }
 }
 
@@ -407,5 +411,8 @@ fn reason() -> String {
 /// The loader's message.
 pub(super) fn library() -> Result<&'static Library, &'static str> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
-    LIBRARY.get_or_init(Library::load).as_ref().map_err(String::as_str)
+    LIBRARY
+        .get_or_init(Library::load)
+        .as_ref()
+        .map_err(String::as_str)
 }

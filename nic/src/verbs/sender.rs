@@ -49,7 +49,16 @@ impl Sender {
         let slots = device.register(Arc::new(region), false)?;
         let pair = device.pair(reliable, depth, 0)?;
         let signals_all = reliable;
-        Ok(Self { pair, slots, slot_len, depth: depth.into(), signals_all, given: 0, done: 0, broken: None })
+        Ok(Self {
+            pair,
+            slots,
+            slot_len,
+            depth: depth.into(),
+            signals_all,
+            given: 0,
+            done: 0,
+            broken: None,
+        })
     }
 
     /// The queue pair, to connect it.
@@ -59,7 +68,11 @@ impl Sender {
 
     /// Requests that it accepts now.
     pub fn room(&self) -> u32 {
-        if self.broken.is_some() { 0 } else { (self.depth - (self.given - self.done)) as u32 }
+        if self.broken.is_some() {
+            0
+        } else {
+            (self.depth - (self.given - self.done)) as u32
+        }
     }
 
     /// Requests posted, and completed.
@@ -100,9 +113,18 @@ impl Sender {
             return Err(Refused::TooLong);
         }
         let at = self.slot()?;
-        self.slots.region().write(at, data).map_err(|_| Refused::TooLong)?;
-        let to = To { write: WriteTo { address, rkey: key } };
-        let operation = if immediate.is_some() { operation::WRITE_WITH_IMMEDIATE } else { operation::WRITE };
+        self.slots
+            .region()
+            .write(at, data)
+            .map_err(|_| Refused::TooLong)?;
+        let to = To {
+            write: WriteTo { address, rkey: key },
+        };
+        let operation = if immediate.is_some() {
+            operation::WRITE_WITH_IMMEDIATE
+        } else {
+            operation::WRITE
+        };
         self.post((at, data.len()), operation, immediate.unwrap_or(0), to)
     }
 
@@ -112,7 +134,14 @@ impl Sender {
     /// Nothing was done.
     pub fn add(&mut self, address: u64, key: u32, delta: u64) -> Result<(), Refused> {
         let at = self.slot()?;
-        let to = To { add: AddTo { address, delta, swap: 0, rkey: key } };
+        let to = To {
+            add: AddTo {
+                address,
+                delta,
+                swap: 0,
+                rkey: key,
+            },
+        };
         self.post((at, 8), operation::FETCH_AND_ADD, 0, to)
     }
 
@@ -154,7 +183,11 @@ impl Sender {
         // Each reported completion costs the device time: unless all are wanted, only a few per round of the slots are requested.
         let signaled = self.signals_all || self.given % (self.depth / 4) == self.depth / 4 - 1;
         let local = self.slots.address() + at;
-        let piece = Sge { address: local, len: len as u32, lkey: self.slots.lkey };
+        let piece = Sge {
+            address: local,
+            len: len as u32,
+            lkey: self.slots.lkey,
+        };
         let request = SendRequest {
             work: self.given,
             next: std::ptr::null(),
@@ -166,7 +199,9 @@ impl Sender {
             to,
             others: [0; 7],
         };
-        let (Some(raw), mut bad) = (self.pair.raw, std::ptr::null()) else { return Err(Refused::Broken) };
+        let (Some(raw), mut bad) = (self.pair.raw, std::ptr::null()) else {
+            return Err(Refused::Broken);
+        };
         // SAFETY: the pair is open, and with it its device; request and piece are copied. The slot lies inside the registered
         // memory, and is not used again before the device has done with it.
         let result =

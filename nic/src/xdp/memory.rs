@@ -34,22 +34,36 @@ impl Umem {
     pub(super) fn allocate(frame_size: usize, frames: usize, huge: bool) -> Result<Self, Error> {
         let len = (frame_size * frames).next_multiple_of(4096);
         let failed = |source| {
-            let advice =
-                format!("there is no memory for {frames} frames ({} MiB): configure fewer", len >> 20);
+            let advice = format!(
+                "there is no memory for {frames} frames ({} MiB): configure fewer",
+                len >> 20
+            );
             Error::new("mmap", "AF_XDP frames", source).with_advice(advice)
         };
         if huge
             && let Ok(mapping) =
                 Mapping::anonymous(len.next_multiple_of(HUGE), libc::MAP_HUGETLB | libc::MAP_POPULATE)
         {
-            return Ok(Self { mapping, start: 0, len, frame_size, pages: Pages::Huge });
+            return Ok(Self {
+                mapping,
+                start: 0,
+                len,
+                frame_size,
+                pages: Pages::Huge,
+            });
         }
         // Space to align the start to a huge page.
         let mapping = Mapping::anonymous(len + HUGE, 0).map_err(failed)?;
         let start = mapping.start().as_ptr().align_offset(HUGE).min(HUGE);
         let advised = huge && mapping.advise(libc::MADV_HUGEPAGE).is_ok();
         let pages = if advised { Pages::Transparent } else { Pages::Small };
-        Ok(Self { mapping, start, len, frame_size, pages })
+        Ok(Self {
+            mapping,
+            start,
+            len,
+            frame_size,
+            pages,
+        })
     }
 
     pub(super) fn pages(&self) -> Pages {
@@ -121,7 +135,10 @@ mod tests {
     fn addresses_lead_to_their_frames_and_never_outside() {
         let umem = Umem::allocate(2048, 8, true).unwrap();
         assert_eq!(umem.frame_of(2048 * 3 + 256), 2048 * 3);
-        assert_eq!((umem.registration().addr % 4096, umem.registration().len), (0, 16384));
+        assert_eq!(
+            (umem.registration().addr % 4096, umem.registration().len),
+            (0, 16384)
+        );
         // SAFETY: this memory was not registered with the kernel.
         let bytes = |address, len| unsafe { umem.bytes(address, len) }.map(<[u8]>::len);
         assert_eq!(bytes(16384 - 100, 100), Some(100));

@@ -46,11 +46,26 @@ impl<T: Copy> Ring<T> {
             memory.place(offset, len).map(|_| offset)
         };
         let (producer, consumer) = (at(offsets.producer, 4)?, at(offsets.consumer, 4)?);
-        let (flags, entries) = (at(offsets.flags, 4)?, at(offsets.desc, places as usize * size_of::<T>())?);
+        let (flags, entries) = (
+            at(offsets.flags, 4)?,
+            at(offsets.desc, places as usize * size_of::<T>())?,
+        );
         let aligned =
             [producer, consumer, flags].iter().all(|at| at % 4 == 0) && entries % align_of::<T>() == 0;
-        let mask = places.checked_sub(1).filter(|mask| aligned && places & mask == 0)?;
-        Some(Self { memory, producer, consumer, flags, entries, mask, own: 0, other: 0, entry: PhantomData })
+        let mask = places
+            .checked_sub(1)
+            .filter(|mask| aligned && places & mask == 0)?;
+        Some(Self {
+            memory,
+            producer,
+            consumer,
+            flags,
+            entries,
+            mask,
+            own: 0,
+            other: 0,
+            entry: PhantomData,
+        })
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
@@ -63,7 +78,14 @@ impl<T: Copy> Ring<T> {
     fn entry(&self, position: u32) -> *mut T {
         let place = (position & self.mask) as usize;
         // SAFETY: `new` checked that `mask + 1` entries are inside, and aligned.
-        unsafe { self.memory.start().as_ptr().add(self.entries).cast::<T>().add(place) }
+        unsafe {
+            self.memory
+                .start()
+                .as_ptr()
+                .add(self.entries)
+                .cast::<T>()
+                .add(place)
+        }
     }
 }
 
@@ -142,7 +164,12 @@ mod tests {
 
     /// Both sides of a ring in ordinary memory; the second mapping is the kernel's view of the same pages.
     fn offsets() -> libc::xdp_ring_offset {
-        libc::xdp_ring_offset { producer: 0, consumer: 64, desc: 192, flags: 128 }
+        libc::xdp_ring_offset {
+            producer: 0,
+            consumer: 64,
+            desc: 192,
+            flags: 128,
+        }
     }
 
     fn ring<T: Copy>(places: u32) -> Ring<T> {
@@ -156,8 +183,28 @@ mod tests {
         assert!(Receive::new(memory(), &offsets(), 0).is_none());
         assert!(Receive::new(memory(), &offsets(), 3).is_none());
         assert!(Receive::new(memory(), &offsets(), 256).is_none());
-        assert!(Receive::new(memory(), &libc::xdp_ring_offset { producer: 2, ..offsets() }, 4).is_none());
-        assert!(Receive::new(memory(), &libc::xdp_ring_offset { flags: 5000, ..offsets() }, 4).is_none());
+        assert!(
+            Receive::new(
+                memory(),
+                &libc::xdp_ring_offset {
+                    producer: 2,
+                    ..offsets()
+                },
+                4
+            )
+            .is_none()
+        );
+        assert!(
+            Receive::new(
+                memory(),
+                &libc::xdp_ring_offset {
+                    flags: 5000,
+                    ..offsets()
+                },
+                4
+            )
+            .is_none()
+        );
         assert_eq!(Receive::bytes(&offsets(), 4), 192 + 64);
         assert_eq!(Fill::bytes(&offsets(), 4), 192 + 32);
     }
@@ -186,7 +233,8 @@ mod tests {
         for round in 1..100_u32 {
             assert_eq!(fill.refill(&FRAMES), 0, "the frames of round {round}");
             // The kernel took these and showed them in the receive ring, and reported only the previous round as consumed.
-            fill.word(fill.consumer).store((round - 1) * FRAMES.len() as u32, Ordering::Release);
+            fill.word(fill.consumer)
+                .store((round - 1) * FRAMES.len() as u32, Ordering::Release);
         }
     }
 
@@ -209,7 +257,11 @@ mod tests {
                     std::thread::yield_now();
                 }
                 let place = (start + entries) as *mut libc::xdp_desc;
-                let frame = libc::xdp_desc { addr: number * 3, len: position, options: 0 };
+                let frame = libc::xdp_desc {
+                    addr: number * 3,
+                    len: position,
+                    options: 0,
+                };
                 // SAFETY: a free entry of the ring.
                 unsafe { place.add((position & 7) as usize).write(frame) };
                 word(0).store(position.wrapping_add(1), Ordering::Release);

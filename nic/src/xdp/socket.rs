@@ -35,7 +35,11 @@ impl Socket {
         let fd = create(request)?;
         sys::set(&fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &umem.registration())
             .map_err(|source| memory::refused(source, umem))?;
-        let copy = if request.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
+        let copy = if request.zero_copy {
+            libc::XDP_ZEROCOPY
+        } else {
+            libc::XDP_COPY
+        };
         Self::finish(fd, request, umem, libc::XDP_USE_NEED_WAKEUP | copy, 0)
     }
 
@@ -58,24 +62,54 @@ impl Socket {
         let fill_places = Fill::entries(places);
         let ring =
             |option, places: u32, call| sys::set(&fd, libc::SOL_XDP, option, &places).map_err(failed(call));
-        ring(libc::XDP_UMEM_FILL_RING, fill_places, "setsockopt XDP_UMEM_FILL_RING")?;
+        ring(
+            libc::XDP_UMEM_FILL_RING,
+            fill_places,
+            "setsockopt XDP_UMEM_FILL_RING",
+        )?;
         // We send nothing, but the kernel requires this ring: so it has the minimum size.
-        ring(libc::XDP_UMEM_COMPLETION_RING, 2, "setsockopt XDP_UMEM_COMPLETION_RING")?;
+        ring(
+            libc::XDP_UMEM_COMPLETION_RING,
+            2,
+            "setsockopt XDP_UMEM_COMPLETION_RING",
+        )?;
         ring(libc::XDP_RX_RING, places, "setsockopt XDP_RX_RING")?;
-        let none = libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
-        let none = libc::xdp_mmap_offsets { rx: none, tx: none, fr: none, cr: none };
+        let none = libc::xdp_ring_offset {
+            producer: 0,
+            consumer: 0,
+            desc: 0,
+            flags: 0,
+        };
+        let none = libc::xdp_mmap_offsets {
+            rx: none,
+            tx: none,
+            fr: none,
+            cr: none,
+        };
         let offsets = sys::get(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, none)
             .map_err(failed("getsockopt XDP_MMAP_OFFSETS"))?;
-        let mut fill = map(&fd, &offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, fill_places)
-            .map_err(failed("mmap the fill ring"))?;
+        let mut fill = map(
+            &fd,
+            &offsets.fr,
+            libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t,
+            fill_places,
+        )
+        .map_err(failed("mmap the fill ring"))?;
         let receive = map(&fd, &offsets.rx, libc::XDP_PGOFF_RX_RING, places)
             .map_err(failed("mmap the receive ring"))?;
         bind(&fd, request, flags, shared)?;
         let size = umem.frame_size() as u64;
         let first = u64::from(request.queue) * u64::from(places);
-        let frames: Vec<u64> = (0..u64::from(places)).map(|frame| (first + frame) * size).collect();
+        let frames: Vec<u64> = (0..u64::from(places))
+            .map(|frame| (first + frame) * size)
+            .collect();
         fill.refill(&frames);
-        Ok(Self { fd, queue: request.queue, fill, receive })
+        Ok(Self {
+            fd,
+            queue: request.queue,
+            fill,
+            receive,
+        })
     }
 
     /// Counters of frames that the kernel dropped before the receive ring.
@@ -178,7 +212,9 @@ fn bind(fd: &OwnedFd, request: &BindRequest<'_>, flags: u16, shared: u32) -> Res
         sxdp_queue_id: request.queue,
         sxdp_shared_umem_fd: shared,
     };
-    let Err(source) = bind_when_free(fd, &name) else { return Ok(()) };
+    let Err(source) = bind_when_free(fd, &name) else {
+        return Ok(());
+    };
     let about = format!("{} queue {}", request.link.name(), request.queue);
     let advice = match source.raw_os_error() {
         Some(libc::EOPNOTSUPP) if request.zero_copy => {

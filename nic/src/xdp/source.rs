@@ -42,7 +42,10 @@ impl XskSource {
         interface: &str,
         batch_wait: Duration,
     ) -> Self {
-        let poll_fds = sockets.iter().map(|socket| sys::readable(socket.as_fd())).collect();
+        let poll_fds = sockets
+            .iter()
+            .map(|socket| sys::readable(socket.as_fd()))
+            .collect();
         let interface = interface.to_owned();
         Self {
             umem,
@@ -62,7 +65,9 @@ impl XskSource {
 
     /// Passes on the received frames, queue by queue.
     fn sweep(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
-        let Self { umem, sockets, stats, .. } = self;
+        let Self {
+            umem, sockets, stats, ..
+        } = self;
         let mut found = 0;
         for socket in sockets {
             for _ in 0..BURSTS_PER_TURN {
@@ -88,10 +93,16 @@ impl XskSource {
         }
         // A removed interface does not wake the poll (`xsk_poll` checks the rings only); its error must be read
         // explicitly.
-        let Some(error) = self.sockets.iter().find_map(sys::pending_error) else { return Ok(()) };
+        let Some(error) = self.sockets.iter().find_map(sys::pending_error) else {
+            return Ok(());
+        };
         let gone = error.raw_os_error() == Some(libc::ENETDOWN);
         let error = Error::new("receive", &self.interface, error);
-        Err(if gone { error.with_advice("the interface is gone".to_owned()) } else { error })
+        Err(if gone {
+            error.with_advice("the interface is gone".to_owned())
+        } else {
+            error
+        })
     }
 }
 
@@ -123,7 +134,13 @@ fn deliver_burst(
                 Ok(datagram) => {
                     let source = SocketAddr::new(datagram.src, datagram.src_port);
                     let port = datagram.dst_port;
-                    let packet = Packet { data: datagram.payload, source, port, received, truncated: false };
+                    let packet = Packet {
+                        data: datagram.payload,
+                        source,
+                        port,
+                        received,
+                        truncated: false,
+                    };
                     batch.push(packet, stats, take);
                 }
                 Err(refusal) => refuse(stats, refusal),

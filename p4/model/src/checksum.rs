@@ -31,8 +31,9 @@ impl Calculation {
 
 /// The internet checksum (RFC 1071).
 fn csum16(bytes: &[u8]) -> u16 {
-    let words =
-        bytes.chunks(2).map(|pair| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0)));
+    let words = bytes
+        .chunks(2)
+        .map(|pair| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0)));
     let mut sum: u64 = words.sum();
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -43,10 +44,13 @@ fn csum16(bytes: &[u8]) -> u16 {
 /// CRC-32 as in Ethernet.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
-        (0..8).fold(
-            crc ^ u32::from(*byte),
-            |crc, _| if crc & 1 != 0 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 },
-        )
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            if crc & 1 != 0 {
+                crc >> 1 ^ 0xedb8_8320
+            } else {
+                crc >> 1
+            }
+        })
     };
     !bytes.iter().fold(u32::MAX, step)
 }
@@ -59,7 +63,9 @@ mod tests {
     fn the_algorithms_are_the_catalogues() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(
-            csum16(&[0x45, 0, 0, 0x6e, 0, 1, 0x40, 0, 0x3e, 0x11, 0x28, 0x7c, 10, 0, 0, 1, 10, 0, 0, 2]),
+            csum16(&[
+                0x45, 0, 0, 0x6e, 0, 1, 0x40, 0, 0x3e, 0x11, 0x28, 0x7c, 10, 0, 0, 1, 10, 0, 0, 2
+            ]),
             0
         );
     }

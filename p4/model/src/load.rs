@@ -29,7 +29,9 @@ impl std::error::Error for Error {}
 type Result<T> = std::result::Result<T, Error>;
 
 fn wrong<T>(what: impl fmt::Display) -> Result<T> {
-    Err(Error(format!("the program is not one that this model executes: {what}")))
+    Err(Error(format!(
+        "the program is not one that this model executes: {what}"
+    )))
 }
 
 /// The names of a program.
@@ -55,9 +57,14 @@ impl Program {
     /// It is no such JSON, or the program uses something that this model does not execute.
     pub fn read(text: &str) -> Result<Self> {
         let json: Json = serde_json::from_str(text).map_err(|error| Error(format!("not JSON: {error}")))?;
-        for unused in
-            ["header_unions", "parse_vsets", "meter_arrays", "learn_lists", "extern_instances", "force_arith"]
-        {
+        for unused in [
+            "header_unions",
+            "parse_vsets",
+            "meter_arrays",
+            "learn_lists",
+            "extern_instances",
+            "force_arith",
+        ] {
             if !list(&json, unused)?.is_empty() {
                 return wrong(format_args!("it has {unused}"));
             }
@@ -71,12 +78,18 @@ impl Program {
         for (number, calculation) in list(&json, "calculations")?.iter().enumerate() {
             names.calculations.insert(text_of(calculation, "name")?, number);
         }
-        let calculations =
-            list(&json, "calculations")?.iter().map(|json| names.calculation(json)).collect::<Result<_>>()?;
-        let checksums =
-            list(&json, "checksums")?.iter().map(|json| names.checksum(json)).collect::<Result<_>>()?;
-        let actions: Vec<Action> =
-            list(&json, "actions")?.iter().map(|json| names.action(json)).collect::<Result<_>>()?;
+        let calculations = list(&json, "calculations")?
+            .iter()
+            .map(|json| names.calculation(json))
+            .collect::<Result<_>>()?;
+        let checksums = list(&json, "checksums")?
+            .iter()
+            .map(|json| names.checksum(json))
+            .collect::<Result<_>>()?;
+        let actions: Vec<Action> = list(&json, "actions")?
+            .iter()
+            .map(|json| names.action(json))
+            .collect::<Result<_>>()?;
         let mut tables = Vec::new();
         let [ingress, egress] =
             ["ingress", "egress"].map(|name| names.pipeline(&json, name, &actions, &mut tables));
@@ -84,7 +97,9 @@ impl Program {
         let error = |name: &str| {
             let errors = list(&json, "errors").unwrap_or_default();
             let found = errors.iter().find(|error| error[0] == name);
-            found.and_then(|error| error[1].as_u64()).map_or(u128::MAX, u128::from)
+            found
+                .and_then(|error| error[1].as_u64())
+                .map_or(u128::MAX, u128::from)
         };
         Ok(Self {
             errors: [error("PacketTooShort"), error("StackOutOfBounds")],
@@ -122,12 +137,17 @@ fn list<'a>(json: &'a Json, key: &str) -> Result<&'a [Json]> {
 }
 
 fn text_of(json: &Json, key: &str) -> Result<String> {
-    json[key].as_str().map(str::to_owned).ok_or_else(|| Error(format!("`{key}` is no text")))
+    json[key]
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Error(format!("`{key}` is no text")))
 }
 
 fn number(json: &Json, key: &str) -> Result<usize> {
     let number = json[key].as_u64().and_then(|number| usize::try_from(number).ok());
-    number.filter(|number| *number <= MAX).ok_or_else(|| Error(format!("`{key}` is no number up to {MAX}")))
+    number
+        .filter(|number| *number <= MAX)
+        .ok_or_else(|| Error(format!("`{key}` is no number up to {MAX}")))
 }
 
 fn hex(json: &Json) -> Result<u128> {
@@ -154,7 +174,9 @@ fn header_types(json: &Json, names: &mut Names) -> Result<()> {
                 _ => None,
             });
         }
-        names.types.insert(text_of(kind, "name")?, (names.widths.len(), fields));
+        names
+            .types
+            .insert(text_of(kind, "name")?, (names.widths.len(), fields));
         names.widths.push(widths);
     }
     Ok(())
@@ -205,25 +227,34 @@ fn arrays(json: &Json, key: &str, names: &mut BTreeMap<String, usize>) -> Result
 fn constant(table: &str, json: &Json, actions: &[usize]) -> Result<Installed> {
     let key = |key: &Json| match key["match_type"].as_str() {
         Some("exact") => hex(&key["key"]).map(Key::Exact),
-        other => wrong(format_args!("table {table} has a constant entry of match kind {other:?}")),
+        other => wrong(format_args!(
+            "table {table} has a constant entry of match kind {other:?}"
+        )),
     };
     let does = &json["action_entry"];
     let action = number(does, "action_id")?;
     if !actions.contains(&action) {
-        return wrong(format_args!("table {table} has a constant entry with an action that it has not"));
+        return wrong(format_args!(
+            "table {table} has a constant entry with an action that it has not"
+        ));
     }
     Ok(Installed {
         keys: list(json, "match_key")?.iter().map(key).collect::<Result<_>>()?,
         priority: 0,
         action,
-        parameters: list(does, "action_data")?.iter().map(hex).collect::<Result<_>>()?,
+        parameters: list(does, "action_data")?
+            .iter()
+            .map(hex)
+            .collect::<Result<_>>()?,
     })
 }
 
 impl Names {
     fn header(&self, name: &Json) -> Result<usize> {
         let found = name.as_str().and_then(|name| self.headers.get(name));
-        found.copied().ok_or_else(|| Error(format!("there is no header {name}")))
+        found
+            .copied()
+            .ok_or_else(|| Error(format!("there is no header {name}")))
     }
 
     fn field(&self, json: &Json) -> Result<Field> {
@@ -234,7 +265,9 @@ impl Names {
         }
         let fields = &self.types[&self.kinds[header]].1;
         let field = fields.get(name).copied();
-        field.map(|field| Field { header, field }).ok_or_else(|| Error(format!("there is no field {json}")))
+        field
+            .map(|field| Field { header, field })
+            .ok_or_else(|| Error(format!("there is no field {json}")))
     }
 
     fn expression(&self, json: &Json) -> Result<Expression> {
@@ -254,14 +287,21 @@ impl Names {
         let op = json["op"].as_str().unwrap_or_default();
         let side = |side: &str| self.expression(&json[side]);
         if let Some(binary) = Binary::of(op).filter(|_| !json["left"].is_null()) {
-            return Ok(Expression::Binary(binary, Box::new([side("left")?, side("right")?])));
+            return Ok(Expression::Binary(
+                binary,
+                Box::new([side("left")?, side("right")?]),
+            ));
         }
         let unary = |unary| Ok(Expression::Unary(unary, Box::new(side("right")?)));
         match op {
             "not" => unary(Unary::Not),
             "~" => unary(Unary::Complement),
             "b2d" | "d2b" => unary(Unary::Same),
-            "?" => Ok(Expression::Choice(Box::new([side("cond")?, side("left")?, side("right")?]))),
+            "?" => Ok(Expression::Choice(Box::new([
+                side("cond")?,
+                side("left")?,
+                side("right")?,
+            ]))),
             _ => wrong(format_args!("operator `{op}`")),
         }
     }
@@ -275,10 +315,16 @@ impl Names {
         let input = |json: &Json| match json["type"].as_str() {
             Some("field") => self.field(&json["value"]).map(Input::Field),
             Some("header") => self.header(&json["value"]).map(Input::Header),
-            Some("hexstr") => Ok(Input::Constant(hex(&json["value"])?, number(json, "bitwidth")? as u32)),
+            Some("hexstr") => Ok(Input::Constant(
+                hex(&json["value"])?,
+                number(json, "bitwidth")? as u32,
+            )),
             _ => wrong(format_args!("input {json}")),
         };
-        Ok(Calculation { algorithm, input: list(json, "input")?.iter().map(input).collect::<Result<_>>()? })
+        Ok(Calculation {
+            algorithm,
+            input: list(json, "input")?.iter().map(input).collect::<Result<_>>()?,
+        })
     }
 
     fn checksum(&self, json: &Json) -> Result<Checksum> {
@@ -292,13 +338,18 @@ impl Names {
             calculation,
             verify: json["verify"].as_bool().unwrap_or(false),
             update: json["update"].as_bool().unwrap_or(false),
-            condition: if condition.is_null() { None } else { Some(self.expression(condition)?) },
+            condition: if condition.is_null() {
+                None
+            } else {
+                Some(self.expression(condition)?)
+            },
         })
     }
 
     fn action(&self, json: &Json) -> Result<Action> {
-        let widths =
-            list(json, "runtime_data")?.iter().map(|one| number(one, "bitwidth").map(|width| width as u32));
+        let widths = list(json, "runtime_data")?
+            .iter()
+            .map(|one| number(one, "bitwidth").map(|width| width as u32));
         Ok(Action {
             name: text_of(json, "name")?,
             parameters: widths.collect::<Result<_>>()?,
@@ -312,11 +363,17 @@ impl Names {
     fn primitive(&self, json: &Json) -> Result<Primitive> {
         let parameters = list(json, "parameters")?;
         let parameter = |at: usize| parameters.get(at).unwrap_or(&Json::Null);
-        let (value, field) = (|at| self.expression(parameter(at)), |at| self.field(&parameter(at)["value"]));
+        let (value, field) = (
+            |at| self.expression(parameter(at)),
+            |at| self.field(&parameter(at)["value"]),
+        );
         let header = |at| self.header(&parameter(at)["value"]);
         let named = |at: usize, names: &BTreeMap<String, usize>| {
             let name = parameter(at)["value"].as_str().unwrap_or_default();
-            names.get(name).copied().ok_or_else(|| Error(format!("there is no `{name}`")))
+            names
+                .get(name)
+                .copied()
+                .ok_or_else(|| Error(format!("there is no `{name}`")))
         };
         let target =
             |at: usize| hex(&parameter(at)["value"]).map(|line| usize::try_from(line).unwrap_or(usize::MAX));
@@ -338,10 +395,14 @@ impl Names {
                 size: value(3)?,
             },
             "count" => Primitive::Count(named(0, &self.counters)?, value(1)?),
-            "clone_ingress_pkt_to_egress" => {
-                Primitive::CloneIngress { session: value(0)?, fields: target(1)? }
-            }
-            "clone_egress_pkt_to_egress" => Primitive::CloneEgress { session: value(0)?, fields: target(1)? },
+            "clone_ingress_pkt_to_egress" => Primitive::CloneIngress {
+                session: value(0)?,
+                fields: target(1)?,
+            },
+            "clone_egress_pkt_to_egress" => Primitive::CloneEgress {
+                session: value(0)?,
+                fields: target(1)?,
+            },
             "recirculate" => Primitive::Recirculate(target(0)?),
             "mark_to_drop" => Primitive::MarkToDrop,
             op => return wrong(format_args!("primitive `{op}`")),
@@ -361,8 +422,11 @@ impl Names {
         };
         let (own, conditionals) = (list(json, "tables")?, list(json, "conditionals")?);
         let all: Vec<&Json> = own.iter().chain(conditionals).collect();
-        let place =
-            |name: &Json| all.iter().position(|node| node["name"] == *name).filter(|_| name.is_string());
+        let place = |name: &Json| {
+            all.iter()
+                .position(|node| node["name"] == *name)
+                .filter(|_| name.is_string())
+        };
         let mut nodes = Vec::new();
         for table in own {
             nodes.push(Node::Table(tables.len()));
@@ -375,7 +439,10 @@ impl Names {
                 no: place(&conditional["false_next"]),
             });
         }
-        Ok(Pipeline { first: place(&json["init_table"]), nodes })
+        Ok(Pipeline {
+            first: place(&json["init_table"]),
+            nodes,
+        })
     }
 
     fn table(
@@ -401,26 +468,54 @@ impl Names {
                 Some("range") => MatchKind::Range,
                 other => return wrong(format_args!("match kind {other:?}")),
             };
-            Ok((json["name"].as_str().unwrap_or_default().to_owned(), field, kind, self.width(field)?))
+            Ok((
+                json["name"].as_str().unwrap_or_default().to_owned(),
+                field,
+                kind,
+                self.width(field)?,
+            ))
         };
-        let ids: Vec<usize> =
-            list(json, "action_ids")?.iter().filter_map(Json::as_u64).map(|id| id as usize).collect();
+        let ids: Vec<usize> = list(json, "action_ids")?
+            .iter()
+            .filter_map(Json::as_u64)
+            .map(|id| id as usize)
+            .collect();
         if ids.iter().any(|id| *id >= actions.len()) {
             return wrong(format_args!("table {name} has actions that do not exist"));
         }
         let default = &json["default_entry"];
-        let data = list(default, "action_data")?.iter().map(hex).collect::<Result<_>>()?;
+        let data = list(default, "action_data")?
+            .iter()
+            .map(hex)
+            .collect::<Result<_>>()?;
         let next = &json["next_tables"];
         let next = if next.get("__HIT__").is_some() {
-            Next::ByHit { hit: place(&next["__HIT__"]), miss: place(&next["__MISS__"]) }
+            Next::ByHit {
+                hit: place(&next["__HIT__"]),
+                miss: place(&next["__MISS__"]),
+            }
         } else {
-            Next::ByAction(ids.iter().map(|id| (*id, place(&next[actions[*id].name.as_str()]))).collect())
+            Next::ByAction(
+                ids.iter()
+                    .map(|id| (*id, place(&next[actions[*id].name.as_str()])))
+                    .collect(),
+            )
         };
         let keys = list(json, "key")?.iter().map(key).collect::<Result<_>>()?;
         let default = (number(default, "action_id")?, data);
-        let entries =
-            list(json, "entries")?.iter().map(|entry| constant(&name, entry, &ids)).collect::<Result<_>>()?;
-        Ok(Table { name, keys, actions: ids, default, size: number(json, "max_size")?, next, entries })
+        let entries = list(json, "entries")?
+            .iter()
+            .map(|entry| constant(&name, entry, &ids))
+            .collect::<Result<_>>()?;
+        Ok(Table {
+            name,
+            keys,
+            actions: ids,
+            default,
+            size: number(json, "max_size")?,
+            next,
+            entries,
+        })
     }
 
     /// Bits of a field of fixed length.
@@ -433,11 +528,20 @@ impl Names {
     }
 
     fn parser(&self, json: &Json) -> Result<(Vec<ParseState>, Option<usize>)> {
-        let [parser] = list(json, "parsers")? else { return wrong("it has not one parser") };
+        let [parser] = list(json, "parsers")? else {
+            return wrong("it has not one parser");
+        };
         let states = list(parser, "parse_states")?;
-        let place =
-            |name: &Json| states.iter().position(|state| state["name"] == *name).filter(|_| name.is_string());
-        let parsed = states.iter().map(|state| self.state(state, place)).collect::<Result<_>>()?;
+        let place = |name: &Json| {
+            states
+                .iter()
+                .position(|state| state["name"] == *name)
+                .filter(|_| name.is_string())
+        };
+        let parsed = states
+            .iter()
+            .map(|state| self.state(state, place))
+            .collect::<Result<_>>()?;
         Ok((parsed, place(&parser["init_state"])))
     }
 
@@ -448,7 +552,10 @@ impl Names {
             let width = match &value {
                 Value::Expression(Expression::Field(field)) => self.width(*field)?,
                 Value::LastOf(stack, field) => match self.stack_headers[*stack].first() {
-                    Some(&header) => self.width(Field { header, field: *field })?,
+                    Some(&header) => self.width(Field {
+                        header,
+                        field: *field,
+                    })?,
                     None => 0,
                 },
                 Value::Expression(_) => return wrong(format_args!("key {part}")),
@@ -460,17 +567,30 @@ impl Names {
             let value = match json["type"].as_str() {
                 Some("default") => None,
                 Some("hexstr") => {
-                    let mask = if json["mask"].is_null() { u128::MAX } else { hex(&json["mask"])? };
+                    let mask = if json["mask"].is_null() {
+                        u128::MAX
+                    } else {
+                        hex(&json["mask"])?
+                    };
                     Some((hex(&json["value"])?, mask))
                 }
                 other => return wrong(format_args!("transition {other:?}")),
             };
-            Ok(Transition { value, next: place(&json["next_state"]) })
+            Ok(Transition {
+                value,
+                next: place(&json["next_state"]),
+            })
         };
         Ok(ParseState {
-            ops: list(json, "parser_ops")?.iter().map(|op| self.parser_op(op)).collect::<Result<_>>()?,
+            ops: list(json, "parser_ops")?
+                .iter()
+                .map(|op| self.parser_op(op))
+                .collect::<Result<_>>()?,
             key,
-            transitions: list(json, "transitions")?.iter().map(transition).collect::<Result<_>>()?,
+            transitions: list(json, "transitions")?
+                .iter()
+                .map(transition)
+                .collect::<Result<_>>()?,
         })
     }
 
@@ -482,7 +602,9 @@ impl Names {
         let Some(&stack) = stack.as_str().and_then(|stack| self.stacks.get(stack)) else {
             return wrong(format_args!("there is no stack {stack}"));
         };
-        let kind = self.stack_headers[stack].first().map(|header| &self.types[&self.kinds[*header]].1);
+        let kind = self.stack_headers[stack]
+            .first()
+            .map(|header| &self.types[&self.kinds[*header]].1);
         let field = kind.and_then(|fields| fields.get(field)).copied();
         field
             .map(|field| Value::LastOf(stack, field))
@@ -498,15 +620,25 @@ impl Names {
             ("extract", Some("stack")) => {
                 let name = first["value"].as_str().unwrap_or_default();
                 let stack = self.stacks.get(name).copied();
-                stack.map(ParserOp::ExtractNext).ok_or_else(|| Error(format!("there is no stack {name}")))
+                stack
+                    .map(ParserOp::ExtractNext)
+                    .ok_or_else(|| Error(format!("there is no stack {name}")))
             }
-            ("extract_VL", Some("regular")) => {
-                Ok(ParserOp::ExtractVariable(self.header(&first["value"])?, self.expression(second)?))
-            }
+            ("extract_VL", Some("regular")) => Ok(ParserOp::ExtractVariable(
+                self.header(&first["value"])?,
+                self.expression(second)?,
+            )),
             ("set", Some("field")) if second["type"] == "lookahead" => {
-                let part =
-                    |at: usize| second["value"][at].as_u64().map_or(u32::MAX, |bits| bits.min(4096) as u32);
-                Ok(ParserOp::SetLookahead(self.field(&first["value"])?, part(0), part(1)))
+                let part = |at: usize| {
+                    second["value"][at]
+                        .as_u64()
+                        .map_or(u32::MAX, |bits| bits.min(4096) as u32)
+                };
+                Ok(ParserOp::SetLookahead(
+                    self.field(&first["value"])?,
+                    part(0),
+                    part(1),
+                ))
             }
             ("set", Some("field")) => Ok(ParserOp::Set(self.field(&first["value"])?, self.value(second)?)),
             (op, kind) => wrong(format_args!("parser operation `{op}` of {kind:?}")),
@@ -514,13 +646,20 @@ impl Names {
     }
 
     fn deparser(&self, json: &Json) -> Result<Vec<usize>> {
-        let [deparser] = list(json, "deparsers")? else { return wrong("it has not one deparser") };
-        list(deparser, "order")?.iter().map(|name| self.header(name)).collect()
+        let [deparser] = list(json, "deparsers")? else {
+            return wrong("it has not one deparser");
+        };
+        list(deparser, "order")?
+            .iter()
+            .map(|name| self.header(name))
+            .collect()
     }
 
     fn field_lists(&self, json: &Json) -> Result<BTreeMap<u128, Vec<Field>>> {
         let fields = |json: &Json| {
-            let fields = list(json, "elements")?.iter().map(|element| self.field(&element["value"]));
+            let fields = list(json, "elements")?
+                .iter()
+                .map(|element| self.field(&element["value"]));
             Ok((number(json, "id")? as u128, fields.collect::<Result<_>>()?))
         };
         list(json, "field_lists")?.iter().map(fields).collect()

@@ -29,9 +29,16 @@ impl Phv {
     pub(crate) fn new(headers: &[Header]) -> Self {
         let instance = |header: &Header| {
             let widths = header.widths.clone();
-            Instance { valid: header.metadata, fields: vec![0; widths.len()], variable: Vec::new(), widths }
+            Instance {
+                valid: header.metadata,
+                fields: vec![0; widths.len()],
+                variable: Vec::new(),
+                widths,
+            }
         };
-        Self { headers: headers.iter().map(instance).collect() }
+        Self {
+            headers: headers.iter().map(instance).collect(),
+        }
     }
 
     pub(crate) fn is_valid(&self, header: usize) -> bool {
@@ -66,7 +73,12 @@ impl Phv {
 
     /// Copies a header with its validity.
     pub(crate) fn copy(&mut self, to: usize, from: usize) {
-        let Instance { valid, fields, variable, .. } = self.headers[from].clone();
+        let Instance {
+            valid,
+            fields,
+            variable,
+            ..
+        } = self.headers[from].clone();
         let target = &mut self.headers[to];
         (target.valid, target.fields, target.variable) = (valid, fields, variable);
     }

@@ -81,7 +81,11 @@ pub(crate) struct Action {
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Table(usize),
-    If { condition: Expression, yes: Option<usize>, no: Option<usize> },
+    If {
+        condition: Expression,
+        yes: Option<usize>,
+        no: Option<usize>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -164,6 +168,10 @@ pub struct Program {
 
 impl Program {
     pub(crate) fn width(&self, at: Field) -> Option<u32> {
-        if at.field == VALID { Some(1) } else { self.headers[at.header].widths[at.field] }
+        if at.field == VALID {
+            Some(1)
+        } else {
+            self.headers[at.header].widths[at.field]
+        }
     }
 }

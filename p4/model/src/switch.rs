@@ -82,7 +82,11 @@ impl Switch {
         Self {
             entries: program.tables.iter().map(|table| table.entries.clone()).collect(),
             defaults: program.tables.iter().map(|table| table.default.clone()).collect(),
-            registers: program.registers.iter().map(|(_, size, _)| vec![0; *size]).collect(),
+            registers: program
+                .registers
+                .iter()
+                .map(|(_, size, _)| vec![0; *size])
+                .collect(),
             counters: program.counters.iter().map(|(_, size)| vec![0; *size]).collect(),
             sessions: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -106,7 +110,10 @@ impl Switch {
         let id = *id.ok_or_else(|| Error(format!("table `{}` has no action `{name}`", table.name)))?;
         let wanted = self.program.actions[id].parameters.len();
         if wanted != parameters.len() {
-            return Err(Error(format!("action `{name}` has {wanted} parameters, not {}", parameters.len())));
+            return Err(Error(format!(
+                "action `{name}` has {wanted} parameters, not {}",
+                parameters.len()
+            )));
         }
         Ok(id)
     }
@@ -120,7 +127,11 @@ impl Switch {
         let action = self.action(id, &entry.action, &entry.parameters)?;
         let table = &self.program.tables[id];
         let all_fit = entry.keys.len() == table.keys.len()
-            && entry.keys.iter().zip(&table.keys).all(|(key, (_, _, kind, _))| fits(*key, *kind));
+            && entry
+                .keys
+                .iter()
+                .zip(&table.keys)
+                .all(|(key, (_, _, kind, _))| fits(*key, *kind));
         if !all_fit {
             return Err(Error(format!("the key does not fit table `{}`", table.name)));
         }
@@ -128,7 +139,12 @@ impl Switch {
             return Err(Error(format!("table `{}` is full", table.name)));
         }
         let (keys, parameters) = (entry.keys.clone(), entry.parameters.clone());
-        self.entries[id].push(Installed { keys, priority: entry.priority, action, parameters });
+        self.entries[id].push(Installed {
+            keys,
+            priority: entry.priority,
+            action,
+            parameters,
+        });
         Ok(())
     }
 
@@ -191,7 +207,9 @@ impl Switch {
         let first = vec![(standard.ingress_port, u128::from(arrival.port))];
         let (mut arriving, mut sent) = (VecDeque::from([(frame.to_vec(), first)]), Vec::new());
         for _ in 0..MAX_PASSES {
-            let Some((frame, metadata)) = arriving.pop_front() else { break };
+            let Some((frame, metadata)) = arriving.pop_front() else {
+                break;
+            };
             sent.extend(self.pass((&frame, &metadata), arrival, &mut arriving));
         }
         sent
@@ -213,7 +231,10 @@ impl Switch {
         self.verify_checksums(&mut packet);
         self.run(&program.ingress, &mut packet);
         let mut queue: Vec<Queued> = self.copied_at_ingress(&mut packet, frame).into_iter().collect();
-        let (port, group) = (packet.phv.get(standard.egress_spec), packet.phv.get(standard.mcast_grp));
+        let (port, group) = (
+            packet.phv.get(standard.egress_spec),
+            packet.phv.get(standard.mcast_grp),
+        );
         if group != 0 {
             // The last one first: the queue is emptied from its end.
             for (port, number) in self.groups.get(&group).into_iter().flatten().rev() {
@@ -236,8 +257,10 @@ impl Switch {
             set(&mut packet, standard.deq_timedelta, u128::from(waited));
             self.run(&program.egress, &mut packet);
             if let Some((session, fields)) = packet.copy.take()
-                && let Some(port) =
-                    self.sessions.get(&session).filter(|_| sent.len() + queue.len() < MAX_COPIES)
+                && let Some(port) = self
+                    .sessions
+                    .get(&session)
+                    .filter(|_| sent.len() + queue.len() < MAX_COPIES)
             {
                 queue.push((self.copied(&packet, fields), u128::from(*port), EGRESS_CLONE));
             }
@@ -247,9 +270,15 @@ impl Switch {
             if let Some(fields) = packet.again {
                 let frame = self.deparse(&mut packet);
                 let kept = self.kept(fields).map(|field| (field, packet.phv.get(field)));
-                again.push_back((frame, kept.chain([(standard.instance_type, RECIRCULATION)]).collect()));
+                again.push_back((
+                    frame,
+                    kept.chain([(standard.instance_type, RECIRCULATION)]).collect(),
+                ));
             } else {
-                sent.push(Sent { port: port as u16, frame: self.deparse(&mut packet) });
+                sent.push(Sent {
+                    port: port as u16,
+                    frame: self.deparse(&mut packet),
+                });
             }
         }
         sent
@@ -275,12 +304,23 @@ impl Switch {
         for field in self.kept(fields) {
             phv.set(field, packet.phv.get(field));
         }
-        Packet { phv, payload: packet.payload.clone(), truncated: None, copy: None, again: None }
+        Packet {
+            phv,
+            payload: packet.payload.clone(),
+            truncated: None,
+            copy: None,
+            again: None,
+        }
     }
 
     /// The fields of a field list.
     fn kept(&self, fields: u128) -> impl Iterator<Item = Field> + '_ {
-        self.program.field_lists.get(&fields).into_iter().flatten().copied()
+        self.program
+            .field_lists
+            .get(&fields)
+            .into_iter()
+            .flatten()
+            .copied()
     }
 
     fn parse(&self, frame: &[u8], metadata: &[(Field, u128)]) -> Packet {
@@ -291,9 +331,13 @@ impl Switch {
         let mut state = self.program.first_state;
         let mut error = 0;
         for _ in 0..MAX_STEPS {
-            let Some(now) = state.map(|state| &self.program.states[state]) else { break };
-            let failed =
-                now.ops.iter().find_map(|op| self.parser_op(op, &mut phv, frame, (&mut at, &mut next)).err());
+            let Some(now) = state.map(|state| &self.program.states[state]) else {
+                break;
+            };
+            let failed = now
+                .ops
+                .iter()
+                .find_map(|op| self.parser_op(op, &mut phv, frame, (&mut at, &mut next)).err());
             if let Some(failed) = failed {
                 error = failed;
                 break;
@@ -309,15 +353,28 @@ impl Switch {
             state = fitting.and_then(|transition| transition.next);
         }
         phv.set(self.program.standard.parser_error, error);
-        Packet { phv, payload: frame[at..].to_vec(), truncated: None, copy: None, again: None }
+        Packet {
+            phv,
+            payload: frame[at..].to_vec(),
+            truncated: None,
+            copy: None,
+            again: None,
+        }
     }
 
     fn operand(&self, value: &Value, phv: &Phv, next: &[usize]) -> u128 {
         match value {
             Value::Expression(expression) => expression.value(phv, &[]),
             Value::LastOf(stack, field) => {
-                let last = next[*stack].checked_sub(1).and_then(|last| self.program.stacks[*stack].get(last));
-                last.map_or(0, |&header| phv.get(Field { header, field: *field }))
+                let last = next[*stack]
+                    .checked_sub(1)
+                    .and_then(|last| self.program.stacks[*stack].get(last));
+                last.map_or(0, |&header| {
+                    phv.get(Field {
+                        header,
+                        field: *field,
+                    })
+                })
             }
         }
     }
@@ -335,7 +392,9 @@ impl Switch {
         match op {
             ParserOp::Extract(header) => *at += phv.extract(*header, rest, 0).ok_or(short)?,
             ParserOp::ExtractNext(stack) => {
-                let header = self.program.stacks[*stack].get(next[*stack]).ok_or(out_of_bounds)?;
+                let header = self.program.stacks[*stack]
+                    .get(next[*stack])
+                    .ok_or(out_of_bounds)?;
                 *at += phv.extract(*header, rest, 0).ok_or(short)?;
                 next[*stack] += 1;
             }
@@ -361,24 +420,40 @@ impl Switch {
     }
 
     fn verify_checksums(&self, packet: &mut Packet) {
-        let wrong = self.program.checksums.iter().filter(|checksum| checksum.verify).any(|checksum| {
-            let applies =
-                checksum.condition.as_ref().is_none_or(|condition| condition.value(&packet.phv, &[]) != 0);
-            let calculation = &self.program.calculations[checksum.calculation];
-            applies && calculation.value(&self.program, &packet.phv) != packet.phv.get(checksum.target)
-        });
-        packet.phv.set(self.program.standard.checksum_error, u128::from(wrong));
+        let wrong = self
+            .program
+            .checksums
+            .iter()
+            .filter(|checksum| checksum.verify)
+            .any(|checksum| {
+                let applies = checksum
+                    .condition
+                    .as_ref()
+                    .is_none_or(|condition| condition.value(&packet.phv, &[]) != 0);
+                let calculation = &self.program.calculations[checksum.calculation];
+                applies && calculation.value(&self.program, &packet.phv) != packet.phv.get(checksum.target)
+            });
+        packet
+            .phv
+            .set(self.program.standard.checksum_error, u128::from(wrong));
     }
 
     fn deparse(&self, packet: &mut Packet) -> Vec<u8> {
         for checksum in self.program.checksums.iter().filter(|checksum| checksum.update) {
-            if checksum.condition.as_ref().is_none_or(|condition| condition.value(&packet.phv, &[]) != 0) {
+            if checksum
+                .condition
+                .as_ref()
+                .is_none_or(|condition| condition.value(&packet.phv, &[]) != 0)
+            {
                 let value = self.program.calculations[checksum.calculation].value(&self.program, &packet.phv);
                 packet.phv.set(checksum.target, value);
             }
         }
         let mut frame = Vec::new();
-        self.program.deparser.iter().for_each(|header| packet.phv.emit(*header, &mut frame));
+        self.program
+            .deparser
+            .iter()
+            .for_each(|header| packet.phv.emit(*header, &mut frame));
         frame.extend_from_slice(&packet.payload);
         frame.truncate(packet.truncated.unwrap_or(usize::MAX));
         frame
@@ -387,7 +462,9 @@ impl Switch {
     fn run(&mut self, pipeline: &Pipeline, packet: &mut Packet) {
         let mut at = pipeline.first;
         for _ in 0..MAX_STEPS {
-            let Some(node) = at.map(|at| &pipeline.nodes[at]) else { return };
+            let Some(node) = at.map(|at| &pipeline.nodes[at]) else {
+                return;
+            };
             at = match node {
                 Node::If { condition, yes, no } => {
                     if condition.value(&packet.phv, &[]) != 0 {
@@ -409,7 +486,11 @@ impl Switch {
             _ => packet.phv.get(field),
         };
         let key: Vec<u128> = table.keys.iter().map(|(_, field, _, _)| value(*field)).collect();
-        let found = if key.is_empty() { None } else { lookup(&self.entries[id], &key, table) };
+        let found = if key.is_empty() {
+            None
+        } else {
+            lookup(&self.entries[id], &key, table)
+        };
         let hits = found.is_some();
         let (action, parameters) = match found {
             Some(entry) => (entry.action, entry.parameters.clone()),
@@ -432,7 +513,9 @@ impl Switch {
     fn execute(&mut self, action: usize, parameters: &[u128], packet: &mut Packet) {
         let (program, mut line) = (Arc::clone(&self.program), 0);
         for _ in 0..MAX_STEPS {
-            let Some(primitive) = program.actions[action].primitives.get(line) else { return };
+            let Some(primitive) = program.actions[action].primitives.get(line) else {
+                return;
+            };
             line += 1;
             match primitive {
                 Primitive::Jump(to) => line = *to,
@@ -465,7 +548,10 @@ impl Switch {
                 phv.set(*to, self.registers[*register].get(index).copied().unwrap_or(0));
             }
             Primitive::RegisterWrite(register, index, value) => {
-                let (index, value) = (usize::try_from(of(index, phv)).unwrap_or(usize::MAX), of(value, phv));
+                let (index, value) = (
+                    usize::try_from(of(index, phv)).unwrap_or(usize::MAX),
+                    of(value, phv),
+                );
                 let width = self.program.registers[*register].2;
                 if let Some(cell) = self.registers[*register].get_mut(index) {
                     *cell = value & crate::packet::mask(width);
@@ -474,7 +560,12 @@ impl Switch {
             Primitive::Truncate(len) => {
                 packet.truncated = Some(usize::try_from(of(len, phv)).unwrap_or(usize::MAX))
             }
-            Primitive::Hash { target, base, calculation, size } => {
+            Primitive::Hash {
+                target,
+                base,
+                calculation,
+                size,
+            } => {
                 let hash = self.program.calculations[*calculation].value(&self.program, phv);
                 let value = of(base, phv) + hash.checked_rem(of(size, phv)).unwrap_or(0);
                 phv.set(*target, value);

@@ -69,20 +69,25 @@ pub(crate) struct Installed {
 impl Installed {
     fn matches(&self, values: &[u128], table: &Table) -> bool {
         let each = self.keys.iter().zip(values).zip(&table.keys);
-        each.into_iter().all(|((key, value), (_, _, _, width))| match *key {
-            Key::Exact(wanted) => *value == wanted,
-            Key::Lpm(prefix, len) => {
-                let shift = width - len.min(*width);
-                value.checked_shr(shift) == prefix.checked_shr(shift)
-            }
-            Key::Ternary(wanted, mask) => value & mask == wanted & mask,
-            Key::Range(first, last) => (first..=last).contains(value),
-        })
+        each.into_iter()
+            .all(|((key, value), (_, _, _, width))| match *key {
+                Key::Exact(wanted) => *value == wanted,
+                Key::Lpm(prefix, len) => {
+                    let shift = width - len.min(*width);
+                    value.checked_shr(shift) == prefix.checked_shr(shift)
+                }
+                Key::Ternary(wanted, mask) => value & mask == wanted & mask,
+                Key::Range(first, last) => (first..=last).contains(value),
+            })
     }
 
     /// By which the best of several matches is chosen.
     fn rank(&self) -> (u32, i32) {
-        let prefix = self.keys.iter().map(|key| if let Key::Lpm(_, len) = key { *len } else { 0 }).sum();
+        let prefix = self
+            .keys
+            .iter()
+            .map(|key| if let Key::Lpm(_, len) = key { *len } else { 0 })
+            .sum();
         (prefix, self.priority)
     }
 }

@@ -51,7 +51,9 @@ impl Framer {
     pub(super) fn new(path: &Path, transport: Transport, queue_pair: u32) -> Option<Self> {
         // Uses the processor's CRC instructions, where it has any for this length.
         let choose = |len| memory::crc_32(len).unwrap_or(crc_32_update);
-        Writer::new(*path, transport, queue_pair).ok().map(|writer| Self(writer.with_crc(choose)))
+        Writer::new(*path, transport, queue_pair)
+            .ok()
+            .map(|writer| Self(writer.with_crc(choose)))
     }
 
     /// Builds the frame of one packet of a write. Returns its length; 0 if `out` is too short.
@@ -64,12 +66,18 @@ impl Framer {
         part: Part,
         payload: Payload<'_>,
     ) -> usize {
-        let reth = Reth { address: target.address, rkey: target.rkey, len: target.len };
+        let reth = Reth {
+            address: target.address,
+            rkey: target.rkey,
+            len: target.len,
+        };
         let Payload { data, immediate } = payload;
         if target.len <= part.mtu {
             let made = match immediate {
                 None => self.0.write_only(out, head, reth, data),
-                Some(immediate) => self.0.write_only_immediate(out, solicited(head), reth, immediate, data),
+                Some(immediate) => self
+                    .0
+                    .write_only_immediate(out, solicited(head), reth, immediate, data),
             };
             return made.unwrap_or(0);
         }
@@ -93,15 +101,27 @@ impl Framer {
     /// Builds the frame of an addition. Returns its length; 0 if `out` is too short.
     #[inline]
     pub(super) fn add(&mut self, out: &mut [u8], psn: Psn, target: &Target, delta: u64) -> usize {
-        let head = Head { psn, ack_request: true, solicited: false };
-        let atomic = AtomicEth { address: target.address, rkey: target.rkey, add: delta, compare: 0 };
+        let head = Head {
+            psn,
+            ack_request: true,
+            solicited: false,
+        };
+        let atomic = AtomicEth {
+            address: target.address,
+            rkey: target.rkey,
+            add: delta,
+            compare: 0,
+        };
         self.0.fetch_add(out, head, atomic).unwrap_or(0)
     }
 }
 
 /// With the solicited event bit: an immediate value wakes the collector's program.
 fn solicited(head: Head) -> Head {
-    Head { solicited: true, ..head }
+    Head {
+        solicited: true,
+        ..head
+    }
 }
 
 const _: () = assert!(

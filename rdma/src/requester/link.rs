@@ -104,7 +104,12 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(collector: u8, config: &Config) -> Self {
         let seed = mix(config.seed ^ (u64::from(collector) << 32));
-        let none = RemoteRegion { region: 0, address: 0, len: 0, rkey: 0 };
+        let none = RemoteRegion {
+            region: 0,
+            address: 0,
+            len: 0,
+            rkey: 0,
+        };
         Self {
             collector,
             state: State::Down,
@@ -144,8 +149,14 @@ impl Link {
         self.seed = mix(self.seed);
         let queue_pair = self.generation << 9 | u32::from(self.collector) << 1;
         let psn = |bits: u64| Psn::new(bits as u32 & 0xff_ffff);
-        let unreliable = End { queue_pair, psn: psn(self.seed) };
-        let reliable = End { queue_pair: queue_pair | 1, psn: psn(self.seed >> 24) };
+        let unreliable = End {
+            queue_pair,
+            psn: psn(self.seed),
+        };
+        let reliable = End {
+            queue_pair: queue_pair | 1,
+            psn: psn(self.seed >> 24),
+        };
         let offer = Offer { unreliable, reliable };
         self.offer = Some(offer);
         offer
@@ -157,7 +168,12 @@ impl Link {
         if let Some(executed) = to.executed {
             self.settle(executed);
         }
-        self.regions.fill(RemoteRegion { region: 0, address: 0, len: 0, rkey: 0 });
+        self.regions.fill(RemoteRegion {
+            region: 0,
+            address: 0,
+            len: 0,
+            rkey: 0,
+        });
         for region in to.regions {
             self.regions[usize::from(region.region)] = *region;
         }
@@ -167,8 +183,10 @@ impl Link {
         let framer = |transport, queue_pair: Option<u32>| {
             queue_pair.and_then(|queue_pair| Framer::new(&to.path, transport, queue_pair))
         };
-        self.unreliable = framer(Transport::Uc, to.unreliable)
-            .map(|framer| QueuePair { framer, psn: offer.unreliable.psn });
+        self.unreliable = framer(Transport::Uc, to.unreliable).map(|framer| QueuePair {
+            framer,
+            psn: offer.unreliable.psn,
+        });
         self.ours = Some(offer);
         self.renumber(offer.reliable.psn, config.uncertain_fetch_adds);
         let psn = self.psn_after_buffer(offer);
@@ -226,7 +244,11 @@ impl Link {
                 self.stats.given_up[reason as usize] += 1;
                 self.stats.unacknowledged -= 1;
             }
-            operation.packets = if given_up.is_some() { 0 } else { frames_for(operation.len(), self.mtu) };
+            operation.packets = if given_up.is_some() {
+                0
+            } else {
+                frames_for(operation.len(), self.mtu)
+            };
             operation.psn = psn;
             operation.sent = false;
             psn = operation.after();
@@ -243,7 +265,11 @@ impl Link {
 
     /// Whether to give up an operation instead of sending it on another connection.
     fn reconsider(&mut self, operation: &Operation, uncertain: UncertainFetchAdds) -> Option<GivenUp> {
-        let len = if matches!(operation.kind, Kind::Add(_)) { 8 } else { operation.len() };
+        let len = if matches!(operation.kind, Kind::Add(_)) {
+            8
+        } else {
+            operation.len()
+        };
         let gone = operation.packets == 0 || operation.outdated;
         if gone || self.target(operation.to, len).is_err() {
             return Some(GivenUp::NoPlace);
@@ -282,7 +308,10 @@ impl Link {
         }
         if reliable || self.unreliable.is_none() {
             let (messages, bytes) = (self.retransmit.free(), self.retransmit.free_bytes());
-            return Credit { messages: messages as u32, bytes: bytes as u64 };
+            return Credit {
+                messages: messages as u32,
+                bytes: bytes as u64,
+            };
         }
         if !self.may_leave(now) {
             return Credit::NONE;
@@ -293,7 +322,10 @@ impl Link {
         let rest = outbox.free_bytes().saturating_sub(messages * max_frame_len(0));
         let further = (frames - messages).min(rest / max_frame_len(self.mtu));
         let bytes = ((further + 1) * self.mtu as usize).min(rest - further * max_frame_len(0));
-        Credit { messages: messages as u32, bytes: bytes as u64 }
+        Credit {
+            messages: messages as u32,
+            bytes: bytes as u64,
+        }
     }
 
     /// Whether the link accepts `messages` operations with `bytes` of data in total now.
@@ -309,7 +341,9 @@ impl Link {
         }
         // The path MTU is a power of two.
         let frames = u64::from(messages) + (bytes.saturating_sub(1) >> self.mtu.trailing_zeros());
-        let needed = frames.saturating_mul(max_frame_len(0) as u64).saturating_add(bytes);
+        let needed = frames
+            .saturating_mul(max_frame_len(0) as u64)
+            .saturating_add(bytes);
         self.may_leave(now) && frames <= outbox.free_frames() as u64 && needed <= outbox.free_bytes() as u64
     }
 
@@ -388,7 +422,10 @@ impl Link {
     fn assign_psns(&mut self) {
         let position = self.retransmit.end() - 1;
         let len = self.retransmit.at(position).len();
-        let psn = self.reliable.as_ref().map_or(Psn::default(), |queue_pair| queue_pair.psn);
+        let psn = self
+            .reliable
+            .as_ref()
+            .map_or(Psn::default(), |queue_pair| queue_pair.psn);
         let operation = self.retransmit.at_mut(position);
         operation.psn = psn;
         operation.packets = frames_for(len, self.mtu);
@@ -404,14 +441,22 @@ impl Link {
     #[inline]
     fn target(&self, to: Destination, len: u32) -> Result<Target, Refused> {
         let Destination { region, offset } = to;
-        let Some(found) = self.regions.get(usize::from(region)) else { return Err(Refused::NoRegion) };
+        let Some(found) = self.regions.get(usize::from(region)) else {
+            return Err(Refused::NoRegion);
+        };
         if found.len == 0 {
-            return Err(if self.ours.is_some() { Refused::NoRegion } else { Refused::Down });
+            return Err(if self.ours.is_some() {
+                Refused::NoRegion
+            } else {
+                Refused::Down
+            });
         }
         match offset.checked_add(u64::from(len)) {
-            Some(end) if end <= found.len => {
-                Ok(Target { address: found.address.wrapping_add(offset), rkey: found.rkey, len })
-            }
+            Some(end) if end <= found.len => Ok(Target {
+                address: found.address.wrapping_add(offset),
+                rkey: found.rkey,
+                len,
+            }),
             _ => Err(Refused::OutOfRange),
         }
     }
@@ -433,7 +478,9 @@ impl Link {
         }
         for index in 0..frames {
             let (head, part) = (Head::new(queue_pair.psn), Part { index, mtu: self.mtu });
-            let len = queue_pair.framer.write(outbox.space(), head, &target, part, payload);
+            let len = queue_pair
+                .framer
+                .write(outbox.space(), head, &target, part, payload);
             outbox.push(self.collector, len);
             self.stats.bytes += len as u64;
             queue_pair.psn = queue_pair.psn.next();
@@ -494,16 +541,30 @@ impl Link {
     }
 
     fn send(&mut self, operation: &Operation, ask: bool, outbox: &mut Outbox) {
-        let Ok(target) = self.target(operation.to, operation.len()) else { return };
-        let Some(queue_pair) = &mut self.reliable else { return };
+        let Ok(target) = self.target(operation.to, operation.len()) else {
+            return;
+        };
+        let Some(queue_pair) = &mut self.reliable else {
+            return;
+        };
         let out = outbox.space();
         let len = match operation.kind {
             Kind::Add(delta) => queue_pair.framer.add(out, self.next, &target, delta),
             Kind::Write(_) => {
                 let data = self.retransmit.data(self.cursor);
-                let part = Part { index: self.cursor_packets, mtu: self.mtu };
-                let payload = Payload { data, immediate: operation.immediate };
-                let head = Head { psn: self.next, ack_request: ask, solicited: false };
+                let part = Part {
+                    index: self.cursor_packets,
+                    mtu: self.mtu,
+                };
+                let payload = Payload {
+                    data,
+                    immediate: operation.immediate,
+                };
+                let head = Head {
+                    psn: self.next,
+                    ack_request: ask,
+                    solicited: false,
+                };
                 queue_pair.framer.write(out, head, &target, part, payload)
             }
         };
@@ -525,7 +586,9 @@ impl Link {
         self.next = self.unacknowledged;
         self.outstanding_atomics = 0;
         self.cursor_packets = if self.cursor < self.retransmit.end() {
-            self.unacknowledged.distance(self.retransmit.at(self.cursor).psn).max(0) as u32
+            self.unacknowledged
+                .distance(self.retransmit.at(self.cursor).psn)
+                .max(0) as u32
         } else {
             0
         };
@@ -549,7 +612,10 @@ impl Link {
         if self.state != State::Up {
             return Response::UnknownQueuePair;
         }
-        if self.peer.is_none_or(|peer| packet.ends.source != peer.destination) {
+        if self
+            .peer
+            .is_none_or(|peer| packet.ends.source != peer.destination)
+        {
             return Response::WrongPeer;
         }
         match packet.bth.opcode {
@@ -598,7 +664,11 @@ impl Link {
         self.tries = 0;
         let waiting = self.next.distance(self.unacknowledged) > 0;
         // While the collector is not ready nothing is in flight; the timer starts with the next packet.
-        self.deadline = if waiting { now.saturating_add(config.timeout) } else { NEVER };
+        self.deadline = if waiting {
+            now.saturating_add(config.timeout)
+        } else {
+            NEVER
+        };
         if response == Response::Ack {
             self.window = (self.window + 1 + ahead as u32 / 8).min(config.window);
         }
@@ -669,7 +739,11 @@ impl Link {
             return NEVER;
         }
         let pause = self.paused_until.max(self.not_ready_until);
-        let resume = if self.cursor < self.retransmit.end() && pause > now { pause } else { NEVER };
+        let resume = if self.cursor < self.retransmit.end() && pause > now {
+            pause
+        } else {
+            NEVER
+        };
         self.deadline.min(resume)
     }
 

@@ -86,9 +86,17 @@ impl Links {
     /// Invalid settings.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
-        let links = (0..config.collectors).map(|collector| Link::new(collector as u8, &config)).collect();
+        let links = (0..config.collectors)
+            .map(|collector| Link::new(collector as u8, &config))
+            .collect();
         let outbox = Outbox::new(config.outbox_bytes, config.outbox_frames);
-        Ok(Self { config, links, outbox, now: 0, strays: 0 })
+        Ok(Self {
+            config,
+            links,
+            outbox,
+            now: 0,
+            strays: 0,
+        })
     }
 
     /// New local queue pairs, to be offered to a collector. The current connection continues until
@@ -103,7 +111,10 @@ impl Links {
     /// The link is unchanged.
     pub fn connect(&mut self, collector: u8, to: &Connection<'_>, now: u64) -> Result<(), ConnectError> {
         self.now = now;
-        let link = self.links.get_mut(usize::from(collector)).ok_or(ConnectError::NoCollector)?;
+        let link = self
+            .links
+            .get_mut(usize::from(collector))
+            .ok_or(ConnectError::NoCollector)?;
         link.connect(to, &self.config)
     }
 
@@ -116,7 +127,9 @@ impl Links {
 
     /// State of a link.
     pub fn state(&self, collector: u8) -> State {
-        self.links.get(usize::from(collector)).map_or(State::Down, |link| link.state)
+        self.links
+            .get(usize::from(collector))
+            .map_or(State::Down, |link| link.state)
     }
 
     /// Processes a packet from a collector.
@@ -140,7 +153,11 @@ impl Links {
 
     /// When [`tick`](Self::tick) has work, ns; `None`: not before another call.
     pub fn deadline(&self) -> Option<u64> {
-        self.links.iter().map(|link| link.deadline(self.now)).min().filter(|deadline| *deadline != u64::MAX)
+        self.links
+            .iter()
+            .map(|link| link.deadline(self.now))
+            .min()
+            .filter(|deadline| *deadline != u64::MAX)
     }
 
     /// Handles time: retransmits unacknowledged operations, ends pauses, and detects dead connections.
@@ -166,7 +183,10 @@ impl Links {
     pub fn poll_event(&mut self) -> Option<Event> {
         self.links.iter_mut().enumerate().find_map(|(collector, link)| {
             let cause = link.event.take()?;
-            Some(Event::Broken { collector: collector as u8, cause })
+            Some(Event::Broken {
+                collector: collector as u8,
+                cause,
+            })
         })
     }
 
@@ -212,10 +232,22 @@ impl Transport for Links {
         immediate: Option<u32>,
         reliable: bool,
     ) -> Result<(), Blocked> {
-        let link = self.links.get_mut(usize::from(place.collector)).ok_or(Blocked::NoRegion)?;
-        let to = Destination { region: place.region, offset };
-        link.write(to, Payload { data, immediate }, reliable, self.now, &mut self.outbox)
-            .map_err(|reason| link.refuse(reason))
+        let link = self
+            .links
+            .get_mut(usize::from(place.collector))
+            .ok_or(Blocked::NoRegion)?;
+        let to = Destination {
+            region: place.region,
+            offset,
+        };
+        link.write(
+            to,
+            Payload { data, immediate },
+            reliable,
+            self.now,
+            &mut self.outbox,
+        )
+        .map_err(|reason| link.refuse(reason))
     }
 
     #[inline]
@@ -226,8 +258,18 @@ impl Transport for Links {
         delta: u64,
         immediate: Option<u32>,
     ) -> Result<(), Blocked> {
-        let link = self.links.get_mut(usize::from(place.collector)).ok_or(Blocked::NoRegion)?;
-        link.add(Destination { region: place.region, offset }, delta, immediate)
-            .map_err(|reason| link.refuse(reason))
+        let link = self
+            .links
+            .get_mut(usize::from(place.collector))
+            .ok_or(Blocked::NoRegion)?;
+        link.add(
+            Destination {
+                region: place.region,
+                offset,
+            },
+            delta,
+            immediate,
+        )
+        .map_err(|reason| link.refuse(reason))
     }
 }

@@ -18,7 +18,12 @@ struct Frame {
 
 impl Outbox {
     pub(super) fn new(bytes: usize, frames: usize) -> Self {
-        Self { bytes: vec![0; bytes].into(), used: 0, frames: Vec::with_capacity(frames), most: frames }
+        Self {
+            bytes: vec![0; bytes].into(),
+            used: 0,
+            frames: Vec::with_capacity(frames),
+            most: frames,
+        }
     }
 
     /// Free slots for frames.
@@ -47,7 +52,11 @@ impl Outbox {
     #[inline]
     pub(super) fn push(&mut self, collector: u8, len: usize) {
         if len > 0 && self.frames.len() < self.most {
-            self.frames.push(Frame { start: self.used as u32, len: len as u16, collector });
+            self.frames.push(Frame {
+                start: self.used as u32,
+                len: len as u16,
+                collector,
+            });
             self.used += len;
         }
     }
@@ -56,7 +65,10 @@ impl Outbox {
     pub(super) fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> + Clone {
         self.frames.iter().map(|frame| {
             let start = frame.start as usize;
-            (frame.collector, &self.bytes[start..start + usize::from(frame.len)])
+            (
+                frame.collector,
+                &self.bytes[start..start + usize::from(frame.len)],
+            )
         })
     }
 

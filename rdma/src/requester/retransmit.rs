@@ -121,7 +121,11 @@ impl RetransmitBuffer {
         let free = capacity - (self.bytes_end - self.bytes_first);
         let to_edge = capacity - self.bytes_end % capacity;
         // Contiguous bytes: those up to the end of the ring, or those at its start.
-        if free <= to_edge { free as usize } else { to_edge.max(free - to_edge) as usize }
+        if free <= to_edge {
+            free as usize
+        } else {
+            to_edge.max(free - to_edge) as usize
+        }
     }
 
     /// The operation at a position between [`first`](Self::first) and [`end`](Self::end).
@@ -159,7 +163,10 @@ impl RetransmitBuffer {
         head.copy_from_slice(parts[0]);
         tail.copy_from_slice(parts[1]);
         self.bytes_end = start + len as u64;
-        self.push(Operation { start, ..Self::operation(to, Kind::Write(len as u32), immediate) });
+        self.push(Operation {
+            start,
+            ..Self::operation(to, Kind::Write(len as u32), immediate)
+        });
         true
     }
 
@@ -169,12 +176,20 @@ impl RetransmitBuffer {
             return false;
         }
         let start = self.bytes_end;
-        self.push(Operation { start, ..Self::operation(to, Kind::Add(delta), None) });
+        self.push(Operation {
+            start,
+            ..Self::operation(to, Kind::Add(delta), None)
+        });
         true
     }
 
     fn operation(to: Destination, kind: Kind, immediate: Option<u32>) -> Operation {
-        Operation { to, kind, immediate, ..Operation::NONE }
+        Operation {
+            to,
+            kind,
+            immediate,
+            ..Operation::NONE
+        }
     }
 
     fn push(&mut self, operation: Operation) {
@@ -198,7 +213,10 @@ mod tests {
 
     fn write(buffer: &mut RetransmitBuffer, data: &[u8]) -> bool {
         buffer.push_write(
-            Destination { region: 1, offset: 64 },
+            Destination {
+                region: 1,
+                offset: 64,
+            },
             [&data[..data.len() / 2], &data[data.len() / 2..]],
             None,
         )

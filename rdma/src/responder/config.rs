@@ -24,7 +24,13 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { queue_pairs: 256, regions: 64, atomic_depth: 128, not_ready_timer: 14, seed: 0 }
+        Self {
+            queue_pairs: 256,
+            regions: 64,
+            atomic_depth: 128,
+            not_ready_timer: 14,
+            seed: 0,
+        }
     }
 }
 
@@ -47,10 +53,22 @@ impl Config {
     /// The first invalid setting.
     pub fn check(&self) -> Result<(), ConfigError> {
         let checks = [
-            ((1..=4096).contains(&self.queue_pairs), "a responder has 1 to 4096 queue pairs"),
-            ((1..=256).contains(&self.regions), "a responder has 1 to 256 regions"),
-            ((1..=4096).contains(&self.atomic_depth), "the depth of atomic operations is 1 to 4096"),
-            (self.not_ready_timer < 32, "the timer code of \"receiver not ready\" is 0 to 31"),
+            (
+                (1..=4096).contains(&self.queue_pairs),
+                "a responder has 1 to 4096 queue pairs",
+            ),
+            (
+                (1..=256).contains(&self.regions),
+                "a responder has 1 to 256 regions",
+            ),
+            (
+                (1..=4096).contains(&self.atomic_depth),
+                "the depth of atomic operations is 1 to 4096",
+            ),
+            (
+                self.not_ready_timer < 32,
+                "the timer code of \"receiver not ready\" is 0 to 31",
+            ),
         ];
         match checks.iter().find(|(good, _)| !good) {
             Some((_, why)) => Err(ConfigError(why)),
@@ -70,9 +88,15 @@ pub struct AccessFlags {
 
 impl AccessFlags {
     /// Write and add.
-    pub const ALL: Self = Self { write: true, atomic: true };
+    pub const ALL: Self = Self {
+        write: true,
+        atomic: true,
+    };
     /// Write only.
-    pub const WRITE: Self = Self { write: true, atomic: false };
+    pub const WRITE: Self = Self {
+        write: true,
+        atomic: false,
+    };
 }
 
 /// In which order the bytes of one message become visible to readers of the memory.

@@ -122,7 +122,12 @@ impl Responder {
         if !matches!(queue_pair.mtu, 256 | 512 | 1024 | 2048 | 4096) {
             return Err(QueuePairError::Mtu);
         }
-        let index = self.server.queue_pairs.iter().position(Option::is_none).ok_or(QueuePairError::Full)?;
+        let index = self
+            .server
+            .queue_pairs
+            .iter()
+            .position(Option::is_none)
+            .ok_or(QueuePairError::Full)?;
         // Never 0 or 1, which are reserved, and not the previous number of this slot.
         self.generation = self.generation % 0xfff + 1;
         let number = self.generation << 12 | index as u32;
@@ -143,7 +148,11 @@ impl Responder {
     /// Leaves the packets of a queue pair to another responder that uses the same number, which stays reserved here; `false` if there is
     /// none of this number. Packets that still arrive here are dropped ([`Reason::Offloaded`]): only one responder can track the sequence.
     pub fn offload(&mut self, number: u32) -> bool {
-        let queue_pair = self.server.queue_pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut);
+        let queue_pair = self
+            .server
+            .queue_pairs
+            .get_mut((number & 0xfff) as usize)
+            .and_then(Option::as_mut);
         let Some(queue_pair) = queue_pair.filter(|queue_pair| queue_pair.number == number) else {
             return false;
         };
@@ -168,8 +177,11 @@ impl Responder {
 
     /// Adds receives to a queue pair.
     pub fn replenish(&mut self, number: u32, receives: u32) {
-        if let Some(queue_pair) =
-            self.server.queue_pairs.get_mut((number & 0xfff) as usize).and_then(Option::as_mut)
+        if let Some(queue_pair) = self
+            .server
+            .queue_pairs
+            .get_mut((number & 0xfff) as usize)
+            .and_then(Option::as_mut)
             && queue_pair.number == number
         {
             queue_pair.receives = queue_pair.receives.saturating_add(receives);

@@ -78,7 +78,11 @@ impl QueuePair {
         config: &QueuePairConfig,
         atomic_depth: u32,
     ) -> Result<Self, MixedFamilies> {
-        let depth = if config.transport == Transport::Rc { atomic_depth as usize } else { 0 };
+        let depth = if config.transport == Transport::Rc {
+            atomic_depth as usize
+        } else {
+            0
+        };
         Ok(Self {
             number,
             transport: config.transport,
@@ -94,7 +98,14 @@ impl QueuePair {
             open: None,
             receives: config.receives,
             // A PSN that no request has: half the sequence space away from the first packet.
-            saved: vec![SavedAtomic { psn: config.psn.plus(1 << 23), original: 0 }; depth].into(),
+            saved: vec![
+                SavedAtomic {
+                    psn: config.psn.plus(1 << 23),
+                    original: 0
+                };
+                depth
+            ]
+            .into(),
             saved_next: 0,
         })
     }
@@ -133,6 +144,9 @@ impl QueuePair {
 
     /// The result of the atomic operation with this PSN.
     pub(super) fn saved(&self, psn: Psn) -> Option<u64> {
-        self.saved.iter().find(|saved| saved.psn == psn).map(|saved| saved.original)
+        self.saved
+            .iter()
+            .find(|saved| saved.psn == psn)
+            .map(|saved| saved.original)
     }
 }

@@ -105,11 +105,18 @@ const SPACE: u64 = 1 << 40;
 
 impl Regions {
     pub(super) fn new(most: usize, seed: u64) -> Self {
-        Self { entries: vec![None; most], seed }
+        Self {
+            entries: vec![None; most],
+            seed,
+        }
     }
 
     pub(super) fn register(&mut self, what: &Registration) -> Result<Registered, RegisterError> {
-        let index = self.entries.iter().position(Option::is_none).ok_or(RegisterError::Full)?;
+        let index = self
+            .entries
+            .iter()
+            .position(Option::is_none)
+            .ok_or(RegisterError::Full)?;
         let end = what.start.checked_add(what.len).ok_or(RegisterError::Range)?;
         if what.len == 0 || what.len > SPACE || end > what.memory.len() || !what.memory.is_writable() {
             return Err(RegisterError::Range);
@@ -131,7 +138,11 @@ impl Regions {
             head_last: what.order == Order::HeadLast,
             region: what.region,
         });
-        Ok(Registered { address, len: what.len, rkey })
+        Ok(Registered {
+            address,
+            len: what.len,
+            rkey,
+        })
     }
 
     pub(super) fn remove(&mut self, rkey: u32) -> bool {
@@ -160,12 +171,18 @@ impl Regions {
     #[inline]
     pub(super) fn open(&self, rkey: u32, access: Access) -> Result<(u8, &Entry), Reason> {
         let index = (rkey & 0xff) as u8;
-        let Some(entry) = self.at(index).filter(|entry| entry.has(rkey)) else { return Err(Reason::BadRkey) };
+        let Some(entry) = self.at(index).filter(|entry| entry.has(rkey)) else {
+            return Err(Reason::BadRkey);
+        };
         let allowed = match access {
             Access::Write => entry.access.write,
             Access::Atomic => entry.access.atomic,
         };
-        if allowed { Ok((index, entry)) } else { Err(Reason::AccessDenied) }
+        if allowed {
+            Ok((index, entry))
+        } else {
+            Err(Reason::AccessDenied)
+        }
     }
 
     /// The region, and the offset in its memory of `len` bytes at `address`.
@@ -178,6 +195,9 @@ impl Regions {
         access: Access,
     ) -> Result<(u8, u64), Reason> {
         let (index, entry) = self.open(rkey, access)?;
-        entry.place(address, len).map(|at| (index, at)).ok_or(Reason::OutOfRange)
+        entry
+            .place(address, len)
+            .map(|at| (index, at))
+            .ok_or(Reason::OutOfRange)
     }
 }

@@ -47,7 +47,9 @@ struct Run {
 impl Recent<'_> {
     /// Executes a write like this one, if it is valid and the expected one. Does not count it yet.
     fn execute(&self, frame: &[u8], run: &mut Run) -> bool {
-        self.template.read(frame).is_some_and(|brief| self.store(&brief, brief.payload, run))
+        self.template
+            .read(frame)
+            .is_some_and(|brief| self.store(&brief, brief.payload, run))
     }
 
     /// Executes up to `most` writes like this one. Returns their number, and the first frame that is not one.
@@ -88,7 +90,9 @@ impl Recent<'_> {
         if brief.psn != run.expected || !self.entry.has(brief.reth.rkey) {
             return false;
         }
-        let Some(at) = self.entry.place(brief.reth.address, brief.reth.len) else { return false };
+        let Some(at) = self.entry.place(brief.reth.address, brief.reth.len) else {
+            return false;
+        };
         self.entry.store(at, payload);
         run.expected = brief.psn.next();
         run.ack |= brief.ack_request;
@@ -107,11 +111,17 @@ fn execute_while<'a>(
     for done in 0..most {
         let frame = frames.next();
         if !frame.is_some_and(|frame| execute(frame, &mut now)) {
-            *run = Run { count: run.count + done as u32, ..now };
+            *run = Run {
+                count: run.count + done as u32,
+                ..now
+            };
             return (frame, done);
         }
     }
-    *run = Run { count: run.count + most as u32, ..now };
+    *run = Run {
+        count: run.count + most as u32,
+        ..now
+    };
     (None, most)
 }
 
@@ -120,7 +130,9 @@ fn execute_while<'a>(
 fn prefetch<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, recent: Option<&Recent<'_>>) {
     for frame in ahead.take(TOGETHER) {
         let Some(recent) = recent else { continue };
-        let Some(seen) = recent.template.peek(frame) else { continue };
+        let Some(seen) = recent.template.peek(frame) else {
+            continue;
+        };
         let of_recent = recent.entry.place(seen.address, 1).map(|at| (recent.entry, at));
         let found = of_recent.or_else(|| {
             let entry = regions.around(seen.address)?;
@@ -135,7 +147,12 @@ fn prefetch<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, r
 impl Server {
     pub(super) fn new(config: Config) -> Self {
         let queue_pairs = (0..config.queue_pairs).map(|_| None).collect();
-        Self { config, queue_pairs, acks_due: Vec::with_capacity(config.queue_pairs), stats: Stats::NEW }
+        Self {
+            config,
+            queue_pairs,
+            acks_due: Vec::with_capacity(config.queue_pairs),
+            stats: Stats::NEW,
+        }
     }
 
     /// Processes whole Ethernet frames.
@@ -148,7 +165,10 @@ impl Server {
     ) {
         let mut frames = frames.into_iter();
         let mut ahead = frames.clone();
-        let mut recent = frames.clone().next().and_then(|frame| self.search(regions, frame));
+        let mut recent = frames
+            .clone()
+            .next()
+            .and_then(|frame| self.search(regions, frame));
         let mut run = self.begin(&mut recent);
         for _ in 0..AHEAD / TOGETHER {
             prefetch(regions, &mut ahead, recent.as_ref());
@@ -175,7 +195,11 @@ impl Server {
                 let is_other = found.is_some();
                 recent = found.or(recent);
                 run = self.begin(&mut recent);
-                if is_other && recent.as_ref().is_some_and(|recent| recent.execute(frame, &mut run)) {
+                if is_other
+                    && recent
+                        .as_ref()
+                        .is_some_and(|recent| recent.execute(frame, &mut run))
+                {
                     run.count += 1;
                     continue;
                 }
@@ -224,16 +248,24 @@ impl Server {
             return None;
         }
         let (_, entry) = regions.open(seen.rkey, Access::Write).ok()?;
-        Some(Recent { template: *template, queue_pair: index as u16, entry })
+        Some(Recent {
+            template: *template,
+            queue_pair: index as u16,
+            entry,
+        })
     }
 
     /// Starts a run of writes like these, unless their queue pair accepts none now.
     #[inline]
     fn begin(&self, recent: &mut Option<Recent<'_>>) -> Run {
-        let queue_pair =
-            recent.as_ref().and_then(|recent| self.queue_pairs.get(usize::from(recent.queue_pair))?.as_ref());
+        let queue_pair = recent
+            .as_ref()
+            .and_then(|recent| self.queue_pairs.get(usize::from(recent.queue_pair))?.as_ref());
         match queue_pair.and_then(QueuePair::fast_path_psn) {
-            Some(expected) => Run { expected, ..Run::default() },
+            Some(expected) => Run {
+                expected,
+                ..Run::default()
+            },
             None => {
                 *recent = None;
                 Run::default()
@@ -244,9 +276,13 @@ impl Server {
     /// Counts a run that was executed.
     #[inline]
     fn settle(&mut self, recent: Option<&Recent<'_>>, run: &Run) {
-        let Some(recent) = recent.filter(|_| run.count > 0) else { return };
-        if let Some(queue_pair) =
-            self.queue_pairs.get_mut(usize::from(recent.queue_pair)).and_then(Option::as_mut)
+        let Some(recent) = recent.filter(|_| run.count > 0) else {
+            return;
+        };
+        if let Some(queue_pair) = self
+            .queue_pairs
+            .get_mut(usize::from(recent.queue_pair))
+            .and_then(Option::as_mut)
             && queue_pair.advance(run.count, run.ack)
         {
             self.acks_due.push(recent.queue_pair);
@@ -278,7 +314,12 @@ impl Server {
         let index = (packet.bth.queue_pair & 0xfff) as usize;
         let verdict = match self.queue_pairs.get_mut(index).and_then(Option::as_mut) {
             Some(queue_pair) if queue_pair.number == packet.bth.queue_pair => {
-                let mut work = Work { config: &self.config, regions, stats: &mut self.stats, out };
+                let mut work = Work {
+                    config: &self.config,
+                    regions,
+                    stats: &mut self.stats,
+                    out,
+                };
                 let verdict = work.execute(queue_pair, packet);
                 if queue_pair.ack_due && !queue_pair.listed {
                     queue_pair.listed = true;
@@ -299,11 +340,19 @@ impl Server {
     /// Sends due acknowledgements.
     fn acknowledge_all(&mut self, regions: &Regions, out: &mut impl Output) {
         for index in self.acks_due.drain(..) {
-            if let Some(queue_pair) = self.queue_pairs.get_mut(usize::from(index)).and_then(Option::as_mut)
+            if let Some(queue_pair) = self
+                .queue_pairs
+                .get_mut(usize::from(index))
+                .and_then(Option::as_mut)
                 && std::mem::take(&mut queue_pair.listed)
                 && std::mem::take(&mut queue_pair.ack_due)
             {
-                let mut work = Work { config: &self.config, regions, stats: &mut self.stats, out };
+                let mut work = Work {
+                    config: &self.config,
+                    regions,
+                    stats: &mut self.stats,
+                    out,
+                };
                 work.acknowledge(queue_pair);
             }
         }
@@ -321,8 +370,10 @@ mod tests {
     #[test]
     fn both_crc_implementations_write_and_read_the_same() {
         let implementations: [ChooseCrc32; 2] = [choose_crc_32, queue_pair::choose_crc];
-        let (v4, v6) =
-            (|last| [10, 0, 0, last].into(), |last| std::net::IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]));
+        let (v4, v6) = (
+            |last| [10, 0, 0, last].into(),
+            |last| std::net::IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]),
+        );
         let mut random = 1_u64;
         for path in [Path::new(v4(1), v4(2), 0xc123), Path::new(v6(1), v6(2), 0xc123)] {
             let mut writers =
@@ -335,7 +386,11 @@ mod tests {
                         (random >> 56) as u8
                     })
                     .collect();
-                let reth = Reth { address: random, rkey: len as u32, len: len as u32 };
+                let reth = Reth {
+                    address: random,
+                    rkey: len as u32,
+                    len: len as u32,
+                };
                 let mut frames = [vec![0; 5000], vec![0; 5000]];
                 for (writer, frame) in writers.iter_mut().zip(&mut frames) {
                     let head = Head::new(Psn::new(random as u32));
@@ -347,7 +402,10 @@ mod tests {
                 for known in &mut known {
                     known.learn(&frames[0], &packet);
                     let brief = known.read(&frames[0]).unwrap();
-                    assert_eq!((brief.payload, brief.reth, brief.psn), (&payload[..], reth, packet.bth.psn));
+                    assert_eq!(
+                        (brief.payload, brief.reth, brief.psn),
+                        (&payload[..], reth, packet.bth.psn)
+                    );
                     // A changed bit after the headers is detected.
                     let mut changed = frames[0].clone();
                     let bit = random as usize % (8 * (len.next_multiple_of(4) + 24));

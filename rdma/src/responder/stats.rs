@@ -189,8 +189,14 @@ impl core::ops::AddAssign<&Self> for Stats {
             (out_of_order_by, other.out_of_order_by),
             (abandoned, other.abandoned),
         ];
-        let by_reason = refused.iter_mut().zip(other.refused).chain(dropped.iter_mut().zip(other.dropped));
-        let all = sums.into_iter().chain(by_reason).chain(naks.iter_mut().zip(other.naks));
+        let by_reason = refused
+            .iter_mut()
+            .zip(other.refused)
+            .chain(dropped.iter_mut().zip(other.dropped));
+        let all = sums
+            .into_iter()
+            .chain(by_reason)
+            .chain(naks.iter_mut().zip(other.naks));
         all.for_each(|(sum, more)| *sum += more);
     }
 }

@@ -171,7 +171,11 @@ impl<O: Output> Work<'_, O> {
     fn run(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
         let opcode = packet.bth.opcode;
         if let Some(fault) = packet.fault {
-            return Err(if fault == Refusal::BadRoceOpcode { Reason::BadOpcode } else { Reason::BadLength });
+            return Err(if fault == Refusal::BadRoceOpcode {
+                Reason::BadOpcode
+            } else {
+                Reason::BadLength
+            });
         }
         if begins(opcode) == queue_pair.open.is_some() {
             return Err(Reason::BadSequence);
@@ -220,9 +224,15 @@ impl<O: Output> Work<'_, O> {
         queue_pair.receives -= 1;
         self.stats.completions += 1;
         let (index, at, len) = step.message;
-        let location =
-            index.and_then(|index| self.regions.at(index)).map(|entry| (entry.region, entry.offset(at)));
-        self.out.complete(&Completion { queue_pair: queue_pair.number, immediate, location, len });
+        let location = index
+            .and_then(|index| self.regions.at(index))
+            .map(|entry| (entry.region, entry.offset(at)));
+        self.out.complete(&Completion {
+            queue_pair: queue_pair.number,
+            immediate,
+            location,
+            len,
+        });
     }
 
     fn send(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
@@ -245,32 +255,54 @@ impl<O: Output> Work<'_, O> {
         let (index, start, total, done) = match (&packet.reth, queue_pair.open) {
             (Some(reth), _) if reth.len == 0 => (None, 0, 0, 0),
             (Some(reth), _) => {
-                let (index, at) = self.regions.find(reth.rkey, reth.address, reth.len, Access::Write)?;
+                let (index, at) = self
+                    .regions
+                    .find(reth.rkey, reth.address, reth.len, Access::Write)?;
                 (Some(index), at, reth.len, 0)
             }
             (None, Some(open)) => {
                 // Its region may have been deregistered meanwhile, and its slot reused.
-                self.regions.at(open.index).filter(|entry| entry.has(open.rkey)).ok_or(Reason::BadRkey)?;
+                self.regions
+                    .at(open.index)
+                    .filter(|entry| entry.has(open.rkey))
+                    .ok_or(Reason::BadRkey)?;
                 (Some(open.index), open.start, open.total, open.done)
             }
             (None, None) => return Err(Reason::BadSequence),
         };
         let left = total - done;
-        let good =
-            if ends { len == left && len <= queue_pair.mtu } else { len == queue_pair.mtu && len < left };
+        let good = if ends {
+            len == left && len <= queue_pair.mtu
+        } else {
+            len == queue_pair.mtu && len < left
+        };
         if !good {
             return Err(Reason::BadLength);
         }
         let at = start + u64::from(done);
         let open = match index {
             Some(index) if !ends => {
-                let rkey =
-                    packet.reth.as_ref().map(|reth| reth.rkey).or(queue_pair.open.map(|open| open.rkey));
-                Some(Open { index, rkey: rkey.unwrap_or(0), start, head: 0, total, done: done + len })
+                let rkey = packet
+                    .reth
+                    .as_ref()
+                    .map(|reth| reth.rkey)
+                    .or(queue_pair.open.map(|open| open.rkey));
+                Some(Open {
+                    index,
+                    rkey: rkey.unwrap_or(0),
+                    start,
+                    head: 0,
+                    total,
+                    done: done + len,
+                })
             }
             _ => None,
         };
-        Ok(Step { target: index.map(|index| (index, at)), open, message: (index, start, total) })
+        Ok(Step {
+            target: index.map(|index| (index, at)),
+            open,
+            message: (index, start, total),
+        })
     }
 
     fn add(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Result<Option<u64>, Reason> {
@@ -281,12 +313,17 @@ impl<O: Output> Work<'_, O> {
             return Err(Reason::BadSequence);
         }
         let atomic = packet.atomic.as_ref().ok_or(Reason::BadLength)?;
-        let (index, at) = self.regions.find(atomic.rkey, atomic.address, 8, Access::Atomic)?;
+        let (index, at) = self
+            .regions
+            .find(atomic.rkey, atomic.address, 8, Access::Atomic)?;
         if !atomic.address.is_multiple_of(8) {
             return Err(Reason::Misaligned);
         }
         let entry = self.regions.at(index).ok_or(Reason::BadRkey)?;
-        let original = entry.memory.fetch_add(at, atomic.add).map_err(|_| Reason::Misaligned)?;
+        let original = entry
+            .memory
+            .fetch_add(at, atomic.add)
+            .map_err(|_| Reason::Misaligned)?;
         queue_pair.save(packet.bth.psn, original);
         queue_pair.complete();
         self.stats.messages += 1;
@@ -318,7 +355,10 @@ impl<O: Output> Work<'_, O> {
 
     fn respond(&mut self, queue_pair: &mut QueuePair, psn: Psn, syndrome: Syndrome) {
         let mut frame = [0; MAX_RESPONSE_LEN];
-        let aeth = Aeth { syndrome, msn: queue_pair.messages };
+        let aeth = Aeth {
+            syndrome,
+            msn: queue_pair.messages,
+        };
         // A response fits: it has no payload.
         let len = queue_pair.writer.acknowledge(&mut frame, psn, aeth).unwrap_or(0);
         self.out.respond(queue_pair.writer.path(), &frame[..len]);
@@ -326,7 +366,10 @@ impl<O: Output> Work<'_, O> {
 
     fn respond_atomic(&mut self, queue_pair: &mut QueuePair, psn: Psn, original: u64) {
         let mut frame = [0; MAX_RESPONSE_LEN];
-        let len = queue_pair.writer.atomic_ack(&mut frame, psn, queue_pair.messages, original).unwrap_or(0);
+        let len = queue_pair
+            .writer
+            .atomic_ack(&mut frame, psn, queue_pair.messages, original)
+            .unwrap_or(0);
         if psn.next() == queue_pair.expected {
             queue_pair.ack_due = false;
         }
@@ -338,7 +381,10 @@ impl<O: Output> Work<'_, O> {
 /// Whether a packet is the first of a message.
 #[inline]
 fn begins(opcode: Opcode) -> bool {
-    !matches!(opcode, Opcode::WriteMiddle | Opcode::WriteLast | Opcode::WriteLastImmediate)
+    !matches!(
+        opcode,
+        Opcode::WriteMiddle | Opcode::WriteLast | Opcode::WriteLastImmediate
+    )
 }
 
 /// Whether a packet is the last of a message.
@@ -350,5 +396,8 @@ fn ends(opcode: Opcode) -> bool {
 /// Packets that only a requester receives.
 #[inline]
 fn is_response(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Acknowledge | Opcode::AtomicAcknowledge | Opcode::Cnp)
+    matches!(
+        opcode,
+        Opcode::Acknowledge | Opcode::AtomicAcknowledge | Opcode::Cnp
+    )
 }

@@ -5,7 +5,10 @@ use rdma::transport::{RemoteAddr, Transport};
 
 use testkit::rdma::{Faults, Rng, World};
 
-const LOSSY: RemoteAddr = RemoteAddr { collector: 0, region: 1 };
+const LOSSY: RemoteAddr = RemoteAddr {
+    collector: 0,
+    region: 1,
+};
 
 /// Splits `bytes` of data randomly into this many operations.
 fn shared(rng: &mut Rng, messages: u32, bytes: u64) -> Vec<u64> {
@@ -17,7 +20,11 @@ fn shared(rng: &mut Rng, messages: u32, bytes: u64) -> Vec<u64> {
 
 /// Writes operations of these lengths; `false` if one is refused.
 fn accepts(links: &mut Links, lens: &[u64], reliable: bool) -> bool {
-    lens.iter().all(|len| links.write(LOSSY, 0, &vec![7; *len as usize], None, reliable).is_ok())
+    lens.iter().all(|len| {
+        links
+            .write(LOSSY, 0, &vec![7; *len as usize], None, reliable)
+            .is_ok()
+    })
 }
 
 #[test]
@@ -48,7 +55,10 @@ fn operations_within_the_credit_are_accepted_whole() {
                 had += 1;
                 shared(&mut rng, messages, bytes)
             } else {
-                assert!(!room.covers(messages, bytes), "seed {seed}: {room:?} is more than there is");
+                assert!(
+                    !room.covers(messages, bytes),
+                    "seed {seed}: {room:?} is more than there is"
+                );
                 asked += 1;
                 continue;
             };
@@ -61,7 +71,10 @@ fn operations_within_the_credit_are_accepted_whole() {
             }
         }
     }
-    assert!(asked > 1_000 && had > 1_000 && by_box > 1_000, "{asked} {had} {by_box}");
+    assert!(
+        asked > 1_000 && had > 1_000 && by_box > 1_000,
+        "{asked} {had} {by_box}"
+    );
 }
 
 #[test]

@@ -5,8 +5,14 @@ use rdma::transport::{Blocked, RemoteAddr, Transport};
 
 use testkit::rdma::{Faults, MICRO, MILLI, Rng, World};
 
-const KEPT: RemoteAddr = RemoteAddr { collector: 0, region: 0 };
-const LOSSY: RemoteAddr = RemoteAddr { collector: 0, region: 1 };
+const KEPT: RemoteAddr = RemoteAddr {
+    collector: 0,
+    region: 0,
+};
+const LOSSY: RemoteAddr = RemoteAddr {
+    collector: 0,
+    region: 1,
+};
 const SLOT: u64 = 32;
 const SLOTS: u64 = 512;
 const COUNTERS: u64 = 64;
@@ -53,14 +59,18 @@ impl Load {
         let immediate = self.rng.permille(50).then_some(number as u32);
         match self.rng.below(10) {
             0..4 => {
-                world.links.write(KEPT, which * SLOT, &Self::slot(number), immediate, true)?;
+                world
+                    .links
+                    .write(KEPT, which * SLOT, &Self::slot(number), immediate, true)?;
                 self.slots[which as usize] = number;
                 self.kept += 1;
                 self.immediates.extend(immediate);
             }
             4..7 => {
                 let counter = which % COUNTERS;
-                world.links.add(KEPT, COUNTERS_AT + counter * 8, number & 0xffff, immediate)?;
+                world
+                    .links
+                    .add(KEPT, COUNTERS_AT + counter * 8, number & 0xffff, immediate)?;
                 self.counters[counter as usize] += number & 0xffff;
                 self.kept += 1 + u64::from(immediate.is_some());
                 self.immediates.extend(immediate);
@@ -73,7 +83,9 @@ impl Load {
                 self.immediates.extend(immediate);
             }
             _ => {
-                world.links.write(LOSSY, which * SLOT, &Self::slot(number), None, false)?;
+                world
+                    .links
+                    .write(LOSSY, which * SLOT, &Self::slot(number), None, false)?;
                 self.lossy += 1;
             }
         }
@@ -90,7 +102,11 @@ impl Load {
     /// Checks that all reliable operations were executed.
     fn check(&self, world: &World) {
         for (slot, number) in (0..).zip(&self.slots) {
-            let expected = if *number == 0 { [0; 24] } else { Self::slot(*number) };
+            let expected = if *number == 0 {
+                [0; 24]
+            } else {
+                Self::slot(*number)
+            };
             let mut found = [0; 24];
             world.memory[0].read(4096 + slot * SLOT, &mut found).unwrap();
             assert_eq!(found, expected, "slot {slot}");
@@ -104,14 +120,22 @@ impl Load {
 
     fn check_counters(&self, world: &World) {
         for (counter, value) in (0..).zip(&self.counters) {
-            assert_eq!(world.u64_at(0, COUNTERS_AT + counter * 8), *value, "counter {counter}");
+            assert_eq!(
+                world.u64_at(0, COUNTERS_AT + counter * 8),
+                *value,
+                "counter {counter}"
+            );
         }
     }
 
     /// Every immediate value of a reliable operation was delivered once, in order.
     fn check_immediates(&self, world: &World) {
-        let delivered: Vec<u32> =
-            world.received.completions.iter().map(|completion| completion.immediate).collect();
+        let delivered: Vec<u32> = world
+            .received
+            .completions
+            .iter()
+            .map(|completion| completion.immediate)
+            .collect();
         assert_eq!(delivered, self.immediates);
     }
 }
@@ -151,7 +175,12 @@ fn over_a_good_network_everything_arrives_and_nothing_is_sent_twice() {
 #[test]
 fn reliable_operations_arrive_once_despite_loss_duplication_delay_and_corruption() {
     for seed in 0..20 {
-        let faults = Faults { lost: 20, doubled: 20, late: 20, damaged: 20 };
+        let faults = Faults {
+            lost: 20,
+            doubled: 20,
+            late: 20,
+            damaged: 20,
+        };
         let (world, load) = run(seed, faults);
         load.check_counters(&world);
         load.check_immediates(&world);
@@ -163,10 +192,19 @@ fn reliable_operations_arrive_once_despite_loss_duplication_delay_and_corruption
 
 #[test]
 fn every_lost_unreliable_write_is_counted() {
-    let mut world = World::new(7, Faults { lost: 50, ..Faults::default() });
+    let mut world = World::new(
+        7,
+        Faults {
+            lost: 50,
+            ..Faults::default()
+        },
+    );
     world.connect();
     for number in 0..5000_u64 {
-        world.links.write(LOSSY, number * 8 % 8000, &number.to_le_bytes(), None, false).unwrap();
+        world
+            .links
+            .write(LOSSY, number * 8 % 8000, &number.to_le_bytes(), None, false)
+            .unwrap();
         world.send();
     }
     // The last one reveals to the responder how many were sent.
@@ -184,10 +222,21 @@ fn every_lost_unreliable_write_is_counted() {
 
 #[test]
 fn reordered_and_duplicated_frames_are_distinguished_from_lost_ones() {
-    let mut world = World::new(8, Faults { lost: 30, doubled: 30, late: 100, damaged: 0 });
+    let mut world = World::new(
+        8,
+        Faults {
+            lost: 30,
+            doubled: 30,
+            late: 100,
+            damaged: 0,
+        },
+    );
     world.connect();
     for number in 0..5000_u64 {
-        world.links.write(LOSSY, number * 8 % 8000, &number.to_le_bytes(), None, false).unwrap();
+        world
+            .links
+            .write(LOSSY, number * 8 % 8000, &number.to_le_bytes(), None, false)
+            .unwrap();
         world.send();
         world.pass(MICRO);
     }
@@ -209,7 +258,15 @@ fn reordered_and_duplicated_frames_are_distinguished_from_lost_ones() {
 #[test]
 fn after_the_collector_restarts_all_buffered_requests_are_retransmitted() {
     for seed in 0..10 {
-        let mut world = World::new(seed, Faults { lost: 10, doubled: 10, late: 10, damaged: 10 });
+        let mut world = World::new(
+            seed,
+            Faults {
+                lost: 10,
+                doubled: 10,
+                late: 10,
+                damaged: 10,
+            },
+        );
         let mut load = Load::new(seed);
         world.connect();
         for round in 0..200 {
@@ -229,7 +286,12 @@ fn after_the_collector_restarts_all_buffered_requests_are_retransmitted() {
         // many as are counted.
         let wrong: Vec<u64> = (0..)
             .zip(&load.counters)
-            .map(|(counter, value)| world.u64_at(0, COUNTERS_AT + counter * 8).checked_sub(*value).unwrap())
+            .map(|(counter, value)| {
+                world
+                    .u64_at(0, COUNTERS_AT + counter * 8)
+                    .checked_sub(*value)
+                    .unwrap()
+            })
             .filter(|excess| *excess > 0)
             .collect();
         assert!(
@@ -248,7 +310,13 @@ fn after_the_collector_restarts_all_buffered_requests_are_retransmitted() {
 #[test]
 fn a_cut_cable_loses_no_reliable_operation() {
     for (seed, remembers) in [(1, true), (2, true), (3, false)] {
-        let mut world = World::new(seed, Faults { lost: 5, ..Faults::default() });
+        let mut world = World::new(
+            seed,
+            Faults {
+                lost: 5,
+                ..Faults::default()
+            },
+        );
         world.remembers = remembers;
         let mut load = Load::new(seed);
         world.connect();
@@ -318,9 +386,15 @@ fn retransmissions_for_removed_regions_are_not_written_to_new_ones() {
     world.settle();
     world.check_counters();
     let found = [(0, 0), (0, 8), (1, 0)].map(|(region, offset)| world.u64_at(region, offset));
-    let (stats, no_place) = (world.links.stats(0).unwrap(), rdma::requester::GivenUp::NoPlace as usize);
+    let (stats, no_place) = (
+        world.links.stats(0).unwrap(),
+        rdma::requester::GivenUp::NoPlace as usize,
+    );
     assert_eq!(found, [0, u64::from_le_bytes([9; 8]), u64::from_le_bytes([7; 8])]);
-    assert_eq!((stats.reliable, stats.acknowledged, stats.given_up[no_place]), (4, 2, 2));
+    assert_eq!(
+        (stats.reliable, stats.acknowledged, stats.given_up[no_place]),
+        (4, 2, 2)
+    );
 }
 
 #[test]
@@ -329,19 +403,35 @@ fn a_full_receive_queue_makes_the_links_wait() {
     world.receives = 3;
     world.connect();
     for number in 0..10_u32 {
-        world.links.write(KEPT, 8 * u64::from(number), &[number as u8; 8], Some(number), true).unwrap();
+        world
+            .links
+            .write(
+                KEPT,
+                8 * u64::from(number),
+                &[number as u8; 8],
+                Some(number),
+                true,
+            )
+            .unwrap();
     }
     world.send();
     world.pass(10 * MILLI);
     assert_eq!(world.received.completions.len(), 3);
     let stats = *world.links.stats(0).unwrap();
     // Retried every 1.28 ms, not in between.
-    assert!((5..10).contains(&stats.responses[Response::ReceiverNotReady as usize]), "{stats:?}");
+    assert!(
+        (5..10).contains(&stats.responses[Response::ReceiverNotReady as usize]),
+        "{stats:?}"
+    );
     let queue_pair = world.queue_pair.unwrap();
     world.responder.replenish(queue_pair, 7);
     world.settle();
-    let delivered: Vec<u32> =
-        world.received.completions.iter().map(|completion| completion.immediate).collect();
+    let delivered: Vec<u32> = world
+        .received
+        .completions
+        .iter()
+        .map(|completion| completion.immediate)
+        .collect();
     assert_eq!(delivered, (0..10).collect::<Vec<_>>());
     assert_eq!(world.responder.receives(queue_pair), Some(0));
     world.check_counters();

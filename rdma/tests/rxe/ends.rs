@@ -47,19 +47,35 @@ fn is_reliable(frame: &[u8]) -> bool {
 
 pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
     guest.ask("fill 0 65536 0");
-    let mut config = rdma::requester::Config { seed: 5, ..Default::default() };
+    let mut config = rdma::requester::Config {
+        seed: 5,
+        ..Default::default()
+    };
     // The guest is slow, and a timeout must not break the connection.
     (config.timeout, config.retries) = (300_000_000, 100);
     let mut links = Links::new(config).unwrap();
     let offer = links.offer(0).unwrap();
-    let [uc, uc_number] = guest.numbers("qp uc")[..] else { panic!("a new queue pair") };
-    let [rc, rc_number] = guest.numbers("qp rc")[..] else { panic!("a new queue pair") };
+    let [uc, uc_number] = guest.numbers("qp uc")[..] else {
+        panic!("a new queue pair")
+    };
+    let [rc, rc_number] = guest.numbers("qp rc")[..] else {
+        panic!("a new queue pair")
+    };
     for (index, end) in [(uc, offer.unreliable), (rc, offer.reliable)] {
-        guest.ask(&format!("connect {index} {} {} 0 {PMTU} 4", end.queue_pair, end.psn.value()));
+        guest.ask(&format!(
+            "connect {index} {} {} 0 {PMTU} 4",
+            end.queue_pair,
+            end.psn.value()
+        ));
     }
     guest.ask(&format!("receive {rc} 8"));
     guest.ask(&format!("receive {uc} 8"));
-    let region = RemoteRegion { region: 3, address: guest.address, len: guest.length, rkey: guest.rkey };
+    let region = RemoteRegion {
+        region: 3,
+        address: guest.address,
+        len: guest.length,
+        rkey: guest.rkey,
+    };
     let connection = Connection {
         path: path(4),
         mtu: PMTU.into(),
@@ -70,7 +86,10 @@ pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
         executed: None,
     };
     links.connect(0, &connection, 0).unwrap();
-    let place = RemoteAddr { collector: 0, region: 3 };
+    let place = RemoteAddr {
+        collector: 0,
+        region: 3,
+    };
     let mut expected = vec![0; 65536];
     for at in 0..20_usize {
         // Slots of 24 bytes, each third one reliable, and now and then a write of several packets.
@@ -78,11 +97,15 @@ pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
         let data: Vec<u8> = (0..len).map(|byte| (byte + at * 7) as u8).collect();
         let offset = at * 2944;
         let immediate = (at < 6 && at % 5 == 0).then_some(at as u32);
-        links.write(place, offset as u64, &data, immediate, at % 3 == 0 || len > 24).unwrap();
+        links
+            .write(place, offset as u64, &data, immediate, at % 3 == 0 || len > 24)
+            .unwrap();
         expected[offset..offset + len].copy_from_slice(&data);
     }
     for at in 0..30_u64 {
-        links.add(place, 60_000 + at % 3 * 8, at + 1, (at == 29).then_some(0x77)).unwrap();
+        links
+            .add(place, 60_000 + at % 3 * 8, at + 1, (at == 29).then_some(0x77))
+            .unwrap();
     }
     for (at, sum) in [145_u64, 155, 165].into_iter().enumerate() {
         expected[60_000 + at * 8..][..8].copy_from_slice(&sum.to_le_bytes());
@@ -95,7 +118,10 @@ pub(crate) fn our_links_fill_the_kernels_memory(guest: &mut Guest) {
     );
     assert_eq!(stats.uncertain_fetch_adds, 0);
     for at in (0..65536).step_by(16384) {
-        assert!(guest.memory(at, 16384) == expected[at..at + 16384], "memory from {at} on");
+        assert!(
+            guest.memory(at, 16384) == expected[at..at + 16384],
+            "memory from {at} on"
+        );
     }
     let mut completions: Vec<_> = guest.ask("poll").split(' ').map(str::to_owned).collect();
     completions.sort();
@@ -143,7 +169,11 @@ const LEN: u64 = 1 << 16;
 
 impl Memory {
     fn new(guest: &mut Guest, transport: Transport, receives: u32) -> Self {
-        let mut responder = Responder::new(Config { seed: 9, ..Config::default() }).unwrap();
+        let mut responder = Responder::new(Config {
+            seed: 9,
+            ..Config::default()
+        })
+        .unwrap();
         let region = Arc::new(Region::anonymous(LEN + 4096, false).unwrap());
         let registration = Registration {
             memory: Arc::clone(&region),
@@ -155,7 +185,9 @@ impl Memory {
         };
         let registered = responder.register(&registration).unwrap();
         let kind = if transport == Transport::Rc { "rc" } else { "uc" };
-        let [index, peer] = guest.numbers(&format!("qp {kind}"))[..] else { panic!("a new queue pair") };
+        let [index, peer] = guest.numbers(&format!("qp {kind}"))[..] else {
+            panic!("a new queue pair")
+        };
         let psn = 0xff_fffe;
         let queue_pair = QueuePairConfig {
             transport,
@@ -167,7 +199,14 @@ impl Memory {
         };
         let number = responder.connect(&queue_pair).unwrap();
         guest.ask(&format!("connect {index} {number} 0 {psn} {PMTU} 4"));
-        Self { responder, region, registered, number, index, recorded: Recorded::default() }
+        Self {
+            responder,
+            region,
+            registered,
+            number,
+            index,
+            recorded: Recorded::default(),
+        }
     }
 
     /// Lets the guest execute a request, and responds to it; returns the guest's output.
@@ -175,7 +214,11 @@ impl Memory {
         guest.order(order);
         let start = Instant::now();
         loop {
-            assert!(start.elapsed() < 3 * TIMEOUT, "no answer to {order:?}: {:?}", self.responder.stats());
+            assert!(
+                start.elapsed() < 3 * TIMEOUT,
+                "no answer to {order:?}: {:?}",
+                self.responder.stats()
+            );
             if let Some(frame) = guest.receive(SHORT) {
                 self.responder.process([&frame[..]], &mut self.recorded);
                 for frame in self.recorded.frames.drain(..) {
@@ -194,7 +237,12 @@ impl Memory {
     }
 
     fn place(&self, at: u64) -> String {
-        format!("{} {:x} {:x}", self.index, self.registered.address + at, self.registered.rkey)
+        format!(
+            "{} {:x} {:x}",
+            self.index,
+            self.registered.address + at,
+            self.registered.rkey
+        )
     }
 
     fn read(&self, at: u64, len: usize) -> Vec<u8> {
@@ -214,7 +262,10 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
     let place = memory.place(1000);
     assert_eq!(memory.serve(guest, &format!("write {place} 3000"), none), [0]);
     let place = memory.place(8192);
-    assert_eq!(memory.serve(guest, &format!("write-imm {place} 8 beef"), none), [0]);
+    assert_eq!(
+        memory.serve(guest, &format!("write-imm {place} 8 beef"), none),
+        [0]
+    );
     if transport == Transport::Rc {
         let place = memory.place(16384);
         assert_eq!(memory.serve(guest, &format!("add {place} 9"), none), [0, 0]);
@@ -229,7 +280,10 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
         });
         assert_eq!(answer, [0]);
         memory.responder.replenish(number, 1);
-        assert_eq!(memory.serve(guest, &format!("send {} 64", memory.index), none), [0]);
+        assert_eq!(
+            memory.serve(guest, &format!("send {} 64", memory.index), none),
+            [0]
+        );
         assert_eq!(memory.recorded.messages, [[171; 64]]);
     } else {
         // The completion of an unreliable send does not wait for us: its last frames may still be in flight.
@@ -237,11 +291,21 @@ pub(crate) fn the_kernel_fills_our_memory(guest: &mut Guest, transport: Transpor
             memory.responder.process([&frame[..]], &mut memory.recorded);
         }
     }
-    assert_eq!(memory.read(0, 24), [vec![0; 8], vec![171; 13], vec![0; 3]].concat());
-    assert_eq!(memory.read(1000, 3008), [vec![171; 1500], vec![205; 1500], vec![0; 8]].concat());
+    assert_eq!(
+        memory.read(0, 24),
+        [vec![0; 8], vec![171; 13], vec![0; 3]].concat()
+    );
+    assert_eq!(
+        memory.read(1000, 3008),
+        [vec![171; 1500], vec![205; 1500], vec![0; 8]].concat()
+    );
     assert_eq!(memory.read(8192, 8), [171; 8]);
-    let completion =
-        |immediate, at| Completion { queue_pair: memory.number, immediate, location: Some((2, at)), len: 8 };
+    let completion = |immediate, at| Completion {
+        queue_pair: memory.number,
+        immediate,
+        location: Some((2, at)),
+        len: 8,
+    };
     let mut expected = vec![completion(0xbeef, 8192)];
     expected.extend((transport == Transport::Rc).then(|| completion(0xcafe, 8200)));
     assert_eq!(memory.recorded.completions, expected);
@@ -254,7 +318,10 @@ pub(crate) fn the_kernel_is_refused(guest: &mut Guest) {
     type Request = fn(&Memory) -> String;
     let cases: [Request; 3] = [
         |memory| {
-            format!("write {} {:x} {:x} 8", memory.index, memory.registered.address, !memory.registered.rkey)
+            format!(
+                "write {} {:x} {:x} 8",
+                memory.index, memory.registered.address, !memory.registered.rkey
+            )
         },
         |memory| format!("write {} 8", memory.place(LEN - 4)),
         |memory| format!("write {} 2000", memory.place(LEN - 1999)),

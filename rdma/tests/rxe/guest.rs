@@ -33,7 +33,10 @@ impl Guest {
         let made = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("rxe");
         let (kernel, tree) = (made.join("vmlinuz"), made.join("initrd.gz"));
         if !kernel.exists() || !tree.exists() {
-            return Err(format!("no guest in {}; `scripts/rxe-guest {0}` makes it", made.display()));
+            return Err(format!(
+                "no guest in {}; `scripts/rxe-guest {0}` makes it",
+                made.display()
+            ));
         }
         let folder = std::env::temp_dir().join(format!("hopwise-rxe-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
@@ -45,16 +48,44 @@ impl Guest {
             ours.display()
         );
         let mut child = Command::new("qemu-system-x86_64")
-            .args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "384", "-smp", "2"])
-            .args(["-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot", "-nodefaults"])
-            .args(["-kernel".as_ref(), kernel.as_os_str(), "-initrd".as_ref(), tree.as_os_str()])
+            .args([
+                "-M",
+                "q35",
+                "-accel",
+                "tcg,thread=multi",
+                "-cpu",
+                "max",
+                "-m",
+                "384",
+                "-smp",
+                "2",
+            ])
+            .args([
+                "-display",
+                "none",
+                "-serial",
+                "stdio",
+                "-monitor",
+                "none",
+                "-no-reboot",
+                "-nodefaults",
+            ])
+            .args([
+                "-kernel".as_ref(),
+                kernel.as_os_str(),
+                "-initrd".as_ref(),
+                tree.as_os_str(),
+            ])
             .args([
                 "-append",
                 "console=ttyS0 quiet mitigations=off no_timer_check panic=-1",
                 "-netdev",
                 &netdev,
             ])
-            .args(["-device", "virtio-net-pci,netdev=net,mac=02:00:00:00:00:02,romfile="])
+            .args([
+                "-device",
+                "virtio-net-pci,netdev=net,mac=02:00:00:00:00:02,romfile=",
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -70,7 +101,17 @@ impl Guest {
                 }
             }
         });
-        let mut guest = Self { child, orders, lines, wire, peer, folder, address: 0, rkey: 0, length: 0 };
+        let mut guest = Self {
+            child,
+            orders,
+            lines,
+            wire,
+            peer,
+            folder,
+            address: 0,
+            rkey: 0,
+            length: 0,
+        };
         guest.wait_until_ready()?;
         Ok(guest)
     }
@@ -83,7 +124,12 @@ impl Guest {
             };
             if let Some(rest) = line.strip_prefix("ready ") {
                 let mut words = rest.split(' ').map(|word| u64::from_str_radix(word, 16));
-                let mut word = || words.next().and_then(Result::ok).ok_or("a ready line of three numbers");
+                let mut word = || {
+                    words
+                        .next()
+                        .and_then(Result::ok)
+                        .ok_or("a ready line of three numbers")
+                };
                 (self.address, self.rkey, self.length) = (word()?, word()? as u32, word()?);
                 return Ok(());
             }
@@ -105,7 +151,10 @@ impl Guest {
     /// The answer to an order.
     pub(crate) fn answer(&mut self, order: &str) -> String {
         loop {
-            let line = self.lines.recv_timeout(ANSWER).unwrap_or_else(|_| panic!("no answer to {order:?}"));
+            let line = self
+                .lines
+                .recv_timeout(ANSWER)
+                .unwrap_or_else(|_| panic!("no answer to {order:?}"));
             if let Some(rest) = line.strip_prefix("ok") {
                 return rest.trim().to_owned();
             }
@@ -116,31 +165,42 @@ impl Guest {
 
     /// The answer to an order, if there is one yet.
     pub(crate) fn answered(&mut self) -> Option<String> {
-        self.lines.try_iter().find_map(|line| line.strip_prefix("ok").map(|rest| rest.trim().to_owned()))
+        self.lines
+            .try_iter()
+            .find_map(|line| line.strip_prefix("ok").map(|rest| rest.trim().to_owned()))
     }
 
     /// The numbers of an answer.
     pub(crate) fn numbers(&mut self, order: &str) -> Vec<u64> {
         let answer = self.ask(order);
-        answer.split(' ').map(|word| word.parse().unwrap_or_else(|_| panic!("{order:?}: {answer}"))).collect()
+        answer
+            .split(' ')
+            .map(|word| word.parse().unwrap_or_else(|_| panic!("{order:?}: {answer}")))
+            .collect()
     }
 
     /// Some of the guest's memory.
     pub(crate) fn memory(&mut self, at: usize, len: usize) -> Vec<u8> {
         let hex = self.ask(&format!("dump {at} {len}"));
         assert_eq!(hex.len(), 2 * len, "{hex}");
-        (0..len).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("two hex digits")).collect()
+        (0..len)
+            .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("two hex digits"))
+            .collect()
     }
 
     /// Puts a frame on the wire.
     pub(crate) fn send(&self, frame: &[u8]) {
-        self.wire.send_to(frame, &self.peer).expect("the guest's NIC accepts frames");
+        self.wire
+            .send_to(frame, &self.peer)
+            .expect("the guest's NIC accepts frames");
     }
 
     /// The next frame from the guest that is RoCEv2, if one comes in time.
     pub(crate) fn receive(&self, patience: Duration) -> Option<Vec<u8>> {
         let mut frame = vec![0; 9000];
-        self.wire.set_read_timeout(Some(patience)).expect("a time to wait");
+        self.wire
+            .set_read_timeout(Some(patience))
+            .expect("a time to wait");
         loop {
             let len = self.wire.recv(&mut frame).ok()?;
             if is_rocev2(&frame[..len]) {

@@ -1,6 +1,9 @@
 //! Our RoCEv2 against the Linux kernel's (soft-RoCE, `rdma_rxe`, in a small virtual machine): frames of our writer at its responder,
 //! valid and invalid; the translator's links at its responder; its requester at the collector's responder. The kernel's behaviour is the reference.
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 mod ends;
 mod guest;
@@ -52,9 +55,14 @@ fn path(version: u8) -> Path {
 /// A queue pair of the guest, connected to number 17 of ours, and a writer to it.
 fn connected(guest: &mut Guest, transport: Transport, version: u8) -> (u64, Writer) {
     let kind = if transport == Transport::Rc { "rc" } else { "uc" };
-    let [index, number] = guest.numbers(&format!("qp {kind}"))[..] else { panic!("a new queue pair") };
+    let [index, number] = guest.numbers(&format!("qp {kind}"))[..] else {
+        panic!("a new queue pair")
+    };
     guest.ask(&format!("connect {index} 17 0 0 {PMTU} {version}"));
-    (index, Writer::new(path(version), transport, number as u32).unwrap())
+    (
+        index,
+        Writer::new(path(version), transport, number as u32).unwrap(),
+    )
 }
 
 struct Bench<'a> {
@@ -65,7 +73,11 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn reth(&self, at: u64, len: usize) -> Reth {
-        Reth { address: self.guest.address + at, rkey: self.guest.rkey, len: len as u32 }
+        Reth {
+            address: self.guest.address + at,
+            rkey: self.guest.rkey,
+            len: len as u32,
+        }
     }
 
     fn send(&mut self, make: impl FnOnce(&mut Writer, &mut [u8]) -> usize) {
@@ -74,8 +86,13 @@ impl Bench<'_> {
     }
 
     fn write(&mut self, psn: u32, at: u64, data: &[u8]) {
-        let (reth, head) =
-            (self.reth(at, data.len()), Head { ack_request: true, ..Head::new(Psn::new(psn)) });
+        let (reth, head) = (
+            self.reth(at, data.len()),
+            Head {
+                ack_request: true,
+                ..Head::new(Psn::new(psn))
+            },
+        );
         self.send(|writer, out| writer.write_only(out, head, reth, data).unwrap());
     }
 
@@ -88,12 +105,19 @@ impl Bench<'_> {
         let frame = self.guest.receive(TIMEOUT).expect("the kernel answers");
         let packet = Packet::parse(&frame).expect("the kernel's packets are good, its CRC too");
         assert_eq!((packet.fault, packet.bth.queue_pair), (None, 17), "{packet:?}");
-        (packet.bth.psn.value(), packet.aeth.expect("an acknowledgement"), packet.atomic_ack)
+        (
+            packet.bth.psn.value(),
+            packet.aeth.expect("an acknowledgement"),
+            packet.atomic_ack,
+        )
     }
 
     fn acknowledges(&mut self, psn: u32) {
         let (number, aeth, _) = self.answer();
-        assert!(number == psn && matches!(aeth.syndrome, Syndrome::Ack(_)), "{number} {aeth:?}");
+        assert!(
+            number == psn && matches!(aeth.syndrome, Syndrome::Ack(_)),
+            "{number} {aeth:?}"
+        );
     }
 
     fn refuses(&mut self, psn: u32, nak: Nak) {
@@ -110,12 +134,18 @@ fn unreliable_writes(guest: &mut Guest, version: u8) {
     let (index, writer) = connected(guest, Transport::Uc, version);
     guest.ask("fill 0 8192 0");
     guest.ask(&format!("receive {index} 4"));
-    let mut bench = Bench { guest, writer, buffer: vec![0; 9000] };
+    let mut bench = Bench {
+        guest,
+        writer,
+        buffer: vec![0; 9000],
+    };
     bench.write(0, 0, &[0x11; 8]);
     // A bad CRC: dropped.
     let reth = bench.reth(8, 8);
     bench.send(|writer, out| {
-        let len = writer.write_only(out, Head::new(Psn::new(1)), reth, &[0x22; 8]).unwrap();
+        let len = writer
+            .write_only(out, Head::new(Psn::new(1)), reth, &[0x22; 8])
+            .unwrap();
         out[len - 1] ^= 1;
         len
     });
@@ -124,8 +154,15 @@ fn unreliable_writes(guest: &mut Guest, version: u8) {
     bench.write(1001, 24, b"abcde");
     // Writes outside the region or with a wrong key are not executed, and the connection continues.
     bench.write(1002, bench.guest.length, &[0x44; 8]);
-    let wrong = Reth { rkey: bench.guest.rkey ^ 0x100, ..bench.reth(32, 8) };
-    bench.send(|writer, out| writer.write_only(out, Head::new(Psn::new(1003)), wrong, &[0x55; 8]).unwrap());
+    let wrong = Reth {
+        rkey: bench.guest.rkey ^ 0x100,
+        ..bench.reth(32, 8)
+    };
+    bench.send(|writer, out| {
+        writer
+            .write_only(out, Head::new(Psn::new(1003)), wrong, &[0x55; 8])
+            .unwrap()
+    });
     // In several packets.
     let long: Vec<u8> = (0..2500).map(|at| (at % 251) as u8).collect();
     let reth = bench.reth(4096, long.len());
@@ -143,7 +180,9 @@ fn unreliable_writes(guest: &mut Guest, version: u8) {
     }
     let reth = bench.reth(40, 4);
     bench.send(|writer, out| {
-        writer.write_only_immediate(out, Head::new(Psn::new(1007)), reth, 0xcafe, &[0x66; 4]).unwrap()
+        writer
+            .write_only_immediate(out, Head::new(Psn::new(1007)), reth, 0xcafe, &[0x66; 4])
+            .unwrap()
     });
     bench.send(|writer, out| writer.send(out, Head::new(Psn::new(1008)), b"hello").unwrap());
     let expected = {
@@ -160,8 +199,10 @@ fn unreliable_writes(guest: &mut Guest, version: u8) {
     let queue_pair = bench.writer.queue_pair();
     // Opcode 129 is "received by write with immediate", 128 "received".
     let expected = [(129, 0xbeef, 2500), (129, 0xcafe, 4), (128, 0, 5)];
-    let expected: Vec<_> =
-        expected.iter().map(|(op, imm, len)| format!("{queue_pair}:0:{op}:{imm:x}:{len}")).collect();
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(op, imm, len)| format!("{queue_pair}:0:{op}:{imm:x}:{len}"))
+        .collect();
     assert_eq!(received, expected);
 }
 
@@ -170,7 +211,12 @@ fn wait_for(bench: &mut Bench<'_>, count: usize) -> Vec<String> {
     let mut received = Vec::new();
     for _ in 0..1000 {
         let answer = bench.guest.ask("poll");
-        received.extend(answer.split(' ').filter(|word| !word.is_empty()).map(str::to_owned));
+        received.extend(
+            answer
+                .split(' ')
+                .filter(|word| !word.is_empty())
+                .map(str::to_owned),
+        );
         if received.len() >= count {
             break;
         }
@@ -181,10 +227,19 @@ fn wait_for(bench: &mut Bench<'_>, count: usize) -> Vec<String> {
 fn reliable_requests(guest: &mut Guest, version: u8) {
     let (index, writer) = connected(guest, Transport::Rc, version);
     guest.ask("fill 0 8192 0");
-    let mut bench = Bench { guest, writer, buffer: vec![0; 9000] };
+    let mut bench = Bench {
+        guest,
+        writer,
+        buffer: vec![0; 9000],
+    };
     bench.write(0, 0, &[0x11; 8]);
     bench.acknowledges(0);
-    let atomic = AtomicEth { address: bench.guest.address + 256, rkey: bench.guest.rkey, add: 5, compare: 0 };
+    let atomic = AtomicEth {
+        address: bench.guest.address + 256,
+        rkey: bench.guest.rkey,
+        add: 5,
+        compare: 0,
+    };
     for (psn, original) in [(1, 0), (2, 5)] {
         bench.send(|writer, out| writer.fetch_add(out, Head::new(Psn::new(psn)), atomic).unwrap());
         let (number, aeth, before) = bench.answer();
@@ -203,14 +258,31 @@ fn reliable_requests(guest: &mut Guest, version: u8) {
     bench.acknowledges(3);
     // The receive queue is empty.
     let reth = bench.reth(32, 4);
-    let head = Head { ack_request: true, ..Head::new(Psn::new(4)) };
-    bench.send(|writer, out| writer.write_only_immediate(out, head, reth, 7, &[0x55; 4]).unwrap());
+    let head = Head {
+        ack_request: true,
+        ..Head::new(Psn::new(4))
+    };
+    bench.send(|writer, out| {
+        writer
+            .write_only_immediate(out, head, reth, 7, &[0x55; 4])
+            .unwrap()
+    });
     let (number, aeth, _) = bench.answer();
-    assert!(number == 4 && matches!(aeth.syndrome, Syndrome::Rnr(12)), "{number} {aeth:?}");
+    assert!(
+        number == 4 && matches!(aeth.syndrome, Syndrome::Rnr(12)),
+        "{number} {aeth:?}"
+    );
     bench.guest.ask(&format!("receive {index} 1"));
-    bench.send(|writer, out| writer.write_only_immediate(out, head, reth, 7, &[0x55; 4]).unwrap());
+    bench.send(|writer, out| {
+        writer
+            .write_only_immediate(out, head, reth, 7, &[0x55; 4])
+            .unwrap()
+    });
     bench.acknowledges(4);
-    assert_eq!(wait_for(&mut bench, 1), [format!("{}:0:129:7:4", bench.writer.queue_pair())]);
+    assert_eq!(
+        wait_for(&mut bench, 1),
+        [format!("{}:0:129:7:4", bench.writer.queue_pair())]
+    );
     let expected = {
         let mut expected = vec![0; 40];
         expected[..8].fill(0x11);
@@ -233,10 +305,17 @@ fn refusals(guest: &mut Guest) {
     ];
     for (what, corrupt) in cases {
         let (index, writer) = connected(guest, Transport::Rc, 4);
-        let mut bench = Bench { guest, writer, buffer: vec![0; 9000] };
+        let mut bench = Bench {
+            guest,
+            writer,
+            buffer: vec![0; 9000],
+        };
         let mut reth = bench.reth(0, 8);
         corrupt(&mut reth, bench.guest.address + bench.guest.length);
-        let head = Head { ack_request: true, ..Head::new(Psn::new(0)) };
+        let head = Head {
+            ack_request: true,
+            ..Head::new(Psn::new(0))
+        };
         bench.send(|writer, out| writer.write_only(out, head, reth, &[0x77; 8]).unwrap());
         bench.refuses(0, Nak::RemoteAccess);
         // 6: the error state. Further requests are not answered.
@@ -245,8 +324,17 @@ fn refusals(guest: &mut Guest) {
         bench.stays_silent();
     }
     let (_, writer) = connected(guest, Transport::Rc, 4);
-    let mut bench = Bench { guest, writer, buffer: vec![0; 9000] };
-    let atomic = AtomicEth { address: bench.guest.address + 3, rkey: bench.guest.rkey, add: 1, compare: 0 };
+    let mut bench = Bench {
+        guest,
+        writer,
+        buffer: vec![0; 9000],
+    };
+    let atomic = AtomicEth {
+        address: bench.guest.address + 3,
+        rkey: bench.guest.rkey,
+        add: 1,
+        compare: 0,
+    };
     bench.send(|writer, out| writer.fetch_add(out, Head::new(Psn::new(0)), atomic).unwrap());
     bench.refuses(0, Nak::InvalidRequest);
     assert_eq!(bench.memory(0, 16), [0; 16]);

@@ -48,17 +48,26 @@ pub(crate) async fn enable(
     let NewRule { name, when } = read(body)?;
     let settings = context.active_config.settings();
     if !settings.collects() {
-        return Err(Refusal::not_found("there is no collector in this process that evaluates rules"));
+        return Err(Refusal::not_found(
+            "there is no collector in this process that evaluates rules",
+        ));
     }
     let text = written(&name, &when);
     // Beside the others: names, and the room for what rules remember.
-    let mut rules: Vec<_> =
-        settings.rules.iter().map(|rule| (rule.name.clone(), rule.when.clone())).collect();
+    let mut rules: Vec<_> = settings
+        .rules
+        .iter()
+        .map(|rule| (rule.name.clone(), rule.when.clone()))
+        .collect();
     rules.push((name, when));
     detect::RuleSet::compile(&rules).map_err(|error| Refusal::bad(error.to_string()))?;
     let Some(file) = context.config_file.clone() else {
         let reason = "this process has no configuration file";
-        return Ok(Json(EnabledView { enabled: false, reason: Some(reason.to_owned()), text }));
+        return Ok(Json(EnabledView {
+            enabled: false,
+            reason: Some(reason.to_owned()),
+            text,
+        }));
     };
     let one = Arc::clone(&context.enabling).lock_owned().await;
     let control = context.control.clone();
@@ -72,7 +81,11 @@ pub(crate) async fn enable(
     let added = add(one, file, text.clone(), reload).await.map_err(|_| {
         Refusal::unavailable("the rule may not be enabled; this is a fault in hopwise, please report it")
     })?;
-    Ok(Json(EnabledView { enabled: added.is_ok(), reason: added.err(), text }))
+    Ok(Json(EnabledView {
+        enabled: added.is_ok(),
+        reason: added.err(),
+        text,
+    }))
 }
 
 /// Adds a text to the configuration file, and takes it back if the configuration is refused then: to the end, also when the requester has
@@ -90,13 +103,17 @@ async fn add(
             Ok(change) => change,
             Err(reason) => return Ok(Err(reason)),
         };
-        let Err(problem) = reload.await else { return Ok(Ok(())) };
+        let Err(problem) = reload.await else {
+            return Ok(Ok(()));
+        };
         let restored = task::spawn_blocking(move || restore(&file, &change)).await?;
         let kept = match restored {
             Ok(()) => "the file is as it was".to_owned(),
             Err(reason) => format!("and the rule could not be removed from the file: {reason}"),
         };
-        Ok::<_, JoinError>(Err(format!("the configuration with this rule is refused ({problem}); {kept}")))
+        Ok::<_, JoinError>(Err(format!(
+            "the configuration with this rule is refused ({problem}); {kept}"
+        )))
     };
     tokio::spawn(work).await?
 }
@@ -118,10 +135,18 @@ struct Change {
 fn append(file: &Path, text: &str) -> Result<Change, String> {
     let shown = file.display();
     let before = fs::read_to_string(file).map_err(|error| format!("{shown} cannot be read ({error})"))?;
-    let separator = if before.is_empty() || before.ends_with('\n') { "\n" } else { "\n\n" };
+    let separator = if before.is_empty() || before.ends_with('\n') {
+        "\n"
+    } else {
+        "\n\n"
+    };
     let after = format!("{before}{separator}{text}");
-    Settings::parse(&after, &shown.to_string())
-        .map_err(|error| format!("{shown} would be wrong with it ({})", error.to_string().trim_end()))?;
+    Settings::parse(&after, &shown.to_string()).map_err(|error| {
+        format!(
+            "{shown} would be wrong with it ({})",
+            error.to_string().trim_end()
+        )
+    })?;
     replace(file, &after)?;
     Ok(Change { before, after })
 }
@@ -131,7 +156,9 @@ fn restore(file: &Path, change: &Change) -> Result<(), String> {
     let shown = file.display();
     let now = fs::read_to_string(file).map_err(|error| format!("{shown} cannot be read ({error})"))?;
     if now != change.after {
-        return Err(format!("{shown} was changed meanwhile; remove the rule from it by hand"));
+        return Err(format!(
+            "{shown} was changed meanwhile; remove the rule from it by hand"
+        ));
     }
     replace(file, &change.before)
 }
@@ -159,9 +186,11 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("h.toml");
         let text = written("deep \"queue\"\u{7f}", "queue_occupancy > 50\nand hops > 1");
-        for before in
-            ["", "# mine\n[[rules]]\nname = \"a\"\nwhen = \"hops > 9\"", "[store]\nenabled = false\n"]
-        {
+        for before in [
+            "",
+            "# mine\n[[rules]]\nname = \"a\"\nwhen = \"hops > 9\"",
+            "[store]\nenabled = false\n",
+        ] {
             fs::write(&file, before).unwrap();
             assert_eq!(append(&file, &text).unwrap().before, before);
             let read = Settings::load(Some(&file)).unwrap();
@@ -176,10 +205,18 @@ mod tests {
         let now = fs::read_to_string(&file).unwrap();
         assert!(append(&file, &text).unwrap_err().contains("two rules"));
         fs::write(&file, "rules = []\n").unwrap();
-        assert!(append(&file, &text).unwrap_err().contains("would be wrong with it"));
+        assert!(
+            append(&file, &text)
+                .unwrap_err()
+                .contains("would be wrong with it")
+        );
         assert_eq!(fs::read_to_string(&file).unwrap(), "rules = []\n");
         assert!(now.contains("[[rules]]"));
-        assert!(append(Path::new("/nonexistent/h.toml"), &text).unwrap_err().contains("cannot be read"));
+        assert!(
+            append(Path::new("/nonexistent/h.toml"), &text)
+                .unwrap_err()
+                .contains("cannot be read")
+        );
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -203,7 +240,10 @@ mod tests {
         let dir = testkit::records::Dir::new("gone");
         let file = dir.path().join("h.toml");
         fs::write(&file, "# mine\n").unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let enabling = Arc::new(tokio::sync::Mutex::new(()));
             let (asked, is_asked) = tokio::sync::oneshot::channel();

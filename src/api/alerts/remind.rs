@@ -78,7 +78,10 @@ async fn remind_of(context: &Context, notes: &Notes, end: Nanos) -> Result<usize
 async fn kept_back(context: &Context, notes: &Notes) -> Result<Vec<Alert>, Refusal> {
     let place = place(context).await?;
     let now = nic::time::now();
-    let mut search = Search { to: now, seen: HashSet::new() };
+    let mut search = Search {
+        to: now,
+        seen: HashSet::new(),
+    };
     let mut kept = Vec::new();
     // The latest events first: each part ends where the one before begins.
     for _ in 0..MOST_PARTS {
@@ -110,7 +113,9 @@ impl Search {
     /// Those of the alerts of a part that later parts did not have.
     fn unseen(&mut self, alerts: Vec<Alert>) -> impl Iterator<Item = Alert> {
         let seen = &mut self.seen;
-        alerts.into_iter().filter(move |one| seen.insert(one.last.alert()))
+        alerts
+            .into_iter()
+            .filter(move |one| seen.insert(one.last.alert()))
     }
 
     /// `known_since`: the part has all events since then only, or all. Returns whether there is another part.
@@ -127,7 +132,10 @@ fn report_again(alerts: &[Alert], end: Nanos, (collector, output): (&Collector, 
     output.sender(0);
     let mut count = 0;
     for alert in alerts {
-        let found = alert.last.flow.and_then(|flow| true_rule(collector, &flow, &alert.last.rule));
+        let found = alert
+            .last
+            .flow
+            .and_then(|flow| true_rule(collector, &flow, &alert.last.rule));
         if let Some((rule, flow)) = found {
             output.event(&again(alert, rule, flow.row.last_seen.max(end)), &[]);
             count += 1;

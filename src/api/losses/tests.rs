@@ -46,21 +46,42 @@ impl Observer {
 
 impl FabricSink for Observer {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
-        let std::net::IpAddr::V4(address) = from.address else { return };
+        let std::net::IpAddr::V4(address) = from.address else {
+            return;
+        };
         let source = address.to_ipv6_mapped().octets();
-        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
+        let datagram = Datagram {
+            payload,
+            source,
+            src_port: from.port,
+            listener: 0,
+            received: t,
+        };
         self.collector.handle(&[datagram], &mut self.batch);
         self.collector.tick(t, &mut self.batch);
         if t - self.looked >= SECOND {
             self.looked = t;
-            self.memory.learn(&self.collector.topology_links().collect::<Vec<_>>());
+            self.memory
+                .learn(&self.collector.topology_links().collect::<Vec<_>>());
         }
-        let rows = self.decoder.reports(payload).flatten().map(|report| ReportRow::new(&report, t, source));
+        let rows = self
+            .decoder
+            .reports(payload)
+            .flatten()
+            .map(|report| ReportRow::new(&report, t, source));
         self.rows.extend(rows);
     }
 
     fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
-        let GroundTruth::Dropped { trace, node, reason, reported } = truth else { return };
+        let GroundTruth::Dropped {
+            trace,
+            node,
+            reason,
+            reported,
+        } = truth
+        else {
+            return;
+        };
         if *reported {
             *self.reported_drops.entry(*node).or_default() += 1;
         }
@@ -88,22 +109,38 @@ fn run(
     channel: dataplane::fabric::Channel,
     prepare: impl FnOnce(&mut Fabric),
 ) -> Observer {
-    let wire = Wire { rate: 50_000_000, delay: 5_000, depth: 60_000 };
+    let wire = Wire {
+        rate: 50_000_000,
+        delay: 5_000,
+        depth: 60_000,
+    };
     let topology = Topology::leaf_spine(3, 2, 2, wire).unwrap();
     let config = Config {
         start: START,
         convergence: 500 * MS,
         switch: switch::Config::default(),
         // Nodes, ports, hop latency and timestamps.
-        watchlist: Watch { mode, bitmap: 0xec00, ..Watch::new(Match::default()) }.into(),
+        watchlist: Watch {
+            mode,
+            bitmap: 0xec00,
+            ..Watch::new(Match::default())
+        }
+        .into(),
         channel,
         routed: true,
         ..Config::default()
     };
     let mut fabric = Fabric::new(topology, config, seed).unwrap();
     for at in 0..12_u16 {
-        let (from, to) = (10_001 + u32::from(at % 6), 10_001 + u32::from((at % 6 + 2 + at % 3) % 6));
-        let pattern = if at % 2 == 0 { Pattern::poisson(60) } else { Pattern::constant(50) };
+        let (from, to) = (
+            10_001 + u32::from(at % 6),
+            10_001 + u32::from((at % 6 + 2 + at % 3) % 6),
+        );
+        let pattern = if at % 2 == 0 {
+            Pattern::poisson(60)
+        } else {
+            Pattern::constant(50)
+        };
         let spec = FlowSpec {
             payload: 100 + at * 20,
             pattern,
@@ -116,7 +153,9 @@ fn run(
     prepare(&mut fabric);
     let mut observer = Observer::new();
     fabric.run_until(START + 20 * SECOND, &mut observer);
-    observer.collector.finish(START + 20 * SECOND, &mut observer.batch);
+    observer
+        .collector
+        .finish(START + 20 * SECOND, &mut observer.batch);
     observer
 }
 
@@ -124,35 +163,86 @@ fn run(
 fn judged(observer: Observer, every_report: bool) -> (Vec<LinkLoss>, Losses) {
     let dir = Dir::new("losses-api");
     let memory = observer.memory;
-    let store = Store::open(store::Config { reports_table: true, ..store::Config::new(dir.path()) }).unwrap();
+    let store = Store::open(store::Config {
+        reports_table: true,
+        ..store::Config::new(dir.path())
+    })
+    .unwrap();
     store.submit(observer.batch).unwrap();
     assert!(store.submit_reports(observer.rows));
     store.close();
     let span = Span::of(START, START + 60 * SECOND);
-    let losses = Reader::open(dir.path()).unwrap().losses_of(span, every_report.then_some(u64::MAX)).unwrap();
+    let losses = Reader::open(dir.path())
+        .unwrap()
+        .losses_of(span, every_report.then_some(u64::MAX))
+        .unwrap();
     let ends = Ends::of(&losses, &memory);
     assert_eq!(ends.unplaced(&losses), 0);
     let fabric = [101, 102, 103, 201, 202].into_iter();
     let links = fabric.flat_map(|node| (1..5).map(move |port| (node, peer(node, port))));
     let links = links.filter(|(_, to)| *to != 0).collect();
-    (judge(&losses, links, &ends, if every_report { Evidence::Reports } else { Evidence::Some }), losses)
+    (
+        judge(
+            &losses,
+            links,
+            &ends,
+            if every_report {
+                Evidence::Reports
+            } else {
+                Evidence::Some
+            },
+        ),
+        losses,
+    )
 }
 
 #[test]
 fn a_link_that_loses_packets_unseen_is_named_by_the_reports_of_both_ends() {
-    let links = [(101, 201), (201, 103), (102, 202), (202, 101), (103, 201), (201, 102)];
+    let links = [
+        (101, 201),
+        (201, 103),
+        (102, 202),
+        (202, 101),
+        (103, 201),
+        (201, 102),
+    ];
     for (seed, link) in (1..).zip(links) {
-        let observer = run(seed, Mode::Mx21, dataplane::fabric::Channel::default(), |fabric| {
-            let (from, to) = link;
-            fabric.schedule(START, Action::LoseOnLink { from, to, loss: 30_000 }).unwrap();
-        });
+        let observer = run(
+            seed,
+            Mode::Mx21,
+            dataplane::fabric::Channel::default(),
+            |fabric| {
+                let (from, to) = link;
+                fabric
+                    .schedule(
+                        START,
+                        Action::LoseOnLink {
+                            from,
+                            to,
+                            loss: 30_000,
+                        },
+                    )
+                    .unwrap();
+            },
+        );
         let truth = observer.truth.clone();
-        assert_eq!(truth.keys().copied().collect::<Vec<_>>(), [link], "only that link loses packets");
+        assert_eq!(
+            truth.keys().copied().collect::<Vec<_>>(),
+            [link],
+            "only that link loses packets"
+        );
         let (judged, losses) = judged(observer, true);
-        let guilty: Vec<_> = judged.iter().filter(|one| one.lost.is_some_and(|lost| lost > 0)).collect();
+        let guilty: Vec<_> = judged
+            .iter()
+            .filter(|one| one.lost.is_some_and(|lost| lost > 0))
+            .collect();
         assert_eq!(guilty.len(), 1, "seed {seed}: {judged:?}");
         let found = guilty[0];
-        assert_eq!((found.from, found.to, found.dropped), (link.0, link.1, 0), "seed {seed}");
+        assert_eq!(
+            (found.from, found.to, found.dropped),
+            (link.0, link.1, 0),
+            "seed {seed}"
+        );
         assert_eq!(found.lost, Some(truth[&link]), "seed {seed}: {losses:?}");
         assert_eq!(found.lost_most, found.lost, "no report was lost");
         assert_eq!((judged[0].from, judged[0].to), link, "the worst is first");
@@ -161,24 +251,46 @@ fn a_link_that_loses_packets_unseen_is_named_by_the_reports_of_both_ends() {
 
 #[test]
 fn lost_reports_are_not_lost_packets() {
-    let channel = dataplane::fabric::Channel { loss: 20_000, duplication: 5_000, ..Default::default() };
+    let channel = dataplane::fabric::Channel {
+        loss: 20_000,
+        duplication: 5_000,
+        ..Default::default()
+    };
     for seed in 1..4 {
         let (judged, losses) = judged(run(seed, Mode::Mx21, channel, |_| ()), true);
-        assert!(losses.reporters.values().map(|loss| loss.lost).sum::<u64>() > 50, "{losses:?}");
+        assert!(
+            losses.reporters.values().map(|loss| loss.lost).sum::<u64>() > 50,
+            "{losses:?}"
+        );
         assert!(!losses.links.is_empty());
-        let accused: Vec<_> = judged.iter().filter(|one| one.lost.is_some_and(|lost| lost > 0)).collect();
+        let accused: Vec<_> = judged
+            .iter()
+            .filter(|one| one.lost.is_some_and(|lost| lost > 0))
+            .collect();
         assert_eq!(accused, [] as [&LinkLoss; 0], "seed {seed}");
         // With both, the truth lies between what is said.
         let link = (101, 201);
         let both = run(seed, Mode::Mx21, channel, |fabric| {
             let (from, to) = link;
-            fabric.schedule(START, Action::LoseOnLink { from, to, loss: 200_000 }).unwrap();
+            fabric
+                .schedule(
+                    START,
+                    Action::LoseOnLink {
+                        from,
+                        to,
+                        loss: 200_000,
+                    },
+                )
+                .unwrap();
         });
         let truth = both.truth[&link];
         let (judged, _) = self::judged(both, true);
         let found = judged.iter().find(|one| (one.from, one.to) == link).unwrap();
         let (least, most) = (found.lost.unwrap(), found.lost_most.unwrap());
-        assert!(least > 0 && (least..=most).contains(&truth), "seed {seed}: {least} to {most}, {truth}");
+        assert!(
+            least > 0 && (least..=most).contains(&truth),
+            "seed {seed}: {least} to {most}, {truth}"
+        );
         assert_eq!((judged[0].from, judged[0].to), link);
     }
 }
@@ -186,10 +298,17 @@ fn lost_reports_are_not_lost_packets() {
 #[test]
 fn a_link_that_fails_is_named_by_drop_reports() {
     for (seed, link) in (1..).zip([(101, 201), (103, 202), (201, 102)]) {
-        let observer = run(seed, Mode::Md21, dataplane::fabric::Channel::default(), |fabric| {
-            let (a, b) = link;
-            fabric.schedule(START + 5 * SECOND, Action::CutLink { a, b }).unwrap();
-        });
+        let observer = run(
+            seed,
+            Mode::Md21,
+            dataplane::fabric::Channel::default(),
+            |fabric| {
+                let (a, b) = link;
+                fabric
+                    .schedule(START + 5 * SECOND, Action::CutLink { a, b })
+                    .unwrap();
+            },
+        );
         // After 14 s without it, no flow that is known uses the link.
         let collector = &observer.collector;
         let is_it = |one: &collector::LinkUse| [(one.from, one.to), (one.to, one.from)].contains(&link);
@@ -198,45 +317,91 @@ fn a_link_that_fails_is_named_by_drop_reports() {
         assert!(reported > 5, "the switches noticed it");
         let (judged, losses) = judged(observer, false);
         // The link was cut in both directions.
-        let named: Vec<_> =
-            judged.iter().filter(|one| one.dropped > 0).map(|one| (one.from, one.to)).collect();
+        let named: Vec<_> = judged
+            .iter()
+            .filter(|one| one.dropped > 0)
+            .map(|one| (one.from, one.to))
+            .collect();
         assert!(
             !named.is_empty() && named.iter().all(|one| *one == link || (one.1, one.0) == link),
             "{named:?}"
         );
         assert_eq!(judged.iter().map(|one| one.dropped).sum::<u64>(), reported);
-        assert!(losses.drops.keys().all(|place| place.reason == Some(DropReason::LinkDown.code())));
+        assert!(
+            losses
+                .drops
+                .keys()
+                .all(|place| place.reason == Some(DropReason::LinkDown.code()))
+        );
         // What was lost unseen is not claimed to be nothing.
-        assert!(judged.iter().all(|one| one.lost.is_none() && one.unknown.is_some()));
+        assert!(
+            judged
+                .iter()
+                .all(|one| one.lost.is_none() && one.unknown.is_some())
+        );
     }
 }
 
 #[test]
 fn what_is_not_known_is_said() {
-    let count = |sent, arrived| LinkCount { sent, arrived, flows: 1 };
+    let count = |sent, arrived| LinkCount {
+        sent,
+        arrived,
+        flows: 1,
+    };
     let losses = Losses {
-        links: [((1, 2), count(10, 9)), ((2, 3), count(10, 20)), ((3, 4), count(5, 5))].into(),
+        links: [
+            ((1, 2), count(10, 9)),
+            ((2, 3), count(10, 20)),
+            ((3, 4), count(5, 5)),
+        ]
+        .into(),
         silent: [(4, 5)].into(),
-        reporters: [(2, ReporterLoss { lost: 3, duplicated: 0 })].into(),
+        reporters: [(
+            2,
+            ReporterLoss {
+                lost: 3,
+                duplicated: 0,
+            },
+        )]
+        .into(),
         ..Losses::default()
     };
     let links = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6)].into();
     let judged = judge(&losses, links, &Ends::default(), Evidence::Reports);
     let of = |from: u32| judged.iter().find(|link| link.from == from).unwrap();
     // Node 2 lost three reports: they explain the missing one.
-    assert_eq!((of(1).lost, of(1).lost_most, of(1).sent), (Some(0), Some(1), Some(10)));
+    assert_eq!(
+        (of(1).lost, of(1).lost_most, of(1).sent),
+        (Some(0), Some(1), Some(10))
+    );
     assert_eq!((of(2).lost, of(2).unknown.as_deref()), (None, Some(UNEQUAL)));
     assert_eq!((of(3).lost, of(3).lost_most), (Some(0), Some(0)));
     assert_eq!(of(4).unknown.as_deref(), Some(ONE_END));
     assert_eq!(of(5).unknown.as_deref(), Some(needs(Evidence::Reports)));
-    let off = judge(&Losses::default(), [(5, 6)].into(), &Ends::default(), Evidence::Some);
+    let off = judge(
+        &Losses::default(),
+        [(5, 6)].into(),
+        &Ends::default(),
+        Evidence::Some,
+    );
     assert_eq!(off[0].unknown.as_deref(), Some(needs(Evidence::Some)));
 }
 
 #[test]
 fn drops_of_no_link_that_is_known_are_said() {
-    let place = |node, egress_if| DropPlace { node, egress_if, queue: None, reason: None };
-    let sum = |packets, first, last| DropSum { packets, flows: 1, first, last };
+    let place = |node, egress_if| DropPlace {
+        node,
+        egress_if,
+        queue: None,
+        reason: None,
+    };
+    let sum = |packets, first, last| DropSum {
+        packets,
+        flows: 1,
+        first,
+        last,
+    };
     let [seconds, later] = [100, 900].map(|second: u64| START + second * SECOND);
     let losses = Losses {
         drops: [
@@ -260,14 +425,31 @@ fn drops_of_no_link_that_is_known_are_said() {
         queue_occupancy: None,
         hop_latency: None,
     };
-    memory.learn(&[link(5, 2, START), link(6, 3, START), link(6, 4, START + 500 * SECOND)]);
+    memory.learn(&[
+        link(5, 2, START),
+        link(6, 3, START),
+        link(6, 4, START + 500 * SECOND),
+    ]);
     let ends = Ends::of(&losses, &memory);
     let found = drops(&losses, &BTreeMap::new(), &ends, Evidence::Some);
-    let said: Vec<_> = found.iter().map(|one| (one.packets, one.to, one.to_unknown.as_deref())).collect();
-    let expected =
-        [(40, None, None), (30, None, Some(NO_NODE_SEEN)), (20, None, Some(SEVERAL)), (7, Some(2), None)];
+    let said: Vec<_> = found
+        .iter()
+        .map(|one| (one.packets, one.to, one.to_unknown.as_deref()))
+        .collect();
+    let expected = [
+        (40, None, None),
+        (30, None, Some(NO_NODE_SEEN)),
+        (20, None, Some(SEVERAL)),
+        (7, Some(2), None),
+    ];
     assert_eq!(said, expected);
     assert_eq!(ends.unplaced(&losses), 90);
     let judged = judge(&losses, BTreeSet::new(), &ends, Evidence::Some);
-    assert_eq!(judged.iter().map(|one| (one.from, one.to, one.dropped)).collect::<Vec<_>>(), [(1, 2, 7)]);
+    assert_eq!(
+        judged
+            .iter()
+            .map(|one| (one.from, one.to, one.dropped))
+            .collect::<Vec<_>>(),
+        [(1, 2, 7)]
+    );
 }

@@ -48,7 +48,14 @@ const fn get(
     parameters: &'static [Param],
     response: Make,
 ) -> Operation {
-    Operation { method: "get", path, about, parameters, body: None, response: ResponseBody::Json(response) }
+    Operation {
+        method: "get",
+        path,
+        about,
+        parameters,
+        body: None,
+        response: ResponseBody::Json(response),
+    }
 }
 
 const fn change(
@@ -58,7 +65,14 @@ const fn change(
     body: Option<Make>,
     response: Make,
 ) -> Operation {
-    Operation { method, path, about, parameters: &[], body, response: ResponseBody::Json(response) }
+    Operation {
+        method,
+        path,
+        about,
+        parameters: &[],
+        body,
+        response: ResponseBody::Json(response),
+    }
 }
 
 /// All operations, in the order of the routes.
@@ -92,25 +106,60 @@ fn network() -> Vec<Operation> {
             &[],
             of::<view::RateHistory>,
         ),
-        get("/api/v1/nodes", "Nodes with latencies and queues, by id.", state::NODES, of::<view::Nodes>),
-        get("/api/v1/links", "Links, learnt from paths.", state::LINKS, of::<view::Links>),
-        get("/api/v1/flows", "Flows, largest first.", flows::FLOWS, of::<view::Flows>),
-        get("/api/v1/flows/{id}", "One flow, hop by hop.", flows::FLOW, of::<view::FlowDetail>),
+        get(
+            "/api/v1/nodes",
+            "Nodes with latencies and queues, by id.",
+            state::NODES,
+            of::<view::Nodes>,
+        ),
+        get(
+            "/api/v1/links",
+            "Links, learnt from paths.",
+            state::LINKS,
+            of::<view::Links>,
+        ),
+        get(
+            "/api/v1/flows",
+            "Flows, largest first.",
+            flows::FLOWS,
+            of::<view::Flows>,
+        ),
+        get(
+            "/api/v1/flows/{id}",
+            "One flow, hop by hop.",
+            flows::FLOW,
+            of::<view::FlowDetail>,
+        ),
         get(
             "/api/v1/flows/{id}/history",
             "Latencies and paths of a flow over time.",
             stored::HISTORY,
             of::<view::HistoryView>,
         ),
-        get("/api/v1/paths", "Paths, most used first.", state::PATHS, of::<view::Paths>),
-        get("/api/v1/names", "Names of nodes, interfaces and hosts.", &[], of::<view::NamesView>),
+        get(
+            "/api/v1/paths",
+            "Paths, most used first.",
+            state::PATHS,
+            of::<view::Paths>,
+        ),
+        get(
+            "/api/v1/names",
+            "Names of nodes, interfaces and hosts.",
+            &[],
+            of::<view::NamesView>,
+        ),
         get(
             "/api/v1/filter",
             "Whether a filter of flows or events is right, what can complete it, and its fields.",
             filters::FILTER,
             of::<view::FilterHelp>,
         ),
-        get("/api/v1/events", "Stored events, newest first.", stored::EVENTS, of::<view::Events>),
+        get(
+            "/api/v1/events",
+            "Stored events, newest first.",
+            stored::EVENTS,
+            of::<view::Events>,
+        ),
         Operation {
             method: "get",
             path: "/api/v1/events/stream",
@@ -230,7 +279,13 @@ fn alerts() -> Vec<Operation> {
             Some(of::<of_alerts::NewSilence>),
             of::<view::SilenceView>,
         ),
-        change("delete", "/api/v1/alerts/silences/{id}", "Ends a silence.", None, of::<view::SilenceView>),
+        change(
+            "delete",
+            "/api/v1/alerts/silences/{id}",
+            "Ends a silence.",
+            None,
+            of::<view::SilenceView>,
+        ),
         change(
             "post",
             "/api/v1/alerts/try",
@@ -252,7 +307,12 @@ fn alerts() -> Vec<Operation> {
 fn manager() -> Vec<Operation> {
     use crate::manager_role::view as of_manager;
     vec![
-        get("/api/v1/intents", "The intents of the manager, by name.", &[], of::<of_manager::IntentsView>),
+        get(
+            "/api/v1/intents",
+            "The intents of the manager, by name.",
+            &[],
+            of::<of_manager::IntentsView>,
+        ),
         change(
             "put",
             "/api/v1/intents",
@@ -267,7 +327,12 @@ fn manager() -> Vec<Operation> {
             Some(object),
             of::<of_manager::PlanView>,
         ),
-        get("/api/v1/intents/{name}", "One intent.", &[], of::<of_manager::IntentView>),
+        get(
+            "/api/v1/intents/{name}",
+            "One intent.",
+            &[],
+            of::<of_manager::IntentView>,
+        ),
         change(
             "delete",
             "/api/v1/intents/{name}",
@@ -275,8 +340,18 @@ fn manager() -> Vec<Operation> {
             None,
             of::<of_manager::IntentsView>,
         ),
-        get("/api/v1/devices", "The devices of the manager, by node id.", &[], of::<of_manager::DevicesView>),
-        get("/api/v1/devices/{name}", "One device.", &[], of::<of_manager::DeviceView>),
+        get(
+            "/api/v1/devices",
+            "The devices of the manager, by node id.",
+            &[],
+            of::<of_manager::DevicesView>,
+        ),
+        get(
+            "/api/v1/devices/{name}",
+            "One device.",
+            &[],
+            of::<of_manager::DeviceView>,
+        ),
         change(
             "delete",
             "/api/v1/devices/{name}",
@@ -290,7 +365,13 @@ fn manager() -> Vec<Operation> {
             &[],
             of::<of_manager::PlanView>,
         ),
-        change("post", "/api/v1/plan/apply", "Approves the plan.", None, of::<of_manager::PlanView>),
+        change(
+            "post",
+            "/api/v1/plan/apply",
+            "Approves the plan.",
+            None,
+            of::<of_manager::PlanView>,
+        ),
     ]
 }
 
@@ -348,7 +429,12 @@ fn rules() -> Vec<Operation> {
         switch::{CountersView, RulesView},
     };
     vec![
-        get("/api/v1/switch/int", "INT counters of the switch of this process.", &[], of::<CountersView>),
+        get(
+            "/api/v1/switch/int",
+            "INT counters of the switch of this process.",
+            &[],
+            of::<CountersView>,
+        ),
         get(
             "/api/v1/switch/rules",
             "Rules of a managed switch, its ports and what it can do.",
@@ -433,7 +519,12 @@ fn roles() -> Vec<Operation> {
             &[],
             of::<ReporterView>,
         ),
-        get("/api/v1/translator", "The DTA translator of this process.", &[], of::<TranslatorView>),
+        get(
+            "/api/v1/translator",
+            "The DTA translator of this process.",
+            &[],
+            of::<TranslatorView>,
+        ),
     ]
 }
 
@@ -463,7 +554,12 @@ fn memory() -> Vec<Operation> {
             &[],
             of::<dta::Stores>,
         ),
-        get("/api/v1/dta/stores/{name}", "One store.", dta::STORE, of::<answer::StoreView>),
+        get(
+            "/api/v1/dta/stores/{name}",
+            "One store.",
+            dta::STORE,
+            of::<answer::StoreView>,
+        ),
         get(
             "/api/v1/dta/stores/{name}/get",
             "The data (key-write) or the path (postcarding) of a key.",
@@ -482,14 +578,24 @@ fn memory() -> Vec<Operation> {
             dta::SKETCH,
             of::<answer::SketchAnswer>,
         ),
-        get("/api/v1/dta/lists", "The lists of the memory.", dta::LISTS, of::<dta::Lists>),
+        get(
+            "/api/v1/dta/lists",
+            "The lists of the memory.",
+            dta::LISTS,
+            of::<dta::Lists>,
+        ),
         get(
             "/api/v1/dta/lists/{list}",
             "Entries of a list: the newest, or from a batch on.",
             dta::TAIL,
             of::<answer::TailAnswer>,
         ),
-        get("/api/v1/dta/snapshots", "Existing snapshots, newest first.", &[], of::<dta::Snapshots>),
+        get(
+            "/api/v1/dta/snapshots",
+            "Existing snapshots, newest first.",
+            &[],
+            of::<dta::Snapshots>,
+        ),
         change(
             "post",
             "/api/v1/dta/snapshots",
@@ -522,7 +628,12 @@ fn program() -> Vec<Operation> {
             &[],
             of::<session::SessionView>,
         ),
-        get("/api/v1/config", "The effective configuration, without secrets.", &[], object),
+        get(
+            "/api/v1/config",
+            "The effective configuration, without secrets.",
+            &[],
+            object,
+        ),
         change(
             "post",
             "/api/v1/config/reload",
@@ -590,7 +701,10 @@ pub(super) fn document() -> Value {
 
 impl Operation {
     fn describe(&self, generator: &mut SchemaGenerator, bodies: &mut SchemaGenerator) -> Value {
-        let segments = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let segments = self
+            .path
+            .split('/')
+            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let mut parameters: Vec<Value> = segments.map(|name| segment(self.path, name)).collect();
         parameters.extend(self.parameters.iter().map(query));
         parameters.extend(conditions(self.method, self.path));
@@ -627,7 +741,11 @@ fn conditions(method: &str, path: &str) -> Vec<Value> {
     let intent = "The `etag` of the intent, in quotation marks: only this version is changed, else 412; `*`: any version.";
     match (method, path) {
         ("patch", "/api/v1/switch/rules") => {
-            vec![header("If-Match", true, "The `etag` of the rules from which the changes were made.")]
+            vec![header(
+                "If-Match",
+                true,
+                "The `etag` of the rules from which the changes were made.",
+            )]
         }
         ("put", "/api/v1/intents") => vec![
             header("If-Match", false, intent),
@@ -647,9 +765,10 @@ fn conditions(method: &str, path: &str) -> Vec<Value> {
 
 fn segment(path: &str, name: &str) -> Value {
     let (about, schema) = match name {
-        "id" if path.starts_with("/api/v1/alerts") => {
-            ("Number of the silence.", json!({"type": "integer", "format": "uint64", "minimum": 0}))
-        }
+        "id" if path.starts_with("/api/v1/alerts") => (
+            "Number of the silence.",
+            json!({"type": "integer", "format": "uint64", "minimum": 0}),
+        ),
         "id" => (
             "Flow id (16 hexadecimal digits), or the flow as text, percent-encoded.",
             json!({"type": "string", "format": "flow-or-id"}),
@@ -662,12 +781,14 @@ fn segment(path: &str, name: &str) -> Value {
         "name" if path.starts_with("/api/v1/devices") => {
             ("Name or node id of the device.", json!({"type": "string"}))
         }
-        "node" => {
-            ("Node id.", json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX}))
-        }
-        "list" => {
-            ("List id.", json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX}))
-        }
+        "node" => (
+            "Node id.",
+            json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX}),
+        ),
+        "list" => (
+            "List id.",
+            json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX}),
+        ),
         _ => ("Name or id of the store.", json!({"type": "string"})),
     };
     json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema})
@@ -676,7 +797,11 @@ fn segment(path: &str, name: &str) -> Value {
 fn query(param: &Param) -> Value {
     let schema = match param.form {
         Form::Integer { min, max, default } => {
-            let format = if max > u64::from(u32::MAX) { "uint64" } else { "uint32" };
+            let format = if max > u64::from(u32::MAX) {
+                "uint64"
+            } else {
+                "uint32"
+            };
             let mut schema = json!({"type": "integer", "format": format, "minimum": min, "maximum": max});
             if let Some(default) = default {
                 schema["default"] = default.into();
@@ -707,7 +832,10 @@ fn query(param: &Param) -> Value {
 fn without_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            if !fields.get("default").is_some_and(|field| field.is_object() && field.get("type").is_some()) {
+            if !fields
+                .get("default")
+                .is_some_and(|field| field.is_object() && field.get("type").is_some())
+            {
                 fields.remove("default");
             }
             fields.values_mut().for_each(without_defaults);

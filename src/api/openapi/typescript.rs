@@ -19,7 +19,10 @@ const HEAD: &str = "// Generated from the types of the API by `make docs`; do no
 ";
 
 fn comment(indent: &str, text: &str) -> String {
-    format!("{indent}/** {} */\n", text.split_whitespace().collect::<Vec<_>>().join(" "))
+    format!(
+        "{indent}/** {} */\n",
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    )
 }
 
 /// A schema as a type.
@@ -35,7 +38,11 @@ fn form(schema: &Value, indent: &str) -> String {
     }
     for key in ["oneOf", "anyOf"] {
         if let Some(choices) = schema[key].as_array() {
-            let choice = choices.iter().map(|choice| form(choice, indent)).collect::<Vec<_>>().join(" | ");
+            let choice = choices
+                .iter()
+                .map(|choice| form(choice, indent))
+                .collect::<Vec<_>>()
+                .join(" | ");
             return if schema["properties"].is_object() {
                 format!("({choice}) & {}", fields(schema, indent))
             } else {
@@ -44,7 +51,11 @@ fn form(schema: &Value, indent: &str) -> String {
         }
     }
     if let Some(values) = schema["enum"].as_array() {
-        return values.iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
+        return values
+            .iter()
+            .map(Value::to_string)
+            .collect::<Vec<_>>()
+            .join(" | ");
     }
     if !schema["const"].is_null() {
         return schema["const"].to_string();
@@ -65,7 +76,10 @@ fn typed(kind: &str, schema: &Value, indent: &str) -> String {
         "array" => format!("Array<{}>", form(&schema["items"], indent)),
         "object" if schema["properties"].is_object() => fields(schema, indent),
         "object" if schema["additionalProperties"].is_object() => {
-            format!("Record<string, {}>", form(&schema["additionalProperties"], indent))
+            format!(
+                "Record<string, {}>",
+                form(&schema["additionalProperties"], indent)
+            )
         }
         "object" => "Record<string, unknown>".to_owned(),
         other => other.to_owned(),
@@ -74,14 +88,22 @@ fn typed(kind: &str, schema: &Value, indent: &str) -> String {
 
 fn fields(schema: &Value, indent: &str) -> String {
     let inner = format!("{indent}  ");
-    let required: Vec<&str> =
-        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     let mut out = String::from("{\n");
     for (name, field) in schema["properties"].as_object().unwrap() {
         if let Some(about) = field["description"].as_str() {
             out.push_str(&comment(&inner, about));
         }
-        let mark = if required.contains(&name.as_str()) { "" } else { "?" };
+        let mark = if required.contains(&name.as_str()) {
+            ""
+        } else {
+            "?"
+        };
         out.push_str(&format!("{inner}{name}{mark}: {};\n", form(field, &inner)));
     }
     out + indent + "}"

@@ -27,8 +27,18 @@ use crate::{
 pub(super) fn process(mut collectors: Vec<Collector>, receive: Receive<'_>) -> Result<Processed, CliError> {
     // Nothing reads the results, and at its end a worker waits until all of them are queued.
     let queue = 1 << 30;
-    let config = Config { batch: 4096, queue, store_queue: queue, policy: Policy::Shed, store: None };
-    let pipeline = Pipeline::new(config, Arc::new(Hub::new(1, 1, BTreeMap::new())), Control::new().0);
+    let config = Config {
+        batch: 4096,
+        queue,
+        store_queue: queue,
+        policy: Policy::Shed,
+        store: None,
+    };
+    let pipeline = Pipeline::new(
+        config,
+        Arc::new(Hub::new(1, 1, BTreeMap::new())),
+        Control::new().0,
+    );
     match collectors.pop() {
         Some(collector) if collectors.is_empty() => alone(collector, &pipeline, receive),
         last => distributed(collectors.into_iter().chain(last).collect(), &pipeline, receive),
@@ -36,11 +46,18 @@ pub(super) fn process(mut collectors: Vec<Collector>, receive: Receive<'_>) -> R
 }
 
 fn worker(collector: Collector, pipeline: &Pipeline) -> Result<(Worker, WorkerHandle), CliError> {
-    Ok(Worker::new(collector, outlet(pipeline)?, RuleNames::from([]), None))
+    Ok(Worker::new(
+        collector,
+        outlet(pipeline)?,
+        RuleNames::from([]),
+        None,
+    ))
 }
 
 fn outlet(pipeline: &Pipeline) -> Result<crate::pipeline::Outlet, CliError> {
-    pipeline.outlet().ok_or_else(|| CliError::new("the pipeline has stopped"))
+    pipeline
+        .outlet()
+        .ok_or_else(|| CliError::new("the pipeline has stopped"))
 }
 
 /// One worker: the thread of the input does the work, as in [`crate::input`].
@@ -50,11 +67,16 @@ fn alone(collector: Collector, pipeline: &Pipeline, receive: Receive<'_>) -> Res
     receive(&mut |packets: &[Packet<'_>]| {
         let mut worker = lock(&worker);
         let ports = worker.aggregate_ports();
-        each_chunk(packets, 0, &ports, |contents, chunk| worker.process(contents, chunk));
+        each_chunk(packets, 0, &ports, |contents, chunk| {
+            worker.process(contents, chunk)
+        });
         worker.poll(time::now());
     });
     lock(&worker).finish(time::now());
-    Ok(Processed { handled: handle.stats().datagrams, ..Processed::default() })
+    Ok(Processed {
+        handled: handle.stats().datagrams,
+        ..Processed::default()
+    })
 }
 
 /// Several workers, each with a thread and a queue.
@@ -77,7 +99,10 @@ fn distributed(
     let default = wire::Profile::new(Dialect::IntCollectorGen);
     let plan = Plan {
         workers: senders,
-        profiles: Arc::new(Profiles { default, by_source: Vec::new() }),
+        profiles: Arc::new(Profiles {
+            default,
+            by_source: Vec::new(),
+        }),
         access: Arc::default(),
         seed: 1,
         listener: 0,
@@ -101,10 +126,17 @@ fn distributed(
         });
         // The workers end when their last sender is gone.
         drop(spreader);
-        threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Result<Vec<_>, _>>()
+        threads
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect::<Result<Vec<_>, _>>()
     });
     let workers_ns = workers_ns.map_err(|_| CliError::new("a worker panicked"))?;
     let handled = handles.iter().map(|handle| handle.stats().datagrams).sum();
     let dropped = lock(&gauge.stats).ended;
-    Ok(Processed { handled, dropped, workers_ns })
+    Ok(Processed {
+        handled,
+        dropped,
+        workers_ns,
+    })
 }

@@ -27,12 +27,14 @@ fn simulated(settings: &Settings, now: u64) -> Option<Manager> {
     let manager = settings.manager.as_ref()?;
     let inventory = manager::inventory::of(&settings.inventory);
     let switches = inventory.devices().filter(|device| !device.role.is_outside());
-    let can: Option<BTreeMap<NodeId, Capabilities>> =
-        switches.map(|device| Some((device.node, capabilities(manager, device)?))).collect();
+    let can: Option<BTreeMap<NodeId, Capabilities>> = switches
+        .map(|device| Some((device.node, capabilities(manager, device)?)))
+        .collect();
     let can = can?;
     let mut simulated = Manager::new(manager.core(&inventory));
     simulated.set_inventory(inventory, now);
-    can.into_iter().for_each(|(node, can)| simulated.set_capabilities(node, can, now));
+    can.into_iter()
+        .for_each(|(node, can)| simulated.set_capabilities(node, can, now));
     Some(simulated)
 }
 
@@ -46,20 +48,32 @@ pub(crate) fn rules(settings: &Settings, node: NodeId) -> Option<Rules> {
             let _ = simulated.keep_intent(intent, now);
         }
     }
-    simulated.compiler().desired().get(&node).map(|rules| (**rules).clone())
+    simulated
+        .compiler()
+        .desired()
+        .get(&node)
+        .map(|rules| (**rules).clone())
 }
 
 /// What the devices outside the domain get, in lines.
 pub(super) fn roles(settings: &Settings) -> Found {
     let mut found = Found::default();
-    let Some(manager) = settings.manager.as_ref() else { return found };
+    let Some(manager) = settings.manager.as_ref() else {
+        return found;
+    };
     let inventory = manager::inventory::of(&settings.inventory);
     for (index, device) in inventory.outside().enumerate() {
         if index == MAX_LINES {
-            let _ = writeln!(found.text, "and {} more devices", inventory.outside().count() - MAX_LINES);
+            let _ = writeln!(
+                found.text,
+                "and {} more devices",
+                inventory.outside().count() - MAX_LINES
+            );
             break;
         }
-        let Some(of_device) = manager.p4runtime.get(&device.name) else { continue };
+        let Some(of_device) = manager.p4runtime.get(&device.name) else {
+            continue;
+        };
         let (name, word) = (&device.name, device.role.word());
         let about = of_device.about().unwrap_or_default();
         match bound(of_device, device) {
@@ -76,7 +90,9 @@ pub(super) fn roles(settings: &Settings) -> Found {
                     _ => writeln!(found.text, ", {frames} timer frames every {every:?}"),
                 };
             }
-            Err(Some(problem)) => found.refused.push(format!("`{name}` will not be driven: {problem}")),
+            Err(Some(problem)) => found
+                .refused
+                .push(format!("`{name}` will not be driven: {problem}")),
             Err(None) => {
                 let _ = writeln!(
                     found.text,
@@ -93,9 +109,14 @@ pub(super) fn roles(settings: &Settings) -> Found {
 /// # Errors
 /// It does not fit; `None`: its P4Info is not known.
 pub(crate) fn bound(of_device: &P4RuntimeSettings, device: &Device) -> Result<Program, Option<String>> {
-    let driver = of_device.driver(device).map_err(|(key, why)| Some(format!("`{key}`: {why}")))?;
+    let driver = of_device
+        .driver(device)
+        .map_err(|(key, why)| Some(format!("`{key}`: {why}")))?;
     let (name, map) = &driver.map;
-    let program = INCLUDED.iter().find(|program| program.map == Some(name.as_str())).ok_or(None::<String>)?;
+    let program = INCLUDED
+        .iter()
+        .find(|program| program.map == Some(name.as_str()))
+        .ok_or(None::<String>)?;
     let info = program.info().map_err(Some)?;
     Program::new(map, &info, &driver.local).map_err(|problems| Some(problems.join("; ")))
 }
@@ -117,7 +138,9 @@ pub(super) fn compiled(settings: &Settings) -> Found {
         };
         let name = intent.name.clone();
         match simulated.keep_intent(intent, now) {
-            Err(refusal) => found.refused.push(format!("the intent `{name}` will be refused: {refusal}")),
+            Err(refusal) => found
+                .refused
+                .push(format!("the intent `{name}` will be refused: {refusal}")),
             Ok(outcome) if index < MAX_LINES => {
                 let (mode, devices) = (outcome.mode.word(), outcome.nodes.len());
                 let _ = writeln!(found.text, "intent {name}: mode {mode}, on {devices} device(s)");
@@ -126,14 +149,21 @@ pub(super) fn compiled(settings: &Settings) -> Found {
         }
     }
     if settings.intents.len() > MAX_LINES {
-        let _ = writeln!(found.text, "and {} more intents", settings.intents.len() - MAX_LINES);
+        let _ = writeln!(
+            found.text,
+            "and {} more intents",
+            settings.intents.len() - MAX_LINES
+        );
     }
     found
 }
 
 /// What a device can do, if its map is that of a program of ours.
 fn capabilities(manager: &ManagerSettings, device: &Device) -> Option<Capabilities> {
-    let of_device = manager.p4runtime.get(&device.name).filter(|_| device.driver == "p4runtime")?;
+    let of_device = manager
+        .p4runtime
+        .get(&device.name)
+        .filter(|_| device.driver == "p4runtime")?;
     Some(bound(of_device, device).ok()?.capabilities())
 }
 
@@ -218,13 +248,21 @@ device dta1: translator: DTA to 1 collector(s) with 2 store(s); 1 reporter(s) of
     #[test]
     fn what_a_device_outside_the_domain_cannot_be_is_refused_with_its_line() {
         for (from, to, part) in [
-            ("r = 3\n", "r = 24\n", "r: an aggregate of `agg_nf` has at most 23 postcards"),
+            (
+                "r = 3\n",
+                "r = 24\n",
+                "r: an aggregate of `agg_nf` has at most 23 postcards",
+            ),
             (
                 "role = \"aggregator\", ",
                 "",
                 "`hopwise-aggregator` is of a device outside the domain; add role = \"aggregator\" to `agg1`",
             ),
-            ("role = \"aggregator\"", "role = \"translator\"", "add role = \"aggregator\" to `agg1`"),
+            (
+                "role = \"aggregator\"",
+                "role = \"translator\"",
+                "add role = \"aggregator\" to `agg1`",
+            ),
             (
                 "map = \"hopwise-aggregator\"",
                 "map = \"hopwise-int\"",
@@ -240,7 +278,11 @@ device dta1: translator: DTA to 1 collector(s) with 2 store(s); 1 reporter(s) of
                 "mtus = [{ port = 1 }]",
                 "`mtus` belongs to switches of the domain",
             ),
-            ("slots = 1024", "slots = 1000", "collectors[0].stores[0]: slots must be a power of two"),
+            (
+                "slots = 1024",
+                "slots = 1000",
+                "collectors[0].stores[0]: slots must be a power of two",
+            ),
             (
                 "role = \"translator\", driver = \"p4runtime\"",
                 "role = \"translator\", driver = \"files\"",
@@ -250,8 +292,14 @@ device dta1: translator: DTA to 1 collector(s) with 2 store(s); 1 reporter(s) of
         ] {
             let text = OUTSIDE.replacen(from, to, 1);
             assert_ne!(text, OUTSIDE, "{from}");
-            let error = Settings::parse(&text, "h.toml").map(drop).unwrap_err().to_string();
-            assert!(error.contains("h.toml:") && error.contains(part), "{part}\n{error}");
+            let error = Settings::parse(&text, "h.toml")
+                .map(drop)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("h.toml:") && error.contains(part),
+                "{part}\n{error}"
+            );
         }
     }
 
@@ -290,13 +338,25 @@ device dta1: translator: DTA to 1 collector(s) with 2 store(s); 1 reporter(s) of
     #[test]
     fn intents_are_compiled_for_our_programs() {
         let fine = found("hopwise-int", "", "mode = \"md\"");
-        assert_eq!((fine.text.as_str(), &*fine.refused), ("intent web: mode md, on 2 device(s)\n", &[][..]));
+        assert_eq!(
+            (fine.text.as_str(), &*fine.refused),
+            ("intent web: mode md, on 2 device(s)\n", &[][..])
+        );
         let postcards = found("hopwise-int", "", "mode = \"postcard\"");
-        assert!(postcards.text.starts_with("intent web: mode postcard"), "{postcards:?}");
+        assert!(
+            postcards.text.starts_with("intent web: mode postcard"),
+            "{postcards:?}"
+        );
         let checksum = found("hopwise-int", "l4_checksum = \"leave\"", "mode = \"md\"");
         let expected = "the intent `web` will be refused: ";
-        assert!(checksum.refused.iter().any(|text| text.starts_with(expected)), "{checksum:?}");
+        assert!(
+            checksum.refused.iter().any(|text| text.starts_with(expected)),
+            "{checksum:?}"
+        );
         let unknown = found("onos-int", "l4_checksum = \"leave\"", "mode = \"md\"");
-        assert_eq!(unknown.text, "intents: whether the devices accept them is known when they answer\n");
+        assert_eq!(
+            unknown.text,
+            "intents: whether the devices accept them is known when they answer\n"
+        );
     }
 }

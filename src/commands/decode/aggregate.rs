@@ -11,25 +11,39 @@ use terminal::{Align, Table, units};
 
 /// One aggregate.
 pub(super) fn write(out: &mut String, from: (u64, IpAddr), aggregate: &Aggregate<'_>, json: bool) {
-    if json { object(out, from, aggregate) } else { text(out, from, aggregate) }
+    if json {
+        object(out, from, aggregate)
+    } else {
+        text(out, from, aggregate)
+    }
 }
 
 fn object(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'_>) {
     let header = aggregate.header();
     json::object(out, |o| {
-        o.field("ts", ts).field("source", Text(source)).field("aggregate", header.kind.name());
-        o.field("by_timer", header.by_timer).field("aggregator", header.aggregator);
+        o.field("ts", ts)
+            .field("source", Text(source))
+            .field("aggregate", header.kind.name());
+        o.field("by_timer", header.by_timer)
+            .field("aggregator", header.aggregator);
         o.field("seq", header.sequence);
-        o.present("node_id", header.node_scope).present("flow_id", header.flow_scope);
+        o.present("node_id", header.node_scope)
+            .present("flow_id", header.flow_scope);
         if header.kind.is_correlated() {
-            o.objects("summaries", aggregate.summaries(), |summary, o| summary_fields(o, &summary));
-        } else {
-            o.objects("postcards", aggregate.postcards_with_packets(), |(postcard, packet), o| {
-                postcard_fields(o, &postcard);
-                if let Some(packet) = packet {
-                    packet_fields(o, &packet);
-                }
+            o.objects("summaries", aggregate.summaries(), |summary, o| {
+                summary_fields(o, &summary)
             });
+        } else {
+            o.objects(
+                "postcards",
+                aggregate.postcards_with_packets(),
+                |(postcard, packet), o| {
+                    postcard_fields(o, &postcard);
+                    if let Some(packet) = packet {
+                        packet_fields(o, &packet);
+                    }
+                },
+            );
         }
     });
     out.push('\n');
@@ -37,14 +51,20 @@ fn object(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'
 
 fn postcard_fields(o: &mut Object<'_>, postcard: &Postcard) {
     let queue = postcard.queue();
-    o.field("node_id", postcard.node()).field("flow_id", postcard.flow_id());
-    o.field("ingress_ts", postcard.ingress_ts()).field("egress_ts", postcard.egress_ts());
-    o.field("queue_id", queue.map(|(id, _)| id)).field("queue_occupancy", queue.map(|(_, length)| length));
+    o.field("node_id", postcard.node())
+        .field("flow_id", postcard.flow_id());
+    o.field("ingress_ts", postcard.ingress_ts())
+        .field("egress_ts", postcard.egress_ts());
+    o.field("queue_id", queue.map(|(id, _)| id))
+        .field("queue_occupancy", queue.map(|(_, length)| length));
 }
 
 fn packet_fields(o: &mut Object<'_>, packet: &PacketFields) {
-    o.field("ingress_if", packet.ingress_if).field("egress_if", packet.egress_if);
-    o.field("hop_limit", packet.hop_limit).field("entered", packet.entered).field("left", packet.left);
+    o.field("ingress_if", packet.ingress_if)
+        .field("egress_if", packet.egress_if);
+    o.field("hop_limit", packet.hop_limit)
+        .field("entered", packet.entered)
+        .field("left", packet.left);
     o.field("digest", Some(packet.digest).filter(|digest| *digest != 0));
 }
 
@@ -54,7 +74,9 @@ fn summary_fields(o: &mut Object<'_>, summary: &Summary) {
         SummaryMetric::QueueLength => o.field("metric", "queue_occupancy"),
         SummaryMetric::Other(number) => o.field("metric", number),
     };
-    o.field("min", summary.min).field("max", summary.max).field("sum", summary.sum);
+    o.field("min", summary.min)
+        .field("max", summary.max)
+        .field("sum", summary.sum);
     o.field("count", summary.count).field("avg", summary.average());
 }
 
@@ -73,7 +95,11 @@ fn paper_name(kind: Kind) -> &'static str {
 fn text(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'_>) {
     let header = aggregate.header();
     let (kind, aggregator, seq) = (paper_name(header.kind), header.aggregator, header.sequence);
-    let timer = if header.by_timer { "  sent by its timer" } else { "" };
+    let timer = if header.by_timer {
+        "  sent by its timer"
+    } else {
+        ""
+    };
     let when = units::date_time(ts);
     out.push_str(&format!(
         "{when}  from {source}  aggregate {kind}  aggregator {aggregator}  seq {seq}{timer}\n"
@@ -84,7 +110,11 @@ fn text(out: &mut String, (ts, source): (u64, IpAddr), aggregate: &Aggregate<'_>
     if let Some(flow_id) = header.flow_scope {
         out.push_str(&format!("  flow id {flow_id:#010x}\n"));
     }
-    let table = if header.kind.is_correlated() { summaries(aggregate) } else { postcards(aggregate) };
+    let table = if header.kind.is_correlated() {
+        summaries(aggregate)
+    } else {
+        postcards(aggregate)
+    };
     out.push_str(&table.render());
     out.push('\n');
 }
@@ -95,7 +125,15 @@ fn cell(value: Option<impl Display>) -> String {
 }
 
 fn postcards(aggregate: &Aggregate<'_>) -> Table {
-    let names = ["node", "flow id", "latency", "queue", "occupancy", "ingress ts", "egress ts"];
+    let names = [
+        "node",
+        "flow id",
+        "latency",
+        "queue",
+        "occupancy",
+        "ingress ts",
+        "egress ts",
+    ];
     let mut table = Table::new(names.map(|name| (name, Align::Right))).indented(2);
     for postcard in aggregate.postcards() {
         table.row([
@@ -121,7 +159,11 @@ fn summaries(aggregate: &Aggregate<'_>) -> Table {
             SummaryMetric::Other(number) => format!("metric {number}"),
         };
         let numbers = [summary.min, summary.average(), summary.max, summary.count];
-        table.row([metric].into_iter().chain(numbers.map(|number| number.to_string())));
+        table.row(
+            [metric]
+                .into_iter()
+                .chain(numbers.map(|number| number.to_string())),
+        );
     }
     table
 }

@@ -86,7 +86,9 @@ fn packet<'a>(
         bytes
     } else {
         // The destination port is the third and fourth byte of the UDP header, which ends where the payload begins.
-        let port = (datagram.payload.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize).wrapping_sub(6);
+        let port = (datagram.payload.as_ptr() as usize)
+            .wrapping_sub(bytes.as_ptr() as usize)
+            .wrapping_sub(6);
         scratch.clear();
         scratch.extend_from_slice(bytes);
         let port = scratch.get_mut(port..).and_then(<[u8]>::first_chunk_mut::<2>);
@@ -131,7 +133,9 @@ fn object(o: &mut Object<'_>, found: &Message<'_>) {
             operation_fields(o, &report.operation, v1);
         }
         Message::Nack(nack) => {
-            o.field("dta", "control").field("layout", "artifact").field("type", "nack");
+            o.field("dta", "control")
+                .field("layout", "artifact")
+                .field("type", "nack");
             o.field("last", nack.last);
         }
         Message::Control(control) => control_fields(o, control),
@@ -140,7 +144,8 @@ fn object(o: &mut Object<'_>, found: &Message<'_>) {
 }
 
 fn base_fields(o: &mut Object<'_>, base: &Base, v1: bool) {
-    o.field("immediate", base.immediate).field("essential", base.essential);
+    o.field("immediate", base.immediate)
+        .field("essential", base.essential);
     o.present("priority", v1.then(|| base.priority.name()));
     o.present("seq", base.essential.then_some(base.sequence))
         .present("reporter", v1.then_some(base.reporter));
@@ -148,25 +153,62 @@ fn base_fields(o: &mut Object<'_>, base: &Base, v1: bool) {
 
 fn operation_fields(o: &mut Object<'_>, operation: &Operation<'_>, v1: bool) {
     match *operation {
-        Operation::KeyWrite { copies, store, key, data } => {
+        Operation::KeyWrite {
+            copies,
+            store,
+            key,
+            data,
+        } => {
             o.field("copies", copies).present("store", v1.then_some(store));
             o.field("key", hex(key)).field("data", hex(data));
         }
-        Operation::Append { list, entry_len, entries } => {
+        Operation::Append {
+            list,
+            entry_len,
+            entries,
+        } => {
             o.field("list", list).field("entry_len", entry_len);
-            o.field("entries", entries.chunks(entry_len.into()).map(hex).collect::<Vec<_>>());
+            o.field(
+                "entries",
+                entries.chunks(entry_len.into()).map(hex).collect::<Vec<_>>(),
+            );
         }
-        Operation::KeyIncrement { copies, store, delta, key } => {
+        Operation::KeyIncrement {
+            copies,
+            store,
+            delta,
+            key,
+        } => {
             o.field("copies", copies).present("store", v1.then_some(store));
             o.field("delta", delta).field("key", hex(key));
         }
-        Operation::Postcard { hop, path_len, store, value, key } => {
+        Operation::Postcard {
+            hop,
+            path_len,
+            store,
+            value,
+            key,
+        } => {
             o.field("hop", hop).present("path_len", v1.then_some(path_len));
-            o.present("store", v1.then_some(store)).field("value", value).field("key", hex(key));
+            o.present("store", v1.then_some(store))
+                .field("value", value)
+                .field("key", hex(key));
         }
-        Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, .. } => {
-            o.field("sketch", sketch).field("epoch", epoch).field("first_column", first_column);
-            o.field("depth", depth).field("width", width).field("op", op.name());
+        Operation::SketchMerge {
+            sketch,
+            epoch,
+            first_column,
+            depth,
+            width,
+            op,
+            ..
+        } => {
+            o.field("sketch", sketch)
+                .field("epoch", epoch)
+                .field("first_column", first_column);
+            o.field("depth", depth)
+                .field("width", width)
+                .field("op", op.name());
             o.field("columns", columns(operation));
         }
     }
@@ -174,10 +216,21 @@ fn operation_fields(o: &mut Object<'_>, operation: &Operation<'_>, v1: bool) {
 
 /// The counters of a sketch, column by column.
 fn columns(operation: &Operation<'_>) -> Vec<Vec<u64>> {
-    let Operation::SketchMerge { depth, width, counters, .. } = operation else { return Vec::new() };
+    let Operation::SketchMerge {
+        depth,
+        width,
+        counters,
+        ..
+    } = operation
+    else {
+        return Vec::new();
+    };
     let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
     let column = |column: &[u8]| column.chunks(usize::from(*width)).map(number).collect();
-    counters.chunks(usize::from(*depth) * usize::from(*width)).map(column).collect()
+    counters
+        .chunks(usize::from(*depth) * usize::from(*width))
+        .map(column)
+        .collect()
 }
 
 fn type_of(body: &Body) -> &'static str {
@@ -190,8 +243,11 @@ fn type_of(body: &Body) -> &'static str {
 }
 
 fn control_fields(o: &mut Object<'_>, control: &Control) {
-    o.field("dta", "control").field("layout", "v1").field("type", type_of(&control.body));
-    o.field("seq", control.sequence).field("reporter", control.reporter);
+    o.field("dta", "control")
+        .field("layout", "v1")
+        .field("type", type_of(&control.body));
+    o.field("seq", control.sequence)
+        .field("reporter", control.reporter);
     match control.body {
         Body::Ack { last } => o.field("last", last),
         Body::Nack { cause, last, trigger } => {
@@ -201,30 +257,47 @@ fn control_fields(o: &mut Object<'_>, control: &Control) {
             };
             o.field("last", last).field("trigger", trigger)
         }
-        Body::SketchNack { sketch, epoch, column } => {
-            o.field("sketch", sketch).field("epoch", epoch).field("column", column)
-        }
-        Body::Congestion { level, hold_us, dropped } => {
-            o.field("level", level).field("hold_us", hold_us).field("dropped", dropped)
-        }
+        Body::SketchNack {
+            sketch,
+            epoch,
+            column,
+        } => o
+            .field("sketch", sketch)
+            .field("epoch", epoch)
+            .field("column", column),
+        Body::Congestion {
+            level,
+            hold_us,
+            dropped,
+        } => o
+            .field("level", level)
+            .field("hold_us", hold_us)
+            .field("dropped", dropped),
     };
 }
 
 fn packet_fields(o: &mut Object<'_>, packet: &Packet<'_>, port: u16) {
     let (bth, ends) = (&packet.bth, packet.ends);
     o.field("roce", bth.opcode.name()).object("flow", |o| {
-        o.field("src", Text(ends.source)).field("dst", Text(ends.destination));
-        o.field("sport", ends.source_port).field("dport", port).field("proto", 17_u8);
+        o.field("src", Text(ends.source))
+            .field("dst", Text(ends.destination));
+        o.field("sport", ends.source_port)
+            .field("dport", port)
+            .field("proto", 17_u8);
     });
     o.present("transport", bth.transport.map(roce::Transport::name));
-    o.field("queue_pair", bth.queue_pair).field("psn", bth.psn.value());
-    o.field("ack_request", bth.ack_request).field("solicited", bth.solicited);
+    o.field("queue_pair", bth.queue_pair)
+        .field("psn", bth.psn.value());
+    o.field("ack_request", bth.ack_request)
+        .field("solicited", bth.solicited);
     if let Opcode::Other(number) = bth.opcode {
         o.field("opcode", number);
     }
     if let Some(reth) = packet.reth {
         o.object("reth", |o| {
-            o.field("address", reth.address).field("rkey", reth.rkey).field("len", reth.len);
+            o.field("address", reth.address)
+                .field("rkey", reth.rkey)
+                .field("len", reth.len);
         });
     }
     o.present("immediate", packet.immediate);
@@ -235,8 +308,10 @@ fn packet_fields(o: &mut Object<'_>, packet: &Packet<'_>, port: u16) {
         });
     }
     o.present("syndrome", packet.aeth.map(|aeth| aeth.syndrome.number()));
-    o.present("msn", packet.aeth.map(|aeth| aeth.msn)).present("original", packet.atomic_ack);
-    o.field("payload", hex(packet.payload)).present("fault", packet.fault.map(Refusal::name));
+    o.present("msn", packet.aeth.map(|aeth| aeth.msn))
+        .present("original", packet.atomic_ack);
+    o.field("payload", hex(packet.payload))
+        .present("fault", packet.fault.map(Refusal::name));
 }
 
 fn text(out: &mut String, found: &Message<'_>) {
@@ -251,16 +326,32 @@ fn text(out: &mut String, found: &Message<'_>) {
             let _ = writeln!(out, "DTA {name}  to reporter {reporter}  seq {seq}");
             match control.body {
                 Body::Ack { last } => writeln!(out, "  all up to {last}"),
-                Body::Nack { cause: Cause::Other(code), last, trigger } => {
+                Body::Nack {
+                    cause: Cause::Other(code),
+                    last,
+                    trigger,
+                } => {
                     writeln!(out, "  cause {code}, last in order {last}, caused by {trigger}")
                 }
                 Body::Nack { cause, last, trigger } => {
-                    writeln!(out, "  {}, last in order {last}, caused by {trigger}", cause.name())
+                    writeln!(
+                        out,
+                        "  {}, last in order {last}, caused by {trigger}",
+                        cause.name()
+                    )
                 }
-                Body::SketchNack { sketch, epoch, column } => {
+                Body::SketchNack {
+                    sketch,
+                    epoch,
+                    column,
+                } => {
                     writeln!(out, "  sketch {sketch}, epoch {epoch}: column {column} is due")
                 }
-                Body::Congestion { level, hold_us, dropped } => {
+                Body::Congestion {
+                    level,
+                    hold_us,
+                    dropped,
+                } => {
                     writeln!(out, "  level {level} for {hold_us} us, {dropped} reports dropped")
                 }
             }
@@ -276,7 +367,12 @@ fn report_text(out: &mut String, report: &Report<'_>, v1: bool) {
     let base = &report.base;
     let _ = write!(out, "DTA {}", report.operation.opcode().name());
     if v1 {
-        let _ = write!(out, "  reporter {}  priority {}", base.reporter, base.priority.name());
+        let _ = write!(
+            out,
+            "  reporter {}  priority {}",
+            base.reporter,
+            base.priority.name()
+        );
     } else {
         out.push_str("  (artifact)");
     }
@@ -285,21 +381,46 @@ fn report_text(out: &mut String, report: &Report<'_>, v1: bool) {
     }
     out.push_str(if base.immediate { "  immediate\n" } else { "\n" });
     let _ = match report.operation {
-        Operation::KeyWrite { copies, store, data, .. } => {
+        Operation::KeyWrite {
+            copies, store, data, ..
+        } => {
             writeln!(out, "  store {store}  copies {copies}  data {}", hex(data))
         }
-        Operation::Append { list, entry_len, entries } => {
+        Operation::Append {
+            list,
+            entry_len,
+            entries,
+        } => {
             let entries: Vec<_> = entries.chunks(entry_len.into()).map(hex).collect();
             writeln!(out, "  list {list}  entries {}", entries.join(" "))
         }
-        Operation::KeyIncrement { copies, store, delta, .. } => {
+        Operation::KeyIncrement {
+            copies, store, delta, ..
+        } => {
             writeln!(out, "  store {store}  copies {copies}  add {delta}")
         }
-        Operation::Postcard { hop, path_len, store, value, .. } => {
-            let of = if path_len == 0 { String::new() } else { format!(" of {path_len}") };
+        Operation::Postcard {
+            hop,
+            path_len,
+            store,
+            value,
+            ..
+        } => {
+            let of = if path_len == 0 {
+                String::new()
+            } else {
+                format!(" of {path_len}")
+            };
             writeln!(out, "  store {store}  hop {hop}{of}  value {value}")
         }
-        Operation::SketchMerge { sketch, epoch, first_column, columns: count, op, .. } => {
+        Operation::SketchMerge {
+            sketch,
+            epoch,
+            first_column,
+            columns: count,
+            op,
+            ..
+        } => {
             let columns = units::counted(count.into(), "column");
             let _ = writeln!(
                 out,
@@ -318,13 +439,22 @@ fn report_text(out: &mut String, report: &Report<'_>, v1: bool) {
 
 fn columns_text(operation: &Operation<'_>) -> String {
     let column = |values: Vec<u64>| values.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
-    columns(operation).into_iter().map(column).collect::<Vec<_>>().join(" | ")
+    columns(operation)
+        .into_iter()
+        .map(column)
+        .collect::<Vec<_>>()
+        .join(" | ")
 }
 
 fn packet_text(out: &mut String, packet: &Packet<'_>) {
     let bth = &packet.bth;
     let transport = bth.transport.map_or("", roce::Transport::name);
-    let _ = write!(out, "to {}  RoCEv2 {transport} {}", packet.ends.destination, bth.opcode.name());
+    let _ = write!(
+        out,
+        "to {}  RoCEv2 {transport} {}",
+        packet.ends.destination,
+        bth.opcode.name()
+    );
     if let Opcode::Other(number) = bth.opcode {
         let _ = write!(out, " {number:#04x}");
     }
@@ -340,7 +470,11 @@ fn packet_text(out: &mut String, packet: &Packet<'_>) {
         );
     }
     if let Some(atomic) = packet.atomic {
-        let _ = writeln!(out, "  address {:#x}  rkey {:#x}  add {}", atomic.address, atomic.rkey, atomic.add);
+        let _ = writeln!(
+            out,
+            "  address {:#x}  rkey {:#x}  add {}",
+            atomic.address, atomic.rkey, atomic.add
+        );
     }
     if let Some(immediate) = packet.immediate {
         let _ = writeln!(out, "  immediate {immediate:#010x}");

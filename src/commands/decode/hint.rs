@@ -22,15 +22,25 @@ impl ProfileHint {
         }
         self.tried += 1;
         for (read, dialect) in self.read.iter_mut().zip(Dialect::ALL) {
-            let profile = Profile { telemetry_ports: current.telemetry_ports, ..Profile::new(dialect) };
-            let is_read = Decoder::new(profile).reports(payload).all(|report| report.is_ok());
+            let profile = Profile {
+                telemetry_ports: current.telemetry_ports,
+                ..Profile::new(dialect)
+            };
+            let is_read = Decoder::new(profile)
+                .reports(payload)
+                .all(|report| report.is_ok());
             *read += u64::from(is_read);
         }
     }
 
     /// A line that names the profile which reads most of them; empty if none reads half.
     pub(super) fn text(&self) -> String {
-        let best = self.read.iter().zip(Dialect::ALL).rev().max_by_key(|(read, _)| **read);
+        let best = self
+            .read
+            .iter()
+            .zip(Dialect::ALL)
+            .rev()
+            .max_by_key(|(read, _)| **read);
         let Some((read, dialect)) = best.filter(|(read, _)| **read > 0 && **read * 2 >= self.tried) else {
             return String::new();
         };
@@ -50,7 +60,13 @@ mod tests {
     #[test]
     fn the_profile_that_reads_most_of_the_refused_is_named() {
         let all = testkit::vectors::all();
-        let refused = |name: &str| all.iter().find(|vector| vector.name == name).unwrap().bytes.clone();
+        let refused = |name: &str| {
+            all.iter()
+                .find(|vector| vector.name == name)
+                .unwrap()
+                .bytes
+                .clone()
+        };
         let strict = Profile::default();
         let mut hint = ProfileHint::default();
         assert_eq!(hint.text(), "");
@@ -61,16 +77,24 @@ mod tests {
                 && vector.kind == testkit::vectors::Kind::Payload
                 && vector.expect.len() == 1
                 && !vector.expect[0].contains("error")
-                && Decoder::new(strict).reports(&vector.bytes).all(|report| report.is_err())
+                && Decoder::new(strict)
+                    .reports(&vector.bytes)
+                    .all(|report| report.is_err())
         });
         let bytes = &hostint.unwrap().bytes;
         for _ in 0..3 {
             hint.try_others(bytes, &strict);
         }
-        assert_eq!(hint.text(), "`--profile hostint` reads 3 of 4 refused datagrams\n");
+        assert_eq!(
+            hint.text(),
+            "`--profile hostint` reads 3 of 4 refused datagrams\n"
+        );
         for _ in 0..2 * TRIED {
             hint.try_others(bytes, &strict);
         }
-        assert_eq!(hint.text(), "`--profile hostint` reads 999 of 1,000 refused datagrams\n");
+        assert_eq!(
+            hint.text(),
+            "`--profile hostint` reads 999 of 1,000 refused datagrams\n"
+        );
     }
 }

@@ -21,20 +21,30 @@ pub(super) fn report(
     plausibility: SourcePlausibility<'_>,
 ) {
     json::object(out, |o| {
-        o.field("ts", ts).field("source", Text(source)).field("version", report.version.name());
+        o.field("ts", ts)
+            .field("source", Text(source))
+            .field("version", report.version.name());
         if report.has_node_id() {
             o.field("node_id", report.node_id);
         }
         o.field("hw_id", report.hw_id).field("seq", report.seq);
-        o.field("flags", flags(report.flags)).present("report_type", report.report_type);
+        o.field("flags", flags(report.flags))
+            .present("report_type", report.report_type);
         flow(o, "flow", report.flow.as_ref());
         flow(o, "tunnel", report.tunnel.as_ref());
         o.present("flow_id", report.flow_id);
         o.present("int_version", report.int.map(|int| int.version.name()));
         sf(o, report.int.and_then(|int| int.sf));
-        hops(o, report.ioam.filter(|_| report.int.is_none()), || report.hops(), plausibility);
+        hops(
+            o,
+            report.ioam.filter(|_| report.int.is_none()),
+            || report.hops(),
+            plausibility,
+        );
         if report.is_single_record() && report.has_metadata() {
-            o.object("reporter_metadata", |o| items(o, &report.metadata_hop(), plausibility));
+            o.object("reporter_metadata", |o| {
+                items(o, &report.metadata_hop(), plausibility)
+            });
         }
         if report.has_drop_reason() {
             o.field("drop_reason", report.drop_reason);
@@ -68,7 +78,12 @@ pub(super) fn packet(
         o.present("int_version", contents.int.map(|int| int.version.name()));
         sf(o, contents.int.and_then(|int| int.sf));
         let found = super::hops_of(contents);
-        hops(o, contents.ioam.filter(|_| contents.int.is_none()), || found.iter().copied(), plausibility);
+        hops(
+            o,
+            contents.ioam.filter(|_| contents.int.is_none()),
+            || found.iter().copied(),
+            plausibility,
+        );
         ioam(o, contents.ioam, contents.ioam_options);
         let odd = Annotations::default()
             .with(Annotations::DESTINATION, contents.destination)
@@ -81,9 +96,11 @@ pub(super) fn packet(
 /// A refused frame or report.
 pub(super) fn refused(out: &mut String, refused: &Refused) {
     json::object(out, |o| {
-        o.field("ts", refused.ts).present("source", refused.source.map(Text));
+        o.field("ts", refused.ts)
+            .present("source", refused.source.map(Text));
         if let Some(known) = &refused.known {
-            o.field("version", known.version.name()).present("node_id", known.node_id);
+            o.field("version", known.version.name())
+                .present("node_id", known.node_id);
             o.field("hw_id", known.hw_id).field("seq", known.seq);
             flow(o, "flow", known.flow.as_ref());
         }
@@ -93,12 +110,18 @@ pub(super) fn refused(out: &mut String, refused: &Refused) {
 }
 
 fn flags(flags: Flags) -> Vec<&'static str> {
-    Flags::NAMES.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| *name).collect()
+    Flags::NAMES
+        .iter()
+        .filter(|(flag, _)| flags.contains(*flag))
+        .map(|(_, name)| *name)
+        .collect()
 }
 
 /// The annotations; omitted if there are none.
 fn annotations(object: &mut Object<'_>, annotations: Annotations) {
-    let set = Annotations::NAMES.iter().filter(|(mark, _)| annotations.contains(*mark));
+    let set = Annotations::NAMES
+        .iter()
+        .filter(|(mark, _)| annotations.contains(*mark));
     let names: Vec<&str> = set.map(|(_, name)| *name).collect();
     if !names.is_empty() {
         object.field("annotations", names);
@@ -107,9 +130,18 @@ fn annotations(object: &mut Object<'_>, annotations: Annotations) {
 
 /// The fields of SF-INT; omitted for other INT.
 fn sf(object: &mut Object<'_>, sf: Option<Sf>) {
-    let Some(Sf { urgent, state, packet_id }) = sf else { return };
+    let Some(Sf {
+        urgent,
+        state,
+        packet_id,
+    }) = sf
+    else {
+        return;
+    };
     object.object("sf", |o| {
-        o.field("state", state.name()).field("urgent", urgent).field("packet_id", packet_id);
+        o.field("state", state.name())
+            .field("urgent", urgent)
+            .field("packet_id", packet_id);
     });
 }
 
@@ -125,12 +157,14 @@ fn ioam(object: &mut Object<'_>, ioam: Option<Ioam<'_>>, all: Option<OptionList<
 fn ioam_option(o: &mut Object<'_>, ioam: &Ioam<'_>) {
     match ioam {
         Ioam::Trace(trace) => {
-            o.field("namespace", trace.namespace).field("trace_type", trace.trace_type);
+            o.field("namespace", trace.namespace)
+                .field("trace_type", trace.trace_type);
             o.field("nodes", trace.nodes().count());
             trace_data(o, trace);
         }
         Ioam::Export(export) => {
-            o.field("namespace", export.namespace).field("trace_type", export.trace_type);
+            o.field("namespace", export.namespace)
+                .field("trace_type", export.trace_type);
             o.present("flow_id", export.flow_id).present("seq", export.seq);
         }
     }
@@ -153,7 +187,10 @@ fn trace_data(o: &mut Object<'_>, trace: &Trace<'_>) {
         }
         let of = |k: u32, value: Option<u64>| node.has(k).then_some(value);
         for (name, value) in [
-            ("hop_limit", (node.has(0) || node.has(8)).then_some(node.hop_limit().map(u64::from))),
+            (
+                "hop_limit",
+                (node.has(0) || node.has(8)).then_some(node.hop_limit().map(u64::from)),
+            ),
             ("seconds", of(2, node.seconds().map(u64::from))),
             ("fraction", of(3, node.fraction().map(u64::from))),
             ("namespace_data", of(5, node.namespace_data().map(u64::from))),
@@ -163,7 +200,13 @@ fn trace_data(o: &mut Object<'_>, trace: &Trace<'_>) {
         }
         if let Some((schema, data)) = node.opaque() {
             o.field("schema", schema);
-            o.field("opaque", data.iter().map(|byte| format!("{byte:02x}")).collect::<String>().as_str());
+            o.field(
+                "opaque",
+                data.iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect::<String>()
+                    .as_str(),
+            );
         }
     });
 }
@@ -173,7 +216,9 @@ fn flow(object: &mut Object<'_>, name: &str, key: Option<&FlowKey>) {
     object.object(name, |o| {
         let (src, dst) = crate::view::ends(key);
         o.field("src", src).field("dst", dst);
-        o.present("sport", key.src_port()).present("dport", key.dst_port()).field("proto", key.proto());
+        o.present("sport", key.src_port())
+            .present("dport", key.dst_port())
+            .field("proto", key.proto());
     });
 }
 
@@ -185,7 +230,13 @@ fn hops<I: Iterator<Item = Hop>>(
     plausibility: SourcePlausibility<'_>,
 ) {
     let named = ioam.is_none_or(|ioam| ioam.has_node_ids());
-    object.field("path", hops().filter(|_| named).map(|hop| hop.node_id).collect::<Vec<_>>());
+    object.field(
+        "path",
+        hops()
+            .filter(|_| named)
+            .map(|hop| hop.node_id)
+            .collect::<Vec<_>>(),
+    );
     object.objects("hops", hops(), |hop, o| items(o, &hop, plausibility));
 }
 
@@ -196,7 +247,8 @@ fn items(o: &mut Object<'_>, hop: &Hop, plausibility: SourcePlausibility<'_>) {
         o.field("node_id", hop.node_id);
     }
     if present(Items::INTERFACES) {
-        o.field("ingress_if", hop.ingress_if).field("egress_if", hop.egress_if);
+        o.field("ingress_if", hop.ingress_if)
+            .field("egress_if", hop.egress_if);
     }
     if present(Items::HOP_LATENCY) {
         o.field("hop_latency", hop.hop_latency);
@@ -218,13 +270,15 @@ fn items(o: &mut Object<'_>, hop: &Hop, plausibility: SourcePlausibility<'_>) {
         o.field("egress_ts", hop.egress_ts);
     }
     if present(Items::L2_INTERFACES) {
-        o.field("l2_ingress_if", hop.l2_ingress_if).field("l2_egress_if", hop.l2_egress_if);
+        o.field("l2_ingress_if", hop.l2_ingress_if)
+            .field("l2_egress_if", hop.l2_egress_if);
     }
     if present(Items::TX_UTILIZATION) {
         o.field("tx_utilization", hop.tx_utilization);
     }
     if present(Items::BUFFER) {
-        o.field("buffer_id", hop.buffer_id).field("buffer_occupancy", hop.buffer_occupancy);
+        o.field("buffer_id", hop.buffer_id)
+            .field("buffer_occupancy", hop.buffer_occupancy);
     }
     if present(Items::CHECKSUM_COMPLEMENT) {
         o.field("checksum_complement", hop.checksum_complement);

@@ -22,7 +22,10 @@ pub(super) struct SourcePlausibility<'a> {
 impl PlausibilityCheck {
     /// Of reports from `source`, the longest prefix first.
     pub(super) fn of(&self, source: &[u8; 16]) -> SourcePlausibility<'_> {
-        let found = self.by_source.iter().filter(|(prefix, _)| prefix.contains_octets(source));
+        let found = self
+            .by_source
+            .iter()
+            .filter(|(prefix, _)| prefix.contains_octets(source));
         let found = found.max_by_key(|(prefix, _)| prefix.len());
         SourcePlausibility {
             profile: found.map_or(&self.default, |(_, profile)| profile),
@@ -32,7 +35,10 @@ impl PlausibilityCheck {
 
     /// Of data packets.
     pub(super) fn of_packets(&self) -> SourcePlausibility<'_> {
-        SourcePlausibility { profile: &self.default, nodes: &self.nodes }
+        SourcePlausibility {
+            profile: &self.default,
+            nodes: &self.nodes,
+        }
     }
 }
 

@@ -20,7 +20,9 @@ pub(super) fn report(
     report: &Report<'_>,
     plausibility: SourcePlausibility<'_>,
 ) {
-    let node = report.node_id.map_or(String::new(), |node| format!("  node {node}"));
+    let node = report
+        .node_id
+        .map_or(String::new(), |node| format!("  node {node}"));
     let (version, hw_id, seq) = (report.version.name(), report.hw_id, report.seq);
     out.push_str(&format!(
         "{}  from {source}  report {version}{node}  hw {hw_id}  seq {seq}{}\n",
@@ -46,14 +48,22 @@ pub(super) fn report(
         ));
     }
     if let Some(refusal) = report.int_refused {
-        out.push_str(&format!("  marked as INT, but not readable and left out: {}\n", refusal.name()));
+        out.push_str(&format!(
+            "  marked as INT, but not readable and left out: {}\n",
+            refusal.name()
+        ));
     }
     for (mark, text) in ANNOTATIONS {
         if report.annotations.contains(mark) {
             out.push_str(&format!("  {text}\n"));
         }
     }
-    write_hops(out, report.int.as_ref(), &report.hops().collect::<Vec<_>>(), plausibility);
+    write_hops(
+        out,
+        report.int.as_ref(),
+        &report.hops().collect::<Vec<_>>(),
+        plausibility,
+    );
     if report.is_single_record() && report.has_metadata() {
         // The record in the packet is of another packet, unless its state is medium.
         out.pop();
@@ -65,10 +75,22 @@ pub(super) fn report(
 
 /// The annotations of a report, as text.
 const ANNOTATIONS: [(Annotations, &str); 4] = [
-    (Annotations::PARTIAL, "partial: a part of it runs over its end and was left out"),
-    (Annotations::UNFLAGGED_DROP_REASON, "anomaly: a drop reason without the drop flag"),
-    (Annotations::MERGED, "the reporter's own data and the last record of the stack are one hop"),
-    (Annotations::DESTINATION, "INT for the destination was stepped over"),
+    (
+        Annotations::PARTIAL,
+        "partial: a part of it runs over its end and was left out",
+    ),
+    (
+        Annotations::UNFLAGGED_DROP_REASON,
+        "anomaly: a drop reason without the drop flag",
+    ),
+    (
+        Annotations::MERGED,
+        "the reporter's own data and the last record of the stack are one hop",
+    ),
+    (
+        Annotations::DESTINATION,
+        "INT for the destination was stepped over",
+    ),
 ];
 
 /// The INT of one data packet.
@@ -85,12 +107,19 @@ pub(super) fn packet(
     if let Some(tunnel) = contents.tunnel {
         out.push_str(&format!("  in tunnel {tunnel}\n"));
     }
-    write_hops(out, contents.int.as_ref(), &super::hops_of(contents), plausibility);
+    write_hops(
+        out,
+        contents.int.as_ref(),
+        &super::hops_of(contents),
+        plausibility,
+    );
 }
 
 /// A refused frame or report.
 pub(super) fn refused(out: &mut String, refused: &Refused) {
-    let source = refused.source.map_or(String::new(), |source| format!("  from {source}"));
+    let source = refused
+        .source
+        .map_or(String::new(), |source| format!("  from {source}"));
     out.push_str(&format!(
         "{}{source}  refused: {}\n\n",
         units::date_time(refused.ts),
@@ -117,9 +146,19 @@ fn write_hops(out: &mut String, int: Option<&Int<'_>>, hops: &[Hop], plausibilit
 
 /// The fields of SF-INT; empty for other INT.
 fn stateful(int: &Int<'_>) -> String {
-    let Some(Sf { urgent, state, packet_id }) = int.sf else { return String::new() };
+    let Some(Sf {
+        urgent,
+        state,
+        packet_id,
+    }) = int.sf
+    else {
+        return String::new();
+    };
     let urgent = if urgent { "  urgent" } else { "" };
-    format!("  stateful{urgent}  packet id {packet_id}  state {}", state.name())
+    format!(
+        "  stateful{urgent}  packet id {packet_id}  state {}",
+        state.name()
+    )
 }
 
 fn write_table(out: &mut String, hops: &[Hop], plausibility: SourcePlausibility<'_>) {
@@ -127,12 +166,16 @@ fn write_table(out: &mut String, hops: &[Hop], plausibility: SourcePlausibility<
         let columns: Vec<&Column> = COLUMNS
             .iter()
             .filter(|column| {
-                hops.iter().any(|hop| column.items.iter().any(|items| hop.carried.contains(*items)))
+                hops.iter()
+                    .any(|hop| column.items.iter().any(|items| hop.carried.contains(*items)))
             })
             .collect();
         let implausible = hops.iter().any(|hop| plausibility.implausible(hop).is_some());
         let note = implausible.then_some(("", Align::Left));
-        let heads = columns.iter().map(|column| (column.name, Align::Right)).chain(note);
+        let heads = columns
+            .iter()
+            .map(|column| (column.name, Align::Right))
+            .chain(note);
         let mut table = Table::new(heads).indented(2);
         for hop in hops {
             let note = note.map(|_| match plausibility.implausible(hop) {
@@ -157,7 +200,9 @@ impl Column {
     fn cell(&self, hop: &Hop) -> String {
         let present = self.items.iter().any(|items| hop.carried.contains(*items));
         let missing = if present { "?" } else { "" };
-        (self.cell)(hop).filter(|_| present).unwrap_or_else(|| missing.to_string())
+        (self.cell)(hop)
+            .filter(|_| present)
+            .unwrap_or_else(|| missing.to_string())
     }
 }
 
@@ -168,20 +213,76 @@ fn text(value: Option<impl Display>) -> Option<String> {
 const QUEUE_IDS: &[Items] = &[Items::QUEUE, Items::QUEUE_CONGESTION, Items::QUEUE_ID];
 
 const COLUMNS: &[Column] = &[
-    Column { name: "node", items: &[Items::NODE_ID], cell: |hop| text(hop.node_id) },
-    Column { name: "in", items: &[Items::INTERFACES], cell: |hop| text(hop.ingress_if) },
-    Column { name: "out", items: &[Items::INTERFACES], cell: |hop| text(hop.egress_if) },
-    Column { name: "latency", items: &[Items::HOP_LATENCY], cell: |hop| text(hop.hop_latency) },
-    Column { name: "queue", items: QUEUE_IDS, cell: |hop| text(hop.queue_id) },
-    Column { name: "occupancy", items: &[Items::QUEUE], cell: |hop| text(hop.queue_occupancy) },
-    Column { name: "congestion", items: &[Items::QUEUE_CONGESTION], cell: |hop| text(hop.queue_congestion) },
-    Column { name: "ingress ts", items: &[Items::INGRESS_TS], cell: |hop| text(hop.ingress_ts) },
-    Column { name: "egress ts", items: &[Items::EGRESS_TS], cell: |hop| text(hop.egress_ts) },
-    Column { name: "l2 in", items: &[Items::L2_INTERFACES], cell: |hop| text(hop.l2_ingress_if) },
-    Column { name: "l2 out", items: &[Items::L2_INTERFACES], cell: |hop| text(hop.l2_egress_if) },
-    Column { name: "tx util", items: &[Items::TX_UTILIZATION], cell: |hop| text(hop.tx_utilization) },
-    Column { name: "buffer", items: &[Items::BUFFER], cell: |hop| text(hop.buffer_id) },
-    Column { name: "buffer occ", items: &[Items::BUFFER], cell: |hop| text(hop.buffer_occupancy) },
+    Column {
+        name: "node",
+        items: &[Items::NODE_ID],
+        cell: |hop| text(hop.node_id),
+    },
+    Column {
+        name: "in",
+        items: &[Items::INTERFACES],
+        cell: |hop| text(hop.ingress_if),
+    },
+    Column {
+        name: "out",
+        items: &[Items::INTERFACES],
+        cell: |hop| text(hop.egress_if),
+    },
+    Column {
+        name: "latency",
+        items: &[Items::HOP_LATENCY],
+        cell: |hop| text(hop.hop_latency),
+    },
+    Column {
+        name: "queue",
+        items: QUEUE_IDS,
+        cell: |hop| text(hop.queue_id),
+    },
+    Column {
+        name: "occupancy",
+        items: &[Items::QUEUE],
+        cell: |hop| text(hop.queue_occupancy),
+    },
+    Column {
+        name: "congestion",
+        items: &[Items::QUEUE_CONGESTION],
+        cell: |hop| text(hop.queue_congestion),
+    },
+    Column {
+        name: "ingress ts",
+        items: &[Items::INGRESS_TS],
+        cell: |hop| text(hop.ingress_ts),
+    },
+    Column {
+        name: "egress ts",
+        items: &[Items::EGRESS_TS],
+        cell: |hop| text(hop.egress_ts),
+    },
+    Column {
+        name: "l2 in",
+        items: &[Items::L2_INTERFACES],
+        cell: |hop| text(hop.l2_ingress_if),
+    },
+    Column {
+        name: "l2 out",
+        items: &[Items::L2_INTERFACES],
+        cell: |hop| text(hop.l2_egress_if),
+    },
+    Column {
+        name: "tx util",
+        items: &[Items::TX_UTILIZATION],
+        cell: |hop| text(hop.tx_utilization),
+    },
+    Column {
+        name: "buffer",
+        items: &[Items::BUFFER],
+        cell: |hop| text(hop.buffer_id),
+    },
+    Column {
+        name: "buffer occ",
+        items: &[Items::BUFFER],
+        cell: |hop| text(hop.buffer_occupancy),
+    },
     Column {
         name: "csum",
         items: &[Items::CHECKSUM_COMPLEMENT],

@@ -38,7 +38,9 @@ struct Device {
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Device").field("managed", &self.managed).finish_non_exhaustive()
+        f.debug_struct("Device")
+            .field("managed", &self.managed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -51,17 +53,33 @@ impl Devices {
             let ports: Vec<u16> = fabric.ports(node).map(|(number, _)| number).collect();
             let mut text = format!("[switch]\nnode = {node}\n");
             for port in ports {
-                let _ = writeln!(text, "[[switch.ports]]\nnumber = {port}\ninterface = \"port{port}\"");
+                let _ = writeln!(
+                    text,
+                    "[[switch.ports]]\nnumber = {port}\ninterface = \"port{port}\""
+                );
             }
-            let settings = Settings::parse(&text, "switch").ok().and_then(|settings| settings.switch);
+            let settings = Settings::parse(&text, "switch")
+                .ok()
+                .and_then(|settings| settings.switch);
             let settings = settings
                 .ok_or_else(|| CliError::new("the demo's switches are invalid; a fault of this build"))?;
             let managed = Managed::open(&ManagedSettings { state: None }, 1)?;
-            let device = Device { managed, settings, follower: None };
+            let device = Device {
+                managed,
+                settings,
+                follower: None,
+            };
             device.follow(fabric).map_err(CliError::new)?;
             switches.insert(node, device);
         }
-        Ok((Self { commands, switches, counted: Instant::now() }, sender))
+        Ok((
+            Self {
+                commands,
+                switches,
+                counted: Instant::now(),
+            },
+            sender,
+        ))
     }
 
     /// Executes the commands that have arrived, and reports once a second how many packets were measured.
@@ -102,12 +120,25 @@ impl Device {
             Request::Read => {
                 let Etag(etag) = self.managed.etag();
                 let rules = self.managed.rules().clone();
-                return Answer::State(State { etag: Etag(etag), rules, ..State::default() });
+                return Answer::State(State {
+                    etag: Etag(etag),
+                    rules,
+                    ..State::default()
+                });
             }
             Request::Claim(election) => (Proposal::Claim(election), Answer::Claimed),
-            Request::Apply { election, etag, changes } => {
-                (Proposal::Apply { election, etag, changes }, Answer::Applied)
-            }
+            Request::Apply {
+                election,
+                etag,
+                changes,
+            } => (
+                Proposal::Apply {
+                    election,
+                    etag,
+                    changes,
+                },
+                Answer::Applied,
+            ),
         };
         let prepared = self.managed.prepare(proposal, &self.settings);
         match prepared.and_then(|prepared| self.managed.take(prepared)) {
@@ -135,10 +166,14 @@ impl Device {
             self.managed.fit(&mut roles);
             fabric.set_roles(settings.node, port.number, roles.is_source(), roles.is_sink());
         }
-        let Some(switch) = fabric.switch_mut(settings.node) else { return Ok(()) };
+        let Some(switch) = fabric.switch_mut(settings.node) else {
+            return Ok(());
+        };
         let config = int_config(&settings);
         let text = |error: dataplane::switch::ConfigError| error.to_string();
-        switch.set_encoding(config.mark.dscp, config.l4_checksum).map_err(text)?;
+        switch
+            .set_encoding(config.mark.dscp, config.l4_checksum)
+            .map_err(text)?;
         switch.set_available(self.managed.bits());
         switch.set_filters(filter::filters(&settings.filter_set())?);
         switch.watch(watchlist(&settings.watch)).map_err(text)
@@ -147,19 +182,28 @@ impl Device {
 
 fn switches_of(fabric: &Fabric) -> Vec<u32> {
     let nodes = fabric.topology().nodes().iter();
-    nodes.filter(|node| is_switch(&node.kind)).map(|node| node.id).collect()
+    nodes
+        .filter(|node| is_switch(&node.kind))
+        .map(|node| node.id)
+        .collect()
 }
 
 /// Adds the manager and the inventory of the network to the settings.
 pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), CliError> {
     let name = |id: u32| {
         let nodes = fabric.topology().nodes();
-        nodes.iter().find(|node| node.id == id).map_or_else(String::new, |node| node.name.clone())
+        nodes
+            .iter()
+            .find(|node| node.id == id)
+            .map_or_else(String::new, |node| node.name.clone())
     };
     let switches = switches_of(fabric);
     let mut text = "[manager]\nclocks = \"synchronised\"\ncalm = \"100ms\"\ndrain = \"200ms\"\n".to_owned();
     for &node in &switches {
-        let edges = fabric.ports(node).filter(|(_, peer)| !switches.contains(peer)).map(|(number, _)| number);
+        let edges = fabric
+            .ports(node)
+            .filter(|(_, peer)| !switches.contains(peer))
+            .map(|(number, _)| number);
         let edges: Vec<u16> = edges.collect();
         let ports = fabric.ports(node).count();
         let _ = writeln!(
@@ -169,10 +213,16 @@ pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), Cli
         );
     }
     for &node in &switches {
-        for (number, peer) in fabric.ports(node).filter(|(_, peer)| *peer > node && switches.contains(peer)) {
+        for (number, peer) in fabric
+            .ports(node)
+            .filter(|(_, peer)| *peer > node && switches.contains(peer))
+        {
             let end = fabric.peer(node, number).map_or(0, |(_, end)| end);
             let (a, b) = (name(node), name(peer));
-            let _ = writeln!(text, "[[inventory.links]]\nbetween = [\"{a}:{number}\", \"{b}:{end}\"]");
+            let _ = writeln!(
+                text,
+                "[[inventory.links]]\nbetween = [\"{a}:{number}\", \"{b}:{end}\"]"
+            );
         }
     }
     for node in fabric.topology().nodes() {
@@ -183,7 +233,10 @@ pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), Cli
         });
         let (host, at) = (&node.name, at.unwrap_or_default());
         let addresses = format!("[\"{}\", \"{}\"]", address.v4, address.v6);
-        let _ = writeln!(text, "[[inventory.hosts]]\nname = \"{host}\"\naddresses = {addresses}\n{at}");
+        let _ = writeln!(
+            text,
+            "[[inventory.hosts]]\nname = \"{host}\"\naddresses = {addresses}\n{at}"
+        );
     }
     let read = Settings::parse(&text, "demo").map_err(|error| CliError::new(error.to_string()))?;
     (settings.manager, settings.inventory) = (read.manager, read.inventory);
@@ -193,7 +246,13 @@ pub(super) fn manage(settings: &mut Settings, fabric: &Fabric) -> Result<(), Cli
 /// Adds the intents of the demo, and lets the switches `obey` before the network starts.
 pub(super) fn add_intents(client: &Client, mut obey: impl FnMut()) -> Result<(), CliError> {
     let client = client.clone().by("demo");
-    let watch = ["flow_path", "flow_latency", "hop_latency", "queue_occupancy", "link_utilization"];
+    let watch = [
+        "flow_path",
+        "flow_latency",
+        "hop_latency",
+        "queue_occupancy",
+        "link_utilization",
+    ];
     for proto in ["udp", "tcp"] {
         let intent = json!({"name": proto, "match": {"proto": proto}, "watch": watch, "mode": "md"});
         client.send("PUT", "/intents", &intent)?;

@@ -71,7 +71,10 @@ impl ControlSockets {
     }
 
     fn try_open(nodes: &[u32]) -> Result<Self, nic::Error> {
-        let mut sockets = Self { of: Vec::new(), port: 0 };
+        let mut sockets = Self {
+            of: Vec::new(),
+            port: 0,
+        };
         for &node in nodes {
             let own = IpAddr::V4(Ipv4Addr::new(127, 0, (node >> 8) as u8, node as u8));
             let opened = Sockets::open(&[], SocketAddr::new(own, sockets.port))?;
@@ -94,7 +97,13 @@ impl Reporters {
         to: SocketAddr,
         fabric: &mut Fabric,
     ) -> Result<Self, CliError> {
-        let (settings, now) = (DtaSettings { collectors: vec![to], ..settings.clone() }, fabric.now());
+        let (settings, now) = (
+            DtaSettings {
+                collectors: vec![to],
+                ..settings.clone()
+            },
+            fabric.now(),
+        );
         let mut all = Vec::new();
         for (node, own) in sockets.of {
             if let Some(switch) = fabric.switch_mut(node) {
@@ -143,7 +152,11 @@ impl Reporters {
             }
             reported.columns += view.sketches.iter().map(|sketch| sketch.columns).sum::<u64>();
         }
-        reported.flows = fabric.flows().filter(|flow| flow.delivered > 0).map(|flow| flow.flow).collect();
+        reported.flows = fabric
+            .flows()
+            .filter(|flow| flow.delivered > 0)
+            .map(|flow| flow.flow)
+            .collect();
         reported
     }
 }
@@ -202,7 +215,10 @@ pub(super) fn wait_until_connected(client: &Client) -> Result<(), CliError> {
 impl Done {
     /// Queries both.
     pub(super) fn ask(client: &Client) -> Result<Self, CliError> {
-        Ok(Self { translator: fetch(client, "/translator")?, memory: fetch(client, "/dta")? })
+        Ok(Self {
+            translator: fetch(client, "/translator")?,
+            memory: fetch(client, "/dta")?,
+        })
     }
 
     /// The stages from the switches to the memory.
@@ -210,17 +226,28 @@ impl Done {
         let translator = &self.translator;
         let collector = &translator["collectors"][0];
         let own = |count: &str, of: &Value| of[count].as_u64().unwrap_or(0);
-        let not_sent = reported.unsent_operations.iter().map(|(reason, count)| (*reason, *count)).collect();
-        let network = [("unsent", reported.unsent), ("socket_buffer_full", own("kernel_drops", collector))];
+        let not_sent = reported
+            .unsent_operations
+            .iter()
+            .map(|(reason, count)| (*reason, *count))
+            .collect();
+        let network = [
+            ("unsent", reported.unsent),
+            ("socket_buffer_full", own("kernel_drops", collector)),
+        ];
         let received = own("reports", translator);
         let done = counts(&translator["completed"]).values().sum();
-        let refused = counts(&translator["dropped"]).into_iter().chain(counts(&translator["unreadable"]));
+        let refused = counts(&translator["dropped"])
+            .into_iter()
+            .chain(counts(&translator["unreadable"]));
         let packets = [
             ("unsent", own("unsent", collector)),
             ("socket_buffer_full", own("kernel_drops", &self.memory)),
             ("duplicates", own("duplicates", &self.memory)),
         ];
-        let dropped = counts(&self.memory["dropped"]).into_iter().chain(counts(&self.memory["refused"]));
+        let dropped = counts(&self.memory["dropped"])
+            .into_iter()
+            .chain(counts(&self.memory["refused"]));
         let stage = |stage: &'static str, unit: &'static str, (into, out, queued), drops| Stage {
             stage: stage.into(),
             unit: unit.into(),
@@ -231,14 +258,24 @@ impl Done {
             evidence: None,
         };
         vec![
-            stage("switches", "operations", (reported.made, reported.sent, reported.held), not_sent),
+            stage(
+                "switches",
+                "operations",
+                (reported.made, reported.sent, reported.held),
+                not_sent,
+            ),
             stage(
                 "network",
                 "datagrams",
                 (reported.datagrams + reported.unsent, received, 0),
                 network.into(),
             ),
-            stage("translator", "reports", (received, done, own("queued", translator)), refused.collect()),
+            stage(
+                "translator",
+                "reports",
+                (received, done, own("queued", translator)),
+                refused.collect(),
+            ),
             stage(
                 "memory",
                 "RoCEv2 packets",
@@ -254,11 +291,16 @@ impl Done {
         let translator = &self.translator;
         let stages = self.stages(reported);
         reported.reports + reported.again == reported.datagrams + reported.unsent + reported.waiting
-            && stages.iter().all(|stage| stage.into == stage.out + stage.queued + dropped(stage))
+            && stages
+                .iter()
+                .all(|stage| stage.into == stage.out + stage.queued + dropped(stage))
             && stages.iter().all(|stage| stage.queued == 0)
             && buffered(&translator["entries"]) == 0
             && buffered(&translator["postcards"]) == 0
-            && translator["collectors"][0]["unacknowledged"].as_u64().unwrap_or(0) == 0
+            && translator["collectors"][0]["unacknowledged"]
+                .as_u64()
+                .unwrap_or(0)
+                == 0
     }
 
     /// The budget, stage by stage, and the verdict. `found`: the number of flows whose path is in memory.
@@ -271,7 +313,11 @@ impl Done {
             ),
         };
         let stages = table("DROPPED", &self.stages(reported));
-        let verdict = if self.is_settled(reported) { FOR_ALL } else { "the difference is unexplained." };
+        let verdict = if self.is_settled(reported) {
+            FOR_ALL
+        } else {
+            "the difference is unexplained."
+        };
         format!(
             "\nBy DTA the switches reported {} and {} in {}{again}.\n\n{stages}\nThe memory has the last path of {found} of {}, and of the DTA reports {verdict}\n",
             units::counted(reported.made, "operation"),
@@ -286,7 +332,10 @@ impl Done {
 pub(super) fn found(client: &Client, reported: &Reported) -> Result<usize, CliError> {
     let mut found = 0;
     for flow in &reported.flows {
-        let answer = client.get(&format!("/dta/stores/paths/get?key={}", escape(&flow.to_string())))?;
+        let answer = client.get(&format!(
+            "/dta/stores/paths/get?key={}",
+            escape(&flow.to_string())
+        ))?;
         found += usize::from(answer["answer"] == "found");
     }
     Ok(found)
@@ -294,7 +343,8 @@ pub(super) fn found(client: &Client, reported: &Reported) -> Result<usize, CliEr
 
 fn counts(of: &Value) -> NamedCounts {
     let all = of.as_object().into_iter().flatten();
-    all.map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0))).collect()
+    all.map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -312,7 +362,10 @@ mod tests {
         let memory = json!({
             "kernel_drops": 3, "duplicates": 1, "dropped": {"sequence": 4}, "refused": {}, "executed": executed,
         });
-        Done { translator: dta, memory }
+        Done {
+            translator: dta,
+            memory,
+        }
     }
 
     fn reported() -> Reported {
@@ -348,22 +401,56 @@ The memory has the last path of 1 of 1 flow, and of the DTA reports every one is
         );
         for (other, reported) in [
             (done(19), reported()),
-            (done(20), Reported { made: 16, ..reported() }),
-            (done(20), Reported { datagrams: 14, ..reported() }),
-            (done(20), Reported { again: 3, ..reported() }),
-            (done(20), Reported { made: 16, held: 1, ..reported() }),
+            (
+                done(20),
+                Reported {
+                    made: 16,
+                    ..reported()
+                },
+            ),
+            (
+                done(20),
+                Reported {
+                    datagrams: 14,
+                    ..reported()
+                },
+            ),
+            (
+                done(20),
+                Reported {
+                    again: 3,
+                    ..reported()
+                },
+            ),
+            (
+                done(20),
+                Reported {
+                    made: 16,
+                    held: 1,
+                    ..reported()
+                },
+            ),
         ] {
             let budget = other.budget(&reported, 1);
-            assert!(budget.ends_with("of the DTA reports the difference is unexplained.\n"), "{budget}");
+            assert!(
+                budget.ends_with("of the DTA reports the difference is unexplained.\n"),
+                "{budget}"
+            );
         }
     }
 
     #[test]
     fn control_sockets_share_a_port_and_have_an_address_each() {
         let sockets = ControlSockets::open(&[101, 102, 201]).unwrap();
-        let all: Vec<_> =
-            sockets.of.iter().map(|(_, sockets)| sockets.control_address().to_string()).collect();
+        let all: Vec<_> = sockets
+            .of
+            .iter()
+            .map(|(_, sockets)| sockets.control_address().to_string())
+            .collect();
         let port = sockets.port;
-        assert_eq!(all, ["101", "102", "201"].map(|last| format!("127.0.0.{last}:{port}")));
+        assert_eq!(
+            all,
+            ["101", "102", "201"].map(|last| format!("127.0.0.{last}:{port}"))
+        );
     }
 }

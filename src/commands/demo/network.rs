@@ -45,11 +45,26 @@ impl Network {
         let start = nic::time::now() - past.as_nanos() as u64;
         let (fabric, script) = demo::scenario_at(seed, start)
             .map_err(|error| CliError::new(format!("the demo's network: {error}")))?;
-        let switches = fabric.topology().nodes().iter().filter(|node| is_switch(&node.kind));
+        let switches = fabric
+            .topology()
+            .nodes()
+            .iter()
+            .filter(|node| is_switch(&node.kind));
         let names = switches.map(|node| (node.id, node.name.clone())).collect();
         let (sockets, reporters) = (None, Reporters::default());
         let streams = Streams::default();
-        Ok((Self { fabric, script, start, streams, sockets, reporters, devices: None }, names))
+        Ok((
+            Self {
+                fabric,
+                script,
+                start,
+                streams,
+                sockets,
+                reporters,
+                devices: None,
+            },
+            names,
+        ))
     }
 
     /// When it started, ns since the epoch.
@@ -92,7 +107,12 @@ impl Network {
 
     /// Opens the sockets at which the switches listen to translators: the port of all of them.
     pub(super) fn listen(&mut self) -> Result<u16, CliError> {
-        let switches = self.fabric.topology().nodes().iter().filter(|node| is_switch(&node.kind));
+        let switches = self
+            .fabric
+            .topology()
+            .nodes()
+            .iter()
+            .filter(|node| is_switch(&node.kind));
         let nodes: Vec<u32> = switches.map(|node| node.id).collect();
         let sockets = self.sockets.insert(ControlSockets::open(&nodes)?);
         Ok(sockets.port)
@@ -162,7 +182,10 @@ impl Network {
             thread::sleep(STEP.saturating_sub(late));
         }
         self.drain(&mut wire)?;
-        Ok((wire.streams.account(begin.elapsed()), self.reporters.account(&self.fabric)))
+        Ok((
+            wire.streams.account(begin.elapsed()),
+            self.reporters.account(&self.fabric),
+        ))
     }
 
     /// Simulates until `until`, in steps, and sends the reports: a switch queues DTA reports only until its buffer is full.
@@ -237,12 +260,24 @@ impl FabricSink for Outbox {
 impl Outbox {
     fn new(to: SocketAddr, streams: Streams) -> Self {
         let (waiting, bytes) = (Vec::new(), Vec::new());
-        Self { to, senders: BTreeMap::new(), waiting, bytes, streams }
+        Self {
+            to,
+            senders: BTreeMap::new(),
+            waiting,
+            bytes,
+            streams,
+        }
     }
 
     /// Sends all queued reports, in order. Consecutive reports of one switch share a system call.
     fn send(&mut self) -> Result<(), CliError> {
-        let Self { to, senders, waiting, bytes, .. } = self;
+        let Self {
+            to,
+            senders,
+            waiting,
+            bytes,
+            ..
+        } = self;
         let mut start = 0;
         for run in waiting.chunk_by(|a, b| a.0 == b.0) {
             let payloads: Vec<&[u8]> = run
@@ -254,7 +289,9 @@ impl Outbox {
                 })
                 .collect();
             let node = run[0].0;
-            sender(senders, node, *to)?.send_burst(&payloads).map_err(failed)?;
+            sender(senders, node, *to)?
+                .send_burst(&payloads)
+                .map_err(failed)?;
         }
         waiting.clear();
         bytes.clear();
@@ -291,7 +328,11 @@ mod tests {
         let to = socket.local_addr().unwrap();
         let mut wire = Outbox::new(to, Streams::default());
         for (node, payload) in [(101, "a"), (101, "bc"), (102, "d"), (101, "e")] {
-            let from = Reporter { node, address: Ipv4Addr::LOCALHOST.into(), port: 1 };
+            let from = Reporter {
+                node,
+                address: Ipv4Addr::LOCALHOST.into(),
+                port: 1,
+            };
             wire.report(0, &from, payload.as_bytes());
         }
         wire.send().unwrap();
@@ -299,11 +340,17 @@ mod tests {
         let received: Vec<(String, String)> = (0..4)
             .map(|_| {
                 let (length, from) = socket.recv_from(&mut buffer).unwrap();
-                (String::from_utf8_lossy(&buffer[..length]).into_owned(), from.ip().to_string())
+                (
+                    String::from_utf8_lossy(&buffer[..length]).into_owned(),
+                    from.ip().to_string(),
+                )
             })
             .collect();
         let one = |text: &str, node: u8| (text.to_string(), format!("127.0.0.{node}"));
-        assert_eq!(received, [one("a", 101), one("bc", 101), one("d", 102), one("e", 101)]);
+        assert_eq!(
+            received,
+            [one("a", 101), one("bc", 101), one("d", 102), one("e", 101)]
+        );
     }
 
     #[test]
@@ -311,6 +358,12 @@ mod tests {
         let (network, names) = Network::new(1, Duration::ZERO).unwrap();
         assert_eq!(network.describe(), "6 switches, 8 hosts, 60 flows");
         assert_eq!(names.len(), 6);
-        assert!(network.script().iter().take(5).any(|line| look_at(&line.text).contains("path_change")));
+        assert!(
+            network
+                .script()
+                .iter()
+                .take(5)
+                .any(|line| look_at(&line.text).contains("path_change"))
+        );
     }
 }

@@ -44,9 +44,15 @@ pub(super) fn simulate(
                 _ = waiting => {}
             }
         });
-        simulation.join().map_err(|_| CliError::new("the simulation panicked"))
+        simulation
+            .join()
+            .map_err(|_| CliError::new("the simulation panicked"))
     })?;
-    let Collected { streams, store_writer, .. } = collected;
+    let Collected {
+        streams,
+        store_writer,
+        ..
+    } = collected;
     network.continue_from(streams.handed_over());
     store_writer.close();
     // Relaxed: no other data depends on the flag.
@@ -93,7 +99,13 @@ impl Collected {
 impl FabricSink for Collected {
     fn report(&mut self, t: u64, from: &Reporter, payload: &[u8]) {
         let source = octets(from.address);
-        let datagram = Datagram { payload, source, src_port: from.port, listener: 0, received: t };
+        let datagram = Datagram {
+            payload,
+            source,
+            src_port: from.port,
+            listener: 0,
+            received: t,
+        };
         self.collector.handle(&[datagram], &mut self.store_writer);
         self.datagrams += 1;
     }

@@ -69,18 +69,30 @@ impl Stream {
 
     /// Losses without a gap.
     fn unseen(&self) -> u64 {
-        let shown = |seq: &&u32| self.arrived.is_some_and(|(first, highest)| (first..highest).contains(*seq));
+        let shown = |seq: &&u32| {
+            self.arrived
+                .is_some_and(|(first, highest)| (first..highest).contains(*seq))
+        };
         (self.lost.len() - self.lost.iter().filter(shown).count()) as u64
     }
 
     /// What another collector, which begins now, has of this stream: datagrams in flight, and losses after the first of them.
     fn handed_over(self) -> Self {
-        let first = self.in_flight.first_key_value().map_or(u32::MAX, |(first, _)| *first);
+        let first = self
+            .in_flight
+            .first_key_value()
+            .map_or(u32::MAX, |(first, _)| *first);
         let lost: Vec<u32> = self.lost.into_iter().filter(|seq| *seq > first).collect();
         let copies: u64 = self.in_flight.values().map(|copies| u64::from(*copies)).sum();
         let sent = (self.in_flight.len() + lost.len()) as u64;
         let duplicated = copies - self.in_flight.len() as u64;
-        Self { sent, duplicated, lost, arrived: None, in_flight: self.in_flight }
+        Self {
+            sent,
+            duplicated,
+            lost,
+            arrived: None,
+            in_flight: self.in_flight,
+        }
     }
 }
 
@@ -89,10 +101,16 @@ impl Streams {
     pub(super) fn ground_truth(&mut self, truth: &GroundTruth<'_>) {
         match truth {
             GroundTruth::Datagram(sent) => {
-                self.0.entry((sent.node, sent.hw_id)).or_default().send(sent.seq, sent.outcome);
+                self.0
+                    .entry((sent.node, sent.hw_id))
+                    .or_default()
+                    .send(sent.seq, sent.outcome);
             }
             GroundTruth::Arrival(arrival) => {
-                self.0.entry((arrival.node, arrival.hw_id)).or_default().arrive(arrival.seq);
+                self.0
+                    .entry((arrival.node, arrival.hw_id))
+                    .or_default()
+                    .arrive(arrival.seq);
             }
             _ => {}
         }
@@ -100,7 +118,10 @@ impl Streams {
 
     /// The outcomes of all datagrams.
     pub(super) fn account(&self, span: Duration) -> Sent {
-        let mut sent = Sent { span, ..Sent::default() };
+        let mut sent = Sent {
+            span,
+            ..Sent::default()
+        };
         for stream in self.0.values() {
             sent.sent += stream.sent;
             sent.lost += stream.lost.len() as u64;
@@ -112,7 +133,12 @@ impl Streams {
 
     /// The account of a collector that begins now: it receives what is in flight.
     pub(super) fn handed_over(self) -> Self {
-        Self(self.0.into_iter().map(|(key, stream)| (key, stream.handed_over())).collect())
+        Self(
+            self.0
+                .into_iter()
+                .map(|(key, stream)| (key, stream.handed_over()))
+                .collect(),
+        )
     }
 }
 
@@ -126,14 +152,29 @@ mod tests {
         let mut streams = Streams::default();
         let stream = streams.0.entry((101, 0)).or_default();
         let outcomes = [Lost, Delivered, Lost, Lost, Duplicated, Delayed, Lost];
-        outcomes.into_iter().zip(0..).for_each(|(outcome, seq)| stream.send(seq, outcome));
+        outcomes
+            .into_iter()
+            .zip(0..)
+            .for_each(|(outcome, seq)| stream.send(seq, outcome));
         [1, 4, 4, 5].into_iter().for_each(|seq| stream.arrive(seq));
         let span = Duration::from_secs(1);
-        assert_eq!(streams.account(span), Sent { sent: 7, lost: 4, unseen: 2, duplicated: 1, span });
+        assert_eq!(
+            streams.account(span),
+            Sent {
+                sent: 7,
+                lost: 4,
+                unseen: 2,
+                duplicated: 1,
+                span
+            }
+        );
         // The first datagram arrives after the third: counting begins with that one.
         let stream = streams.0.entry((102, 0)).or_default();
         let outcomes = [Delayed, Lost, Delivered];
-        outcomes.into_iter().zip(0..).for_each(|(outcome, seq)| stream.send(seq, outcome));
+        outcomes
+            .into_iter()
+            .zip(0..)
+            .for_each(|(outcome, seq)| stream.send(seq, outcome));
         [2, 0].into_iter().for_each(|seq| stream.arrive(seq));
         assert_eq!(stream.unseen(), 1);
     }
@@ -143,14 +184,35 @@ mod tests {
         let mut streams = Streams::default();
         let stream = streams.0.entry((101, 0)).or_default();
         let outcomes = [Lost, Delivered, Delayed, Lost, Duplicated, Delivered];
-        outcomes.into_iter().zip(0..).for_each(|(outcome, seq)| stream.send(seq, outcome));
+        outcomes
+            .into_iter()
+            .zip(0..)
+            .for_each(|(outcome, seq)| stream.send(seq, outcome));
         [1, 5, 4].into_iter().for_each(|seq| stream.arrive(seq));
         let mut streams = streams.handed_over();
         let span = Duration::ZERO;
         // 2, 4 again, and the loss of 3 between them; nothing shows it yet.
-        assert_eq!(streams.account(span), Sent { sent: 3, lost: 1, unseen: 1, duplicated: 0, span });
+        assert_eq!(
+            streams.account(span),
+            Sent {
+                sent: 3,
+                lost: 1,
+                unseen: 1,
+                duplicated: 0,
+                span
+            }
+        );
         let stream = streams.0.entry((101, 0)).or_default();
         [2, 4].into_iter().for_each(|seq| stream.arrive(seq));
-        assert_eq!(streams.account(span), Sent { sent: 3, lost: 1, unseen: 0, duplicated: 0, span });
+        assert_eq!(
+            streams.account(span),
+            Sent {
+                sent: 3,
+                lost: 1,
+                unseen: 0,
+                duplicated: 0,
+                span
+            }
+        );
     }
 }

@@ -30,7 +30,10 @@ impl Interface {
 
     /// Whether a cable leads somewhere, if only to a circuit.
     fn is_connected(&self) -> bool {
-        let ends = self.connected_endpoints.as_ref().is_some_and(|ends| !ends.is_empty());
+        let ends = self
+            .connected_endpoints
+            .as_ref()
+            .is_some_and(|ends| !ends.is_empty());
         ends && self.connected_endpoints_reachable != Some(false)
     }
 }
@@ -40,7 +43,12 @@ impl Interface {
 /// # Errors
 /// Each problem in a sentence.
 pub(super) fn import(found: &Found, options: &Options) -> Result<(Import, Vec<String>), String> {
-    let mut work = Work { options, import: Import::default(), ports: BTreeMap::new(), problems: Vec::new() };
+    let mut work = Work {
+        options,
+        import: Import::default(),
+        ports: BTreeMap::new(),
+        problems: Vec::new(),
+    };
     let mut interfaces: BTreeMap<u64, Vec<&Interface>> = BTreeMap::new();
     for interface in found.interfaces.iter().filter(|one| one.is_port()) {
         interfaces.entry(interface.device.id).or_default().push(interface);
@@ -49,7 +57,8 @@ pub(super) fn import(found: &Found, options: &Options) -> Result<(Import, Vec<St
     for device in &found.devices {
         match work.number(device, interfaces.remove(&device.id).unwrap_or_default()) {
             Ok(ports) => {
-                work.ports.extend(ports.iter().map(|port| (port.interface.id, port.clone())));
+                work.ports
+                    .extend(ports.iter().map(|port| (port.interface.id, port.clone())));
                 devices.push((device, ports));
             }
             Err(problem) => work.problems.push(problem),
@@ -58,14 +67,21 @@ pub(super) fn import(found: &Found, options: &Options) -> Result<(Import, Vec<St
     // A link whose other end is missing only because of these problems is no problem of its own.
     if work.problems.is_empty() {
         for (device, ports) in &devices {
-            work.device(device, ports).unwrap_or_else(|problem| work.problems.push(problem));
+            work.device(device, ports)
+                .unwrap_or_else(|problem| work.problems.push(problem));
         }
     }
     if work.problems.is_empty() {
         work.links();
     }
-    let notes = if work.problems.is_empty() { work.hosts(found) } else { Vec::new() };
-    let Work { import, mut problems, .. } = work;
+    let notes = if work.problems.is_empty() {
+        work.hosts(found)
+    } else {
+        Vec::new()
+    };
+    let Work {
+        import, mut problems, ..
+    } = work;
     if problems.is_empty() {
         return Ok((import, notes));
     }
@@ -124,14 +140,19 @@ impl<'a> Work<'a> {
                     Some(value) => number(value),
                 },
             };
-            let number =
-                number.filter(|number| (1..=MAX_PORTS).contains(&(*number as usize))).ok_or_else(|| {
+            let number = number
+                .filter(|number| (1..=MAX_PORTS).contains(&(*number as usize)))
+                .ok_or_else(|| {
                     format!(
                         "interface `{}` of `{name}` has no port number from 1 to {MAX_PORTS}; correct it",
                         shown(&interface.name)
                     )
                 })?;
-            ports.push(Port { device: name, number, interface });
+            ports.push(Port {
+                device: name,
+                number,
+                interface,
+            });
         }
         ports.sort_by_key(|port| port.number);
         match ports.windows(2).find(|pair| pair[0].number == pair[1].number) {
@@ -147,7 +168,11 @@ impl<'a> Work<'a> {
 
     fn device(&mut self, device: &'a Device, ports: &[Port<'a>]) -> Result<(), String> {
         let name = device.name.clone().unwrap_or_default();
-        let field = self.options.node_field.as_ref().and_then(|field| device.custom_fields.get(field));
+        let field = self
+            .options
+            .node_field
+            .as_ref()
+            .and_then(|field| device.custom_fields.get(field));
         let node = match field.filter(|value| !value.is_null()) {
             Some(value) => number(value),
             None => NodeId::try_from(device.id).ok(),
@@ -172,8 +197,13 @@ impl<'a> Work<'a> {
                 labels.push(slug);
             }
         }
-        let names = ports.iter().map(|port| format!("{} {}", port.number, shown(&port.interface.name)));
-        let edge = ports.iter().filter(|port| self.is_edge(port)).map(|port| port.number);
+        let names = ports
+            .iter()
+            .map(|port| format!("{} {}", port.number, shown(&port.interface.name)));
+        let edge = ports
+            .iter()
+            .filter(|port| self.is_edge(port))
+            .map(|port| port.number);
         self.import.device(DeviceRow {
             address: address.replace("{name}", &name),
             node: Some(node),
@@ -189,13 +219,19 @@ impl<'a> Work<'a> {
 
     /// Whether a port leads to something that is not managed.
     fn is_edge(&self, port: &Port<'_>) -> bool {
-        port.interface.is_connected() && !port.interface.ends().any(|(end, _)| self.ports.contains_key(&end))
+        port.interface.is_connected()
+            && !port
+                .interface
+                .ends()
+                .any(|(end, _)| self.ports.contains_key(&end))
     }
 
     fn links(&mut self) {
         for port in self.ports.values() {
             let ends: Vec<u64> = port.interface.ends().map(|(end, _)| end).collect();
-            let Some(other) = ends.iter().find_map(|end| self.ports.get(end)) else { continue };
+            let Some(other) = ends.iter().find_map(|end| self.ports.get(end)) else {
+                continue;
+            };
             let problem = if ends.len() > 1 {
                 format!(
                     "{} leads to {} interfaces; make an interface of each of its lanes",
@@ -227,7 +263,9 @@ impl<'a> Work<'a> {
         for port in self.ports.values().filter(|port| self.is_edge(port)) {
             for end in port.interface.connected_endpoints.iter().flatten() {
                 let Some(device) = &end.device else { continue };
-                let host = at.entry(device.id).or_insert((device.name.as_deref(), Vec::new()));
+                let host = at
+                    .entry(device.id)
+                    .or_insert((device.name.as_deref(), Vec::new()));
                 host.1.push(port.end());
             }
         }
@@ -246,8 +284,14 @@ impl<'a> Work<'a> {
             hosts.push((name, id, addresses, port));
         }
         for (name, id, addresses, port) in hosts {
-            let name = if names[&name] > 1 { host_name(None, id) } else { name };
-            self.import.host(name, addresses, port).unwrap_or_else(|problem| self.problems.push(problem));
+            let name = if names[&name] > 1 {
+                host_name(None, id)
+            } else {
+                name
+            };
+            self.import
+                .host(name, addresses, port)
+                .unwrap_or_else(|problem| self.problems.push(problem));
         }
         let note = format!("{shared} addresses that several hosts have were left out");
         (shared > 0).then_some(note).into_iter().collect()
@@ -265,10 +309,22 @@ impl Port<'_> {
 fn owned(addresses: &[Address]) -> (BTreeMap<u64, Vec<IpAddr>>, usize) {
     let (mut owners, mut shared) = (BTreeMap::new(), BTreeSet::new());
     for one in addresses {
-        let device = one.assigned_object.as_ref().and_then(|object| object.device.as_ref());
-        let (Some(ip), Some(device)) = (address(&one.address), device) else { continue };
-        let is_shared = one.role.as_ref().is_some_and(|role| SHARED.contains(&role.value.as_str()));
-        if is_shared || owners.insert(ip, device.id).is_some_and(|other| other != device.id) {
+        let device = one
+            .assigned_object
+            .as_ref()
+            .and_then(|object| object.device.as_ref());
+        let (Some(ip), Some(device)) = (address(&one.address), device) else {
+            continue;
+        };
+        let is_shared = one
+            .role
+            .as_ref()
+            .is_some_and(|role| SHARED.contains(&role.value.as_str()));
+        if is_shared
+            || owners
+                .insert(ip, device.id)
+                .is_some_and(|other| other != device.id)
+        {
             shared.insert(ip);
         }
     }
@@ -282,14 +338,28 @@ fn owned(addresses: &[Address]) -> (BTreeMap<u64, Vec<IpAddr>>, usize) {
 /// The name of a host: `-` for what no name may have.
 fn host_name(name: Option<&str>, id: u64) -> String {
     let name = name.map_or_else(|| format!("device-{id}"), str::to_owned);
-    let letter = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+    let letter = |c: char| {
+        if c.is_ascii_alphanumeric() || "._-".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
     let name: String = name.chars().map(letter).take(63).collect();
-    if name.is_empty() { format!("device-{id}") } else { name }
+    if name.is_empty() {
+        format!("device-{id}")
+    } else {
+        name
+    }
 }
 
 /// An address without its prefix length.
 fn address(text: &str) -> Option<IpAddr> {
-    text.split('/').next()?.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+    text.split('/')
+        .next()?
+        .parse::<IpAddr>()
+        .ok()
+        .map(|ip| ip.to_canonical())
 }
 
 /// A number from 1 in a custom field, which may be a text.

@@ -65,14 +65,23 @@ pub(super) fn read(text: &str, file: &str) -> Result<Import, String> {
 
 fn rows(text: &str) -> Result<Vec<Row>, (usize, String)> {
     let mut records = records(text.trim_start_matches('\u{feff}'))?.into_iter();
-    let (line, header) =
-        records.next().ok_or((1, "the file is empty; begin with a row of column names".to_owned()))?;
-    let names: Vec<String> = header.iter().map(|name| name.trim().to_ascii_lowercase()).collect();
+    let (line, header) = records.next().ok_or((
+        1,
+        "the file is empty; begin with a row of column names".to_owned(),
+    ))?;
+    let names: Vec<String> = header
+        .iter()
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
     if let Some(name) = names.iter().find(|name| !COLUMNS.contains(&name.as_str())) {
         let known = COLUMNS.join(", ");
         return Err((line, format!("`{name}` is not a column; use {known}")));
     }
-    if let Some(name) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+    if let Some(name) = names
+        .iter()
+        .enumerate()
+        .find(|(at, name)| names[..*at].contains(name))
+    {
         return Err((line, format!("two columns are named `{}`; remove one", name.1)));
     }
     let row = |(line, cells): (usize, Vec<String>)| {
@@ -84,10 +93,19 @@ fn rows(text: &str) -> Result<Vec<Row>, (usize, String)> {
             );
             return Err((line, problem));
         }
-        let cells = names.iter().cloned().zip(cells.into_iter().map(|cell| cell.trim().to_owned()));
-        Ok(Row { line, cells: cells.filter(|(_, cell)| !cell.is_empty()).collect() })
+        let cells = names
+            .iter()
+            .cloned()
+            .zip(cells.into_iter().map(|cell| cell.trim().to_owned()));
+        Ok(Row {
+            line,
+            cells: cells.filter(|(_, cell)| !cell.is_empty()).collect(),
+        })
     };
-    records.filter(|(_, cells)| cells.iter().any(|cell| !cell.trim().is_empty())).map(row).collect()
+    records
+        .filter(|(_, cells)| cells.iter().any(|cell| !cell.trim().is_empty()))
+        .map(row)
+        .collect()
 }
 
 impl Row {
@@ -116,7 +134,8 @@ impl Row {
 
     fn parsed<T: FromStr>(&self, column: &str) -> Result<Option<T>, String> {
         let parse = |cell: &str| {
-            cell.parse().map_err(|_| format!("`{cell}` in `{column}` cannot be read; write a number from 1"))
+            cell.parse()
+                .map_err(|_| format!("`{cell}` in `{column}` cannot be read; write a number from 1"))
         };
         self.cell(column).map(parse).transpose()
     }
@@ -134,9 +153,12 @@ impl Row {
     }
 
     fn port(&self, column: &str) -> Result<Option<(String, PortId)>, String> {
-        let Some(cell) = self.cell(column) else { return Ok(None) };
-        let read =
-            cell.rsplit_once(':').and_then(|(device, port)| Some((device.to_owned(), port.parse().ok()?)));
+        let Some(cell) = self.cell(column) else {
+            return Ok(None);
+        };
+        let read = cell
+            .rsplit_once(':')
+            .and_then(|(device, port)| Some((device.to_owned(), port.parse().ok()?)));
         read.map(Some).ok_or_else(|| {
             format!("`{cell}` in `{column}` is not a port; write DEVICE:PORT, such as leaf1:3")
         })
@@ -155,13 +177,21 @@ impl Row {
                 comment: String::new(),
             }),
             "link" => {
-                let end = |column| self.needed(column).and(self.port(column)).map(Option::unwrap_or_default);
+                let end = |column| {
+                    self.needed(column)
+                        .and(self.port(column))
+                        .map(Option::unwrap_or_default)
+                };
                 import.link([end("a")?, end("b")?], self.parsed("mtu")?)
             }
-            "host" => {
-                import.host(self.needed("name")?, self.list("addresses", "addresses")?, self.port("at")?)
-            }
-            other => Err(format!("`{other}` is not a kind of row; write device, link or host")),
+            "host" => import.host(
+                self.needed("name")?,
+                self.list("addresses", "addresses")?,
+                self.port("at")?,
+            ),
+            other => Err(format!(
+                "`{other}` is not a kind of row; write device, link or host"
+            )),
         }
     }
 }
@@ -195,7 +225,10 @@ fn records(text: &str) -> Result<Vec<Record>, (usize, String)> {
         }
     }
     if let Some(line) = quoted {
-        return Err((line, "a quoted cell does not end; add the closing quotation mark".to_owned()));
+        return Err((
+            line,
+            "a quoted cell does not end; add the closing quotation mark".to_owned(),
+        ));
     }
     if !cell.is_empty() || !record.is_empty() {
         record.push(cell);
@@ -238,10 +271,19 @@ mod tests {
             "a.csv:2: there is no device `spine`; add it to the inventory\n\
              a.csv:4: a device needs `address`; fill in the cell"
         );
-        assert_eq!(error(""), "a.csv:1: the file is empty; begin with a row of column names");
+        assert_eq!(
+            error(""),
+            "a.csv:1: the file is empty; begin with a row of column names"
+        );
         assert!(error("name,rack\n").starts_with("a.csv:1: `rack` is not a column; use kind, name, "));
-        assert_eq!(error("name,name\n"), "a.csv:1: two columns are named `name`; remove one");
-        assert_eq!(error("name\n\"a"), "a.csv:2: a quoted cell does not end; add the closing quotation mark");
+        assert_eq!(
+            error("name,name\n"),
+            "a.csv:1: two columns are named `name`; remove one"
+        );
+        assert_eq!(
+            error("name\n\"a"),
+            "a.csv:2: a quoted cell does not end; add the closing quotation mark"
+        );
         assert_eq!(
             error("name,node\na\n"),
             "a.csv:2: 1 cells, but 2 columns; quote cells that contain commas"

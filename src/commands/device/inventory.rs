@@ -40,18 +40,41 @@ impl Import {
     /// What is wrong with it, in one sentence.
     pub(super) fn device(&mut self, row: DeviceRow) -> Result<(), String> {
         let node = row.node.unwrap_or_else(|| self.inventory.free_node());
-        let DeviceRow { name, driver, address, labels, .. } = row.clone();
+        let DeviceRow {
+            name,
+            driver,
+            address,
+            labels,
+            ..
+        } = row.clone();
         let (options, role) = (DriverOptions::default(), DeviceRole::Switch);
-        let device = Device { name, node, driver, address, labels, options, role };
-        self.inventory.add_device(device).map_err(|error| error.to_string())?;
+        let device = Device {
+            name,
+            node,
+            driver,
+            address,
+            labels,
+            options,
+            role,
+        };
+        self.inventory
+            .add_device(device)
+            .map_err(|error| error.to_string())?;
         if let Some(port) = row.edge.iter().find(|port| **port == 0 || **port > row.ports) {
-            return Err(format!("edge port {port} is not one of its {} ports; correct `ports`", row.ports));
+            return Err(format!(
+                "edge port {port} is not one of its {} ports; correct `ports`",
+                row.ports
+            ));
         }
         for port in 1..=row.ports {
-            self.inventory.add_port((node, port), None, None).map_err(|error| error.to_string())?;
+            self.inventory
+                .add_port((node, port), None, None)
+                .map_err(|error| error.to_string())?;
         }
         for port in &row.edge {
-            let hosts = self.inventory.set_peer((node, *port), Some(Peer::Hosts), Origin::File);
+            let hosts = self
+                .inventory
+                .set_peer((node, *port), Some(Peer::Hosts), Origin::File);
             hosts.map_err(|error| error.to_string())?;
         }
         self.devices.push(row);
@@ -73,7 +96,9 @@ impl Import {
                 ));
             }
         }
-        self.inventory.add_link(from, to, Origin::File).map_err(|error| error.to_string())?;
+        self.inventory
+            .add_link(from, to, Origin::File)
+            .map_err(|error| error.to_string())?;
         self.links.push((ends, mtu));
         Ok(())
     }
@@ -89,22 +114,41 @@ impl Import {
         at: Option<(String, PortId)>,
     ) -> Result<(), String> {
         let port = at.as_ref().map(|at| self.at(at)).transpose()?;
-        if port.is_some_and(|port| self.inventory.claims(port).iter().any(|(_, peer)| *peer != Peer::Hosts)) {
+        if port.is_some_and(|port| {
+            self.inventory
+                .claims(port)
+                .iter()
+                .any(|(_, peer)| *peer != Peer::Hosts)
+        }) {
             return Err("its port has a link to a device; a host needs its own port".to_owned());
         }
-        let host = Host { name, addresses, at: port };
-        self.inventory.add_host(host.clone(), Origin::File).map_err(|error| error.to_string())?;
+        let host = Host {
+            name,
+            addresses,
+            at: port,
+        };
+        self.inventory
+            .add_host(host.clone(), Origin::File)
+            .map_err(|error| error.to_string())?;
         self.hosts.push((host, at));
         Ok(())
     }
 
     fn at(&self, (device, port): &(String, PortId)) -> Result<(NodeId, PortId), String> {
-        Ok((self.inventory.node(device).map_err(|error| error.to_string())?, *port))
+        Ok((
+            self.inventory.node(device).map_err(|error| error.to_string())?,
+            *port,
+        ))
     }
 
     /// `3 devices, 2 links and 4 hosts`.
     pub(super) fn summary(&self) -> String {
-        let Self { devices, links, hosts, .. } = self;
+        let Self {
+            devices,
+            links,
+            hosts,
+            ..
+        } = self;
         let counted = |number: usize, noun| terminal::units::counted(number as u64, noun);
         let (devices, links) = (counted(devices.len(), "device"), counted(links.len(), "link"));
         format!("{devices}, {links} and {}", counted(hosts.len(), "host"))
@@ -126,17 +170,26 @@ impl Import {
             }
             out.push_str(&format!("address = {}\n", text(&row.address)));
             if !row.labels.is_empty() {
-                out.push_str(&format!("labels = {}\n", list(row.labels.iter().map(|label| text(label)))));
+                out.push_str(&format!(
+                    "labels = {}\n",
+                    list(row.labels.iter().map(|label| text(label)))
+                ));
             }
             out.push_str(&format!("ports = {}\n", row.ports));
             if !row.edge.is_empty() {
-                out.push_str(&format!("edge = {}\n", list(row.edge.iter().map(PortId::to_string))));
+                out.push_str(&format!(
+                    "edge = {}\n",
+                    list(row.edge.iter().map(PortId::to_string))
+                ));
             }
             out.push('\n');
         }
         let port = |(device, port): &(String, PortId)| text(&format!("{device}:{port}"));
         for (ends, mtu) in &self.links {
-            out.push_str(&format!("[[inventory.links]]\nbetween = {}\n", list(ends.iter().map(port))));
+            out.push_str(&format!(
+                "[[inventory.links]]\nbetween = {}\n",
+                list(ends.iter().map(port))
+            ));
             out.push_str(&mtu.map_or_else(String::new, |mtu| format!("mtu = {mtu}\n")));
             out.push('\n');
         }
@@ -144,7 +197,10 @@ impl Import {
             let addresses = host.addresses.iter().map(|ip| text(&ip.to_string()));
             out.push_str(&format!("[[inventory.hosts]]\nname = {}\n", text(&host.name)));
             out.push_str(&format!("addresses = {}\n", list(addresses)));
-            out.push_str(&at.as_ref().map_or_else(String::new, |at| format!("at = {}\n", port(at))));
+            out.push_str(
+                &at.as_ref()
+                    .map_or_else(String::new, |at| format!("at = {}\n", port(at))),
+            );
             out.push('\n');
         }
         out

@@ -57,7 +57,9 @@ fn filter(text: &str) -> Result<(String, String), String> {
 
 fn address(text: &str) -> Result<String, String> {
     let differs = text.contains("{ip}") || text.contains("{name}");
-    differs.then(|| text.to_owned()).ok_or_else(|| "write {ip} or {name} where devices differ".to_owned())
+    differs
+        .then(|| text.to_owned())
+        .ok_or_else(|| "write {ip} or {name} where devices differ".to_owned())
 }
 
 /// Objects of a page that are asked for.
@@ -229,19 +231,29 @@ pub(super) fn read(url: &str, options: &Options, api: &Api) -> Result<Found, Cli
     let ids: Vec<u64> = devices.iter().map(|device| device.id).collect();
     let interfaces = source.of_devices("dcim/interfaces", &ids)?;
     let addresses = source.of_devices("ipam/ip-addresses", &neighbours(&ids, &interfaces))?;
-    Ok(Found { url: source.client.url(), devices, interfaces, addresses })
+    Ok(Found {
+        url: source.client.url(),
+        devices,
+        interfaces,
+        addresses,
+    })
 }
 
 /// The devices that are connected to these, and not among them: by id, ascending.
 fn neighbours(devices: &[u64], interfaces: &[Interface]) -> Vec<u64> {
     let managed: BTreeSet<u64> = devices.iter().copied().collect();
-    let all = interfaces.iter().flat_map(Interface::ends).filter_map(|(_, device)| device);
+    let all = interfaces
+        .iter()
+        .flat_map(Interface::ends)
+        .filter_map(|(_, device)| device);
     let others: BTreeSet<u64> = all.filter(|device| !managed.contains(device)).collect();
     others.into_iter().collect()
 }
 
 fn query(filters: &[(String, String)]) -> String {
-    let each = filters.iter().map(|(name, value)| format!("&{}={}", escape(name), escape(value)));
+    let each = filters
+        .iter()
+        .map(|(name, value)| format!("&{}={}", escape(name), escape(value)));
     each.chain(["&exclude=config_context".to_owned()]).collect()
 }
 
@@ -258,7 +270,11 @@ impl Source {
             ))
         };
         // Without a scheme, with TLS: the token is a secret.
-        let whole = if url.contains("://") { url.to_owned() } else { format!("https://{url}") };
+        let whole = if url.contains("://") {
+            url.to_owned()
+        } else {
+            format!("https://{url}")
+        };
         let (secure, rest) = tls::authority(&whole);
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let last = authority.rsplit(']').next().unwrap_or(authority);
@@ -268,7 +284,10 @@ impl Source {
             (false, false) => ":80",
         };
         let scheme = if secure { "https" } else { "http" };
-        let visible = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
+        let visible = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
+        };
         if !visible(path) {
             return Err(bad());
         }
@@ -285,7 +304,11 @@ impl Source {
         }
         let authorization = token.map(|token| {
             // Tokens of version 2 (4.5) say so.
-            let scheme = if token.starts_with("nbt_") { "Bearer" } else { "Token" };
+            let scheme = if token.starts_with("nbt_") {
+                "Bearer"
+            } else {
+                "Token"
+            };
             format!("{scheme} {token}")
         });
         let url = format!("{scheme}://{authority}{port}");
@@ -299,8 +322,14 @@ impl Source {
             )));
         }
         let client = client?;
-        let base = if path.is_empty() { "/api/".to_owned() } else { format!("/{path}/api/") };
-        Ok(Self { client: client.for_other(base, authorization) })
+        let base = if path.is_empty() {
+            "/api/".to_owned()
+        } else {
+            format!("/{path}/api/")
+        };
+        Ok(Self {
+            client: client.for_other(base, authorization),
+        })
     }
 
     /// All objects of a list that belong to these devices.
@@ -370,7 +399,9 @@ impl Source {
             })
         })?;
         serde_json::from_value(answer).map_err(|error| {
-            CliError::new(format!("{list} of {url} is not a list of NetBox 3.3 or newer: {error}"))
+            CliError::new(format!(
+                "{list} of {url} is not a list of NetBox 3.3 or newer: {error}"
+            ))
         })
     }
 }
@@ -379,5 +410,10 @@ impl Source {
 fn detail(message: &str) -> String {
     let json = serde_json::from_str::<Value>(message).ok();
     let detail = json.as_ref().and_then(|json| json.get("detail")?.as_str());
-    detail.unwrap_or(message).trim_end_matches('.').chars().take(200).collect()
+    detail
+        .unwrap_or(message)
+        .trim_end_matches('.')
+        .chars()
+        .take(200)
+        .collect()
 }

@@ -34,19 +34,27 @@ fn machine(o: &mut Object<'_>, machine: &Machine) {
         .field("huge_pages_total", machine.huge_pages.map(|pages| pages.total))
         .field("huge_pages_free", machine.huge_pages.map(|pages| pages.free))
         .field("huge_page_size", machine.huge_pages.map(|pages| pages.size))
-        .field("transparent_huge_pages", machine.transparent_huge_pages.as_deref())
+        .field(
+            "transparent_huge_pages",
+            machine.transparent_huge_pages.as_deref(),
+        )
         .field("btf", machine.btf)
         .field("bpf_jit", machine.bpf_jit)
         .field("unprivileged_bpf_disabled", machine.unprivileged_bpf_disabled)
         .field("xdp_sockets", machine.xdp_sockets);
-    let names = machine
-        .capabilities
-        .map(|capabilities| capabilities.effective.iter().map(|cap| cap.name()).collect::<Vec<_>>());
+    let names = machine.capabilities.map(|capabilities| {
+        capabilities
+            .effective
+            .iter()
+            .map(|cap| cap.name())
+            .collect::<Vec<_>>()
+    });
     o.field("capabilities", names);
 }
 
 fn input(o: &mut Object<'_>, examined: &Examined) {
-    o.field("input", examined.input.listen.as_str()).field("requested", examined.input.requested);
+    o.field("input", examined.input.listen.as_str())
+        .field("requested", examined.input.requested);
     match &examined.facts {
         Some(found) => o.object("interface", |o| facts(o, found)),
         None => o.field("interface", None::<&str>),
@@ -103,7 +111,8 @@ fn facts(o: &mut Object<'_>, facts: &Facts) {
     }
     if let Some(member) = &facts.member {
         o.object("member", |o| {
-            o.field("kind", member.kind.as_str()).field("of", member.of.as_deref());
+            o.field("kind", member.kind.as_str())
+                .field("of", member.of.as_deref());
         });
     }
     o.field("dropped", facts.lost.map(|lost| lost.dropped))
@@ -152,9 +161,11 @@ fn xdp(o: &mut Object<'_>, facts: &Facts) {
 
 fn expected(o: &mut Object<'_>, expected: &Expected) {
     let perhaps: Vec<&str> = expected.perhaps.iter().map(|rx_path| rx_path.name()).collect();
-    o.field("rx_path", expected.rx_path.name()).field("perhaps", perhaps);
+    o.field("rx_path", expected.rx_path.name())
+        .field("perhaps", perhaps);
     o.objects("not", &expected.not, |(rx_path, reason), o| {
-        o.field("rx_path", rx_path.name()).field("reason", reason.as_str());
+        o.field("rx_path", rx_path.name())
+            .field("reason", reason.as_str());
     });
     o.field("tried", expected.tried);
 }

@@ -52,9 +52,22 @@ fn count(text: &str) -> Result<u64, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let Args { keys, slots, copies, data, answered, json } = args;
-    let made =
-        calculate::calculate(&Requirements { keys, slots, copies, data, answered }).map_err(CliError::new)?;
+    let Args {
+        keys,
+        slots,
+        copies,
+        data,
+        answered,
+        json,
+    } = args;
+    let made = calculate::calculate(&Requirements {
+        keys,
+        slots,
+        copies,
+        data,
+        answered,
+    })
+    .map_err(CliError::new)?;
     print(&made, json, text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -80,7 +93,10 @@ fn text(made: &Calculation) -> String {
     );
     for choice in &made.by_copies {
         let (answered, oldest) = (percent(choice.answered), percent(choice.oldest));
-        out.push_str(&format!("  copies {}: answered {answered}, the oldest {oldest}\n", choice.copies));
+        out.push_str(&format!(
+            "  copies {}: answered {answered}, the oldest {oldest}\n",
+            choice.copies
+        ));
     }
     out
 }

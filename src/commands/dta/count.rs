@@ -49,8 +49,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             let collectors = map.as_ref().map(|map| map.of_key(&args.key)).unwrap_or_default();
             // Counts from before the map grew are at another collector; only the current one is queried.
             let collectors = &collectors[..collectors.len().min(1)];
-            let asked =
-                query(&[("key", Some(args.key.to_string())), ("copies", Some(args.copies.to_string()))]);
+            let asked = query(&[
+                ("key", Some(args.key.to_string())),
+                ("copies", Some(args.copies.to_string())),
+            ]);
             let path = format!("/dta/stores/{}/count{asked}", escape(&args.store));
             let name = |answer: &mut CountAnswer, name: &str| answer.collector = Some(name.to_owned());
             args.source.ask(collectors, &path, |_| true, name)?

@@ -59,7 +59,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let answer = match args.source.source()? {
         Some(source) => {
             let (policy, copies) = (args.policy.unwrap_or_default(), args.copies.unwrap_or(4));
-            let query = KeyQuery { policy, copies, largest: args.largest };
+            let query = KeyQuery {
+                policy,
+                copies,
+                largest: args.largest,
+            };
             let store = source.find(&args.store).map_err(CliError::new)?;
             store.get(&args.key, query).map_err(CliError::new)?
         }
@@ -84,7 +88,9 @@ fn ask(args: &Args) -> Result<Answer, CliError> {
     ]);
     let path = format!("/dta/stores/{}/get{asked}", escape(&args.store));
     let knows = |answer: &Answer| answer.answer != "empty";
-    args.source.ask(&collectors, &path, knows, |answer, name| answer.collector = Some(name.to_owned()))
+    args.source.ask(&collectors, &path, knows, |answer, name| {
+        answer.collector = Some(name.to_owned())
+    })
 }
 
 fn text(answer: &Answer, copies: Option<u8>) -> String {
@@ -118,6 +124,10 @@ fn text(answer: &Answer, copies: Option<u8>) -> String {
         }
         _ => String::new(),
     };
-    let collector = answer.collector.as_ref().map(|name| format!("  [{name}]")).unwrap_or_default();
+    let collector = answer
+        .collector
+        .as_ref()
+        .map(|name| format!("  [{name}]"))
+        .unwrap_or_default();
     format!("{value}{copies}{collector}\n")
 }

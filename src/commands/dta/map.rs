@@ -70,14 +70,22 @@ fn collector(text: &str) -> Result<Collector, String> {
     if name.is_empty() || api.is_empty() {
         return Err(wrong());
     }
-    Ok(Collector { name: name.to_owned(), api: api.to_owned(), reports })
+    Ok(Collector {
+        name: name.to_owned(),
+        api: api.to_owned(),
+        reports,
+    })
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let out = match args.what {
         MapCommand::New { collectors } => json_line(&CollectorMap::even(collectors).map_err(CliError::new)?)?,
-        MapCommand::Grow { file, collector, lists } => {
+        MapCommand::Grow {
+            file,
+            collector,
+            lists,
+        } => {
             let name = collector.name.clone();
             let (map, moved) = load_map(&file)?.grown(collector, lists).map_err(CliError::new)?;
             terminal::note(format_args!(
@@ -95,22 +103,35 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 fn show(map: &CollectorMap, key: Option<&Key>, json: bool) -> Result<String, CliError> {
     if let Some(key) = key {
-        let names: Vec<&str> = map.of_key(key).iter().map(|collector| collector.name.as_str()).collect();
+        let names: Vec<&str> = map
+            .of_key(key)
+            .iter()
+            .map(|collector| collector.name.as_str())
+            .collect();
         let (now, before) = (names.first().copied().unwrap_or_default(), names.get(1).copied());
         if json {
             return json_line(&json!({ "key": key.to_string(), "collector": now, "before": before }));
         }
-        let before = before.map(|name| format!("  (before the map grew: {name})")).unwrap_or_default();
+        let before = before
+            .map(|name| format!("  (before the map grew: {name})"))
+            .unwrap_or_default();
         return Ok(format!("{now}{before}\n"));
     }
     let shares = map.shares();
     let rows = map.collectors.iter().zip(&shares);
     if json {
-        let rows: Vec<_> =
-            rows.map(|(one, share)| json!({ "name": one.name, "api": one.api, "parts": share })).collect();
+        let rows: Vec<_> = rows
+            .map(|(one, share)| json!({ "name": one.name, "api": one.api, "parts": share }))
+            .collect();
         return json_line(&json!({ "collectors": rows }));
     }
-    let lines = rows
-        .map(|(one, share)| format!("{:4.1} % of keys  {}  {}\n", *share as f64 / 2.56, one.name, one.api));
+    let lines = rows.map(|(one, share)| {
+        format!(
+            "{:4.1} % of keys  {}  {}\n",
+            *share as f64 / 2.56,
+            one.name,
+            one.api
+        )
+    });
     Ok(lines.collect())
 }

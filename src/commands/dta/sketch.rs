@@ -44,7 +44,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let answer: SketchAnswer = match args.source.source()? {
         Some(source) => {
             let store = source.find(&args.store).map_err(CliError::new)?;
-            store.sketch(args.key.as_ref(), args.epoch, args.samples as usize).map_err(CliError::new)?
+            store
+                .sketch(args.key.as_ref(), args.epoch, args.samples as usize)
+                .map_err(CliError::new)?
         }
         None => {
             let map = args.source.map()?;
@@ -55,7 +57,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
                 ("samples", Some(args.samples.to_string())),
             ]);
             let path = format!("/dta/stores/{}/sketch{asked}", escape(&args.store));
-            args.source.ask(collector.as_slice(), &path, |_| true, |_, _| {})?
+            args.source
+                .ask(collector.as_slice(), &path, |_| true, |_, _| {})?
         }
     };
     print(&answer, args.json, text)?;
@@ -69,7 +72,11 @@ fn text(answer: &SketchAnswer) -> String {
         epoch.epoch,
         epoch.columns,
         epoch.reporters,
-        if answer.certain { "" } else { ", possibly mixed with a newer epoch" }
+        if answer.certain {
+            ""
+        } else {
+            ", possibly mixed with a newer epoch"
+        }
     );
     if let Some(estimate) = answer.estimate {
         let what = match answer.question.as_str() {
@@ -79,7 +86,10 @@ fn text(answer: &SketchAnswer) -> String {
         };
         let bound = match (answer.error, answer.confidence) {
             (Some(error), Some(confidence)) => {
-                format!("  (within {error:.0} with a probability of {:.1} %)", confidence * 100.0)
+                format!(
+                    "  (within {error:.0} with a probability of {:.1} %)",
+                    confidence * 100.0
+                )
             }
             _ => String::new(),
         };

@@ -75,7 +75,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         let mut all = Snapshots::default();
         let code = of_each(&args.source, |client, name| {
             let answer = snapshots(client, args.take_snapshot.as_deref())?;
-            all.snapshots.extend(answer.snapshots.into_iter().map(|one| one.named(name)));
+            all.snapshots
+                .extend(answer.snapshots.into_iter().map(|one| one.named(name)));
             Ok(())
         })?;
         print(&all, args.json, snapshot_table)?;
@@ -83,13 +84,17 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     let mut all = Stores::default();
     let code = if let Some(source) = args.source.source()? {
-        let views = source.stores().iter().map(|store| FromCollector { view: store.view(), collector: None });
+        let views = source.stores().iter().map(|store| FromCollector {
+            view: store.view(),
+            collector: None,
+        });
         all.stores.extend(views);
         ExitCode::SUCCESS
     } else {
         of_each(&args.source, |client, name| {
             let answer: Stores = fetch(client, "/dta/stores")?;
-            all.stores.extend(answer.stores.into_iter().map(|one| one.named(name)));
+            all.stores
+                .extend(answer.stores.into_iter().map(|one| one.named(name)));
             Ok(())
         })?
     };
@@ -99,7 +104,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 /// The snapshots of a collector; with `take`, only those taken now: of this store, or of all without a name.
 fn snapshots(client: &Client, take: Option<&str>) -> Result<Snapshots, CliError> {
-    let Some(store) = take else { return fetch(client, "/dta/snapshots") };
+    let Some(store) = take else {
+        return fetch(client, "/dta/snapshots");
+    };
     let stores: Vec<&str> = Some(store).filter(|name| !name.is_empty()).into_iter().collect();
     let answer = client.send("POST", "/dta/snapshots", &json!({ "stores": stores }))?;
     serde_json::from_value(answer).map_err(|error| CliError::new(error.to_string()))
@@ -126,7 +133,10 @@ fn of_each(
 
 /// A table, with a first column of collectors when there are several.
 fn columns<T, const N: usize>(of: &[FromCollector<T>], columns: [(&'static str, Align); N]) -> Table {
-    let collector = of.iter().any(|one| one.collector.is_some()).then_some(("collector", Align::Left));
+    let collector = of
+        .iter()
+        .any(|one| one.collector.is_some())
+        .then_some(("collector", Align::Left));
     Table::new(collector.into_iter().chain(columns))
 }
 
@@ -145,7 +155,11 @@ fn table(answer: &Stores) -> String {
             ("fields", Align::Left),
         ],
     );
-    for FromCollector { view: store, collector } in &answer.stores {
+    for FromCollector {
+        view: store,
+        collector,
+    } in &answer.stores
+    {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let two = store.expected.iter().find(|expected| expected.copies == 2);
         table.row(collector.clone().into_iter().chain([
@@ -168,7 +182,13 @@ fn shape(store: &StoreView) -> String {
         Shape::KeyWrite { slots, data, .. } => format!("{} slots of {data} B", units::count(*slots)),
         Shape::KeyIncrement { slots, .. } => format!("{} counters", units::count(*slots)),
         Shape::Postcarding { slots, hops, .. } => format!("{} slots of {hops} hops", units::count(*slots)),
-        Shape::Append { lists, entry, entries, batch, .. } => {
+        Shape::Append {
+            lists,
+            entry,
+            entries,
+            batch,
+            ..
+        } => {
             let last = u64::from(store.id) + u64::from(*lists) - 1;
             format!(
                 "lists {} to {last}, {} entries of {entry} B, batches of {batch}",
@@ -176,17 +196,30 @@ fn shape(store: &StoreView) -> String {
                 units::count(*entries)
             )
         }
-        Shape::Sketch { sketch, depth, columns, .. } => {
+        Shape::Sketch {
+            sketch,
+            depth,
+            columns,
+            ..
+        } => {
             format!("{sketch}, {depth} x {}", units::count(u64::from(*columns)))
         }
     }
 }
 
 fn snapshot_table(answer: &Snapshots) -> String {
-    let names =
-        [("store", Align::Left), ("taken", Align::Left), ("size", Align::Right), ("file", Align::Left)];
+    let names = [
+        ("store", Align::Left),
+        ("taken", Align::Left),
+        ("size", Align::Right),
+        ("file", Align::Left),
+    ];
     let mut table = columns(&answer.snapshots, names);
-    for FromCollector { view: snapshot, collector } in &answer.snapshots {
+    for FromCollector {
+        view: snapshot,
+        collector,
+    } in &answer.snapshots
+    {
         let file = Path::new(&snapshot.file).display().to_string();
         table.row(collector.clone().into_iter().chain([
             snapshot.store.clone(),
@@ -195,5 +228,9 @@ fn snapshot_table(answer: &Snapshots) -> String {
             file,
         ]));
     }
-    if table.is_empty() { "no snapshots\n".to_owned() } else { table.render() }
+    if table.is_empty() {
+        "no snapshots\n".to_owned()
+    } else {
+        table.render()
+    }
 }

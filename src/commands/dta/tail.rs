@@ -54,7 +54,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         Some(source) => Asked::DtaSource(source),
         None => {
             let map = args.source.map()?;
-            Asked::Client(args.source.client(map.as_ref().and_then(|map| map.of_list(args.list)))?)
+            Asked::Client(
+                args.source
+                    .client(map.as_ref().and_then(|map| map.of_list(args.list)))?,
+            )
         }
     };
     let mut answer = ask(&asked, args.list, args.from, args.limit)?;
@@ -79,7 +82,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 /// Why there are no entries from this batch on.
 fn nothing(asked: &Asked, list: u32, from: Option<u32>) -> Result<String, CliError> {
     let newest = match from {
-        Some(_) => ask(asked, list, None, 1)?.entries.last().map(|entry| entry.sequence),
+        Some(_) => ask(asked, list, None, 1)?
+            .entries
+            .last()
+            .map(|entry| entry.sequence),
         None => None,
     };
     Ok(match (from, newest) {
@@ -92,17 +98,20 @@ fn ask(asked: &Asked, list: u32, from: Option<u32>, limit: u32) -> Result<TailAn
     match asked {
         Asked::DtaSource(source) => source.tail(list, from, limit as usize).map_err(CliError::new),
         Asked::Client(client) => {
-            let asked =
-                query(&[("from", from.map(|from| from.to_string())), ("limit", Some(limit.to_string()))]);
+            let asked = query(&[
+                ("from", from.map(|from| from.to_string())),
+                ("limit", Some(limit.to_string())),
+            ]);
             fetch(client, &format!("/dta/lists/{list}{asked}"))
         }
     }
 }
 
 fn show(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
-    for (lost, why) in
-        [(answer.overwritten, "overwritten before they were read"), (answer.missing, "never arrived")]
-    {
+    for (lost, why) in [
+        (answer.overwritten, "overwritten before they were read"),
+        (answer.missing, "never arrived"),
+    ] {
         if lost > 0 {
             terminal::note(format_args!("{lost} batches {why}"));
         }
@@ -118,6 +127,9 @@ fn show(answer: &TailAnswer, json: bool) -> Result<(), CliError> {
 }
 
 fn line(entry: &Entry) -> String {
-    let text = entry.fields.as_ref().map_or_else(|| format!("0x{}", entry.data), fields_text);
+    let text = entry
+        .fields
+        .as_ref()
+        .map_or_else(|| format!("0x{}", entry.data), fields_text);
     format!("{}.{}  {text}\n", entry.sequence, entry.index)
 }

@@ -17,10 +17,19 @@ pub(super) fn lines(view: &IntentView) -> Vec<(&'static str, String)> {
         lines.push(("mode", mode));
     }
     let optional = [
-        ("sample", intent.get("sample").map(text).filter(|sample| sample != "1 in 1")),
+        (
+            "sample",
+            intent.get("sample").map(text).filter(|sample| sample != "1 in 1"),
+        ),
         ("filter", tell("filter").map(|filter| filter_text(&text(filter)))),
-        ("threshold", amounts("thresholds").filter(|amounts| !amounts.is_empty())),
-        ("coarsest", amounts("coarsest").filter(|amounts| !amounts.is_empty())),
+        (
+            "threshold",
+            amounts("thresholds").filter(|amounts| !amounts.is_empty()),
+        ),
+        (
+            "coarsest",
+            amounts("coarsest").filter(|amounts| !amounts.is_empty()),
+        ),
         ("rule", tell("rule").map(text)),
         ("then", tell("then").map(then)),
         ("budget", intent.get("budget").map(text)),
@@ -59,7 +68,14 @@ fn flows(intent: &Value) -> String {
     ];
     let parts = words.into_iter().filter_map(|(key, word)| {
         let value = keys?.get(key)?;
-        Some(format!("{word} {}", if key == "proto" { protocol(value) } else { text(value) }))
+        Some(format!(
+            "{word} {}",
+            if key == "proto" {
+                protocol(value)
+            } else {
+                text(value)
+            }
+        ))
     });
     let mut parts: Vec<String> = parts.collect();
     if parts.is_empty() {
@@ -83,13 +99,21 @@ fn protocol(number: &str) -> String {
 fn place(intent: &Value) -> String {
     let at = |key: &str| {
         let names = intent.get("at")?.get(key)?;
-        Some(names.as_array().map_or_else(|| vec![text(names)], |names| names.iter().map(text).collect()))
-            .filter(|names| !names.is_empty())
+        Some(
+            names
+                .as_array()
+                .map_or_else(|| vec![text(names)], |names| names.iter().map(text).collect()),
+        )
+        .filter(|names| !names.is_empty())
     };
     let edges = at("edges").map(|names| format!("at {}", names.join(", ")));
     let between = at("between").map(|names| format!("between {}", names.join(" and ")));
     let parts: Vec<String> = edges.into_iter().chain(between).collect();
-    if parts.is_empty() { "everywhere".to_owned() } else { parts.join("; ") }
+    if parts.is_empty() {
+        "everywhere".to_owned()
+    } else {
+        parts.join("; ")
+    }
 }
 
 /// The mode in force with what each node adds, else the one that was asked for.
@@ -169,7 +193,10 @@ mod tests {
             "budget": "10 reports/s", "priority": 7,
         });
         let expected = [
-            ("flows", "to 10.0.0.0/8; port 443; protocol udp, tcp; both directions"),
+            (
+                "flows",
+                "to 10.0.0.0/8; port 443; protocol udp, tcp; both directions",
+            ),
             ("where", "at leaf*; between h1 and h3"),
             ("watch", "hop_latency, flow_path"),
             ("mode", "md: node_id"),
@@ -182,7 +209,10 @@ mod tests {
             ("budget", "10 reports/s"),
             ("priority", "7"),
         ];
-        assert_eq!(lines(&view(intent, Some("md"))), expected.map(|(key, text)| (key, text.to_owned())));
+        assert_eq!(
+            lines(&view(intent, Some("md"))),
+            expected.map(|(key, text)| (key, text.to_owned()))
+        );
         let plain = [
             ("flows", "all"),
             ("where", "everywhere"),

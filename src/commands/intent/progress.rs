@@ -28,7 +28,10 @@ pub(super) fn wait(
 ) -> Result<(), CliError> {
     let begin = Instant::now();
     let changes = follow(client);
-    let mut lines = Lines { shown, ..Lines::default() };
+    let mut lines = Lines {
+        shown,
+        ..Lines::default()
+    };
     while !intents.iter().all(works) && begin.elapsed() < limit {
         let rest = limit.saturating_sub(begin.elapsed());
         match changes.recv_timeout(rest.min(POLL)) {
@@ -59,7 +62,10 @@ pub(super) fn wait_for_devices(
     shown: bool,
 ) -> Result<bool, CliError> {
     let begin = Instant::now();
-    let mut lines = Lines { shown, ..Lines::default() };
+    let mut lines = Lines {
+        shown,
+        ..Lines::default()
+    };
     let wanted = domain.stopped;
     loop {
         *domain = fetch(client, "/domain")?;
@@ -79,7 +85,11 @@ pub(super) fn wait_for_devices(
                 lines.show(
                     &device.name,
                     &device.state,
-                    if device.text == device.state { "" } else { &device.text },
+                    if device.text == device.state {
+                        ""
+                    } else {
+                        &device.text
+                    },
                 );
             }
         }
@@ -104,11 +114,15 @@ fn follow(client: &Client) -> Receiver<ChangeView> {
     let (sender, changes) = mpsc::sync_channel(1_024);
     let client = client.clone();
     thread::spawn(move || {
-        let Ok(stream) = client.stream("/domain/stream") else { return };
+        let Ok(stream) = client.stream("/domain/stream") else {
+            return;
+        };
         for message in stream {
             let Ok(message) = message else { return };
             // `shed` is no change; the intents are read again after a moment without changes.
-            let Ok(change) = serde_json::from_str(&message.data) else { continue };
+            let Ok(change) = serde_json::from_str(&message.data) else {
+                continue;
+            };
             if sender.send(change).is_err() {
                 return;
             }
@@ -133,7 +147,11 @@ impl Lines {
             self.show(
                 &device.name,
                 &device.state,
-                if device.text == device.state { "" } else { &device.text },
+                if device.text == device.state {
+                    ""
+                } else {
+                    &device.text
+                },
             );
         }
     }

@@ -78,8 +78,13 @@ impl Extremes {
 impl Findings {
     /// Nothing found yet.
     pub(super) fn new(config: &Config, notes: bool) -> Self {
-        let profiles = [&config.default_profile].into_iter().chain(config.profiles.iter().map(|(_, p)| p));
-        let units = profiles.clone().map(|profile| profile.queue_unit.clone()).collect();
+        let profiles = [&config.default_profile]
+            .into_iter()
+            .chain(config.profiles.iter().map(|(_, p)| p));
+        let units = profiles
+            .clone()
+            .map(|profile| profile.queue_unit.clone())
+            .collect();
         let named = profiles.flat_map(|Profile { drop_reasons, .. }| drop_reasons.clone());
         Self {
             flows: HashMap::new(),
@@ -98,19 +103,27 @@ impl Findings {
     /// Records which profile decodes the values of each node that reports queues. The collector may evict a silent node, so this is
     /// called at intervals.
     pub(super) fn note_profiles(&mut self, collector: &Collector) {
-        self.read_by.extend(collector.queues().map(|queue| (queue.node, queue.profile)));
+        self.read_by
+            .extend(collector.queues().map(|queue| (queue.node, queue.profile)));
     }
 
     /// The unit of the node's queue occupancies; empty if it is unknown.
     pub(super) fn queue_unit(&self, node: Option<u32>) -> &str {
         let profile = self.read_by.get(&node.unwrap_or(u32::MAX)).copied();
-        profile.and_then(|profile| self.units.get(usize::from(profile))).map_or("", String::as_str)
+        profile
+            .and_then(|profile| self.units.get(usize::from(profile)))
+            .map_or("", String::as_str)
     }
 
     /// Flows with the most reports first; equal ones in the order of their keys.
     pub(super) fn busiest(&self, limit: usize) -> Vec<&Flow> {
         let mut flows: Vec<&Flow> = self.flows.values().collect();
-        flows.sort_by(|a, b| b.row.reports.cmp(&a.row.reports).then(a.row.flow.cmp(&b.row.flow)));
+        flows.sort_by(|a, b| {
+            b.row
+                .reports
+                .cmp(&a.row.reports)
+                .then(a.row.flow.cmp(&b.row.flow))
+        });
         flows.truncate(limit);
         flows
     }
@@ -123,8 +136,10 @@ impl Findings {
             *flows += 1;
             *reports += flow.row.reports;
         }
-        let mut paths: Vec<_> =
-            paths.into_iter().map(|(path, (flows, reports))| (path, flows, reports)).collect();
+        let mut paths: Vec<_> = paths
+            .into_iter()
+            .map(|(path, (flows, reports))| (path, flows, reports))
+            .collect();
         paths.sort_by_key(|(_, _, reports)| std::cmp::Reverse(*reports));
         paths
     }
@@ -136,8 +151,16 @@ impl Findings {
 
     /// Nodes that reported anything, in order.
     pub(super) fn nodes(&self) -> Vec<Option<u32>> {
-        let on_paths = self.flows.values().flat_map(|flow| flow.path.iter().map(|node| known(*node)));
-        let mut nodes: Vec<_> = self.extremes.keys().map(|(_, node, _)| *node).chain(on_paths).collect();
+        let on_paths = self
+            .flows
+            .values()
+            .flat_map(|flow| flow.path.iter().map(|node| known(*node)));
+        let mut nodes: Vec<_> = self
+            .extremes
+            .keys()
+            .map(|(_, node, _)| *node)
+            .chain(on_paths)
+            .collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes
@@ -150,7 +173,9 @@ impl Findings {
         node: Option<u32>,
     ) -> impl Iterator<Item = (Option<u32>, &Extremes)> {
         let range = (metric, node, None)..=(metric, node, Some(u32::MAX));
-        self.extremes.range(range).map(|((_, _, part), extremes)| (*part, extremes))
+        self.extremes
+            .range(range)
+            .map(|((_, _, part), extremes)| (*part, extremes))
     }
 
     /// The name of a drop reason: the profile's, or its number.
@@ -172,8 +197,16 @@ impl Output for Findings {
             return;
         }
         let part = rollup.queue.map(u32::from).or(rollup.interface);
-        let none = Extremes { count: 0, min: u64::MAX, max: 0, sum: 0 };
-        let extremes = self.extremes.entry((rollup.metric, rollup.node, part)).or_insert(none);
+        let none = Extremes {
+            count: 0,
+            min: u64::MAX,
+            max: 0,
+            sum: 0,
+        };
+        let extremes = self
+            .extremes
+            .entry((rollup.metric, rollup.node, part))
+            .or_insert(none);
         extremes.count += rollup.count;
         extremes.min = extremes.min.min(rollup.min);
         extremes.max = extremes.max.max(rollup.max);
@@ -185,7 +218,12 @@ impl Output for Findings {
         match self.flows.get_mut(&row.flow) {
             Some(flow) => flow.update(row, path),
             None if room => {
-                let flow = Flow { row: *row, earlier: 0, born: row.first_seen, path: path.into() };
+                let flow = Flow {
+                    row: *row,
+                    earlier: 0,
+                    born: row.first_seen,
+                    path: path.into(),
+                };
                 self.flows.insert(row.flow, flow);
             }
             None if self.counted.len() < MAX_COUNTED => {
@@ -214,7 +252,11 @@ impl Flow {
             (self.earlier, self.born) = (self.row.reports, row.first_seen);
         }
         let first_seen = self.row.first_seen.min(row.first_seen);
-        self.row = FlowRow { first_seen, reports: self.earlier + row.reports, ..*row };
+        self.row = FlowRow {
+            first_seen,
+            reports: self.earlier + row.reports,
+            ..*row
+        };
         if *self.path != *path {
             self.path = path.into();
         }
@@ -274,29 +316,55 @@ mod tests {
     fn row(first_seen: u64, reports: u64) -> FlowRow {
         let flow = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((1, 2)), 6);
         let last_seen = first_seen + reports;
-        FlowRow { flow, flow_latency: Some(7), basis: Basis::HopSum, first_seen, last_seen, reports }
+        FlowRow {
+            flow,
+            flow_latency: Some(7),
+            basis: Basis::HopSum,
+            first_seen,
+            last_seen,
+            reports,
+        }
     }
 
     #[test]
     fn a_flow_that_expired_and_came_back_keeps_its_reports() {
         let mut findings = Findings::new(&Config::default(), false);
-        for (first_seen, reports, path) in
-            [(10, 5, [1, 2]), (10, 8, [1, 2]), (500, 3, [1, 3]), (500, 4, [1, 3])]
-        {
+        for (first_seen, reports, path) in [
+            (10, 5, [1, 2]),
+            (10, 8, [1, 2]),
+            (500, 3, [1, 3]),
+            (500, 4, [1, 3]),
+        ] {
             findings.flow(&row(first_seen, reports), &path);
         }
-        let expected = FlowRow { first_seen: 10, last_seen: 504, reports: 12, ..row(500, 4) };
-        let [flow] = findings.busiest(10)[..] else { panic!("one flow") };
+        let expected = FlowRow {
+            first_seen: 10,
+            last_seen: 504,
+            reports: 12,
+            ..row(500, 4)
+        };
+        let [flow] = findings.busiest(10)[..] else {
+            panic!("one flow")
+        };
         assert_eq!((flow.row, &*flow.path), (expected, &[1, 3][..]));
         assert_eq!(findings.paths(), [(&[1, 3][..], 1, 12)]);
     }
 
     #[test]
     fn flows_that_do_not_fit_are_counted_once() {
-        let mut findings = Findings { max_flows: 1, ..Findings::new(&Config::default(), false) };
+        let mut findings = Findings {
+            max_flows: 1,
+            ..Findings::new(&Config::default(), false)
+        };
         for last in [1, 2, 3, 2, 3, 1] {
             let key = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, last], Some((1, 2)), 17);
-            findings.flow(&FlowRow { flow: key, ..row(10, 1) }, &[1]);
+            findings.flow(
+                &FlowRow {
+                    flow: key,
+                    ..row(10, 1)
+                },
+                &[1],
+            );
         }
         assert_eq!((findings.flows.len(), findings.flows_total()), (1, 3));
     }
@@ -323,7 +391,18 @@ mod tests {
             findings.rollup(&rollup);
         }
         let found: Vec<_> = findings.of(Metric::QueueOccupancy, Some(102)).collect();
-        assert_eq!(found, [(Some(0), &Extremes { count: 4, min: 1, max: 200, sum: 213 })]);
+        assert_eq!(
+            found,
+            [(
+                Some(0),
+                &Extremes {
+                    count: 4,
+                    min: 1,
+                    max: 200,
+                    sum: 213
+                }
+            )]
+        );
         assert_eq!(findings.of(Metric::QueueOccupancy, Some(101)).count(), 0);
     }
 }

@@ -17,7 +17,14 @@ pub(super) fn refused_for(summary: &Summary<'_>, refusal: Refusal, stats: &colle
 /// Streams in the order of their source and node.
 pub(super) fn sorted(streams: impl Iterator<Item = StreamView>) -> Vec<StreamView> {
     let mut streams: Vec<StreamView> = streams.collect();
-    streams.sort_by_key(|stream| (stream.id.source, stream.id.node, stream.id.hw_id, stream.id.version));
+    streams.sort_by_key(|stream| {
+        (
+            stream.id.source,
+            stream.id.node,
+            stream.id.hw_id,
+            stream.id.version,
+        )
+    });
     streams
 }
 

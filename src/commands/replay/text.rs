@@ -22,12 +22,22 @@ pub(super) fn write(summary: &Summary<'_>) -> String {
         events(summary),
     ];
     let rest = [sources(summary), sequence(summary), stored(summary)];
-    let all: Vec<String> = paragraphs.into_iter().chain(rest).filter(|text| !text.is_empty()).collect();
+    let all: Vec<String> = paragraphs
+        .into_iter()
+        .chain(rest)
+        .filter(|text| !text.is_empty())
+        .collect();
     all.join("\n")
 }
 
 fn head(summary: &Summary<'_>) -> String {
-    let Summary { account, collector, findings, elapsed, .. } = summary;
+    let Summary {
+        account,
+        collector,
+        findings,
+        elapsed,
+        ..
+    } = summary;
     let stats = collector.stats();
     let rate = units::short(stats.reports as f64 / elapsed.as_secs_f64().max(1e-9));
     let mut out = format!(
@@ -60,8 +70,14 @@ fn head(summary: &Summary<'_>) -> String {
         ));
     }
     if account.skipped_total() > 0 {
-        let skipped = account.skipped.iter().map(|(name, count)| format!("{name}: {}", units::count(*count)));
-        out.push_str(&format!("skipped, not telemetry: {}\n", skipped.collect::<Vec<_>>().join(", ")));
+        let skipped = account
+            .skipped
+            .iter()
+            .map(|(name, count)| format!("{name}: {}", units::count(*count)));
+        out.push_str(&format!(
+            "skipped, not telemetry: {}\n",
+            skipped.collect::<Vec<_>>().join(", ")
+        ));
     }
     if stats.unadmitted_total() > 0 {
         let count = units::count(stats.unadmitted_total());
@@ -114,19 +130,31 @@ fn paths(summary: &Summary<'_>) -> String {
     let paths = summary.findings.paths();
     let mut table = Table::new([("FLOWS", Right), ("REPORTS", Right), ("PATH", Left)]);
     for (nodes, flows, reports) in paths.iter().take(summary.limit) {
-        table.row([units::count(*flows), units::count(*reports), path(&summary.names, nodes)]);
+        table.row([
+            units::count(*flows),
+            units::count(*reports),
+            path(&summary.names, nodes),
+        ]);
     }
     listed(&table, paths.len(), summary.limit, "paths")
 }
 
 fn flows(summary: &Summary<'_>) -> String {
     use Align::{Left, Right};
-    let mut table =
-        Table::new([("REPORTS", Right), ("LATENCY", Right), ("BASIS", Left), ("FLOW", Left), ("PATH", Left)]);
+    let mut table = Table::new([
+        ("REPORTS", Right),
+        ("LATENCY", Right),
+        ("BASIS", Left),
+        ("FLOW", Left),
+        ("PATH", Left),
+    ]);
     for flow in summary.findings.busiest(summary.limit) {
         let row = &flow.row;
-        let basis =
-            if row.flow_latency.is_some() && row.basis != Basis::Measured { row.basis.name() } else { "" };
+        let basis = if row.flow_latency.is_some() && row.basis != Basis::Measured {
+            row.basis.name()
+        } else {
+            ""
+        };
         table.row([
             units::count(row.reports),
             row.flow_latency.map_or("-".into(), units::nanos),
@@ -135,7 +163,12 @@ fn flows(summary: &Summary<'_>) -> String {
             path(&summary.names, &flow.path),
         ]);
     }
-    listed(&table, summary.findings.flows.len(), summary.limit, "flows; --limit shows more")
+    listed(
+        &table,
+        summary.findings.flows.len(),
+        summary.limit,
+        "flows; --limit shows more",
+    )
 }
 
 /// The flow, and the names of its hosts.
@@ -155,7 +188,10 @@ fn listed(table: &Table, total: usize, limit: usize, what: &str) -> String {
     }
     let mut out = table.render();
     if total > limit {
-        out.push_str(&format!("… and {} more {what}\n", units::count((total - limit) as u64)));
+        out.push_str(&format!(
+            "… and {} more {what}\n",
+            units::count((total - limit) as u64)
+        ));
     }
     out
 }
@@ -174,9 +210,12 @@ fn nodes(summary: &Summary<'_>) -> String {
         ("UNIT", Left),
     ]);
     for node in findings.nodes() {
-        for metric in
-            [Metric::HopLatency, Metric::QueueOccupancy, Metric::QueueCongestion, Metric::LinkUtilization]
-        {
+        for metric in [
+            Metric::HopLatency,
+            Metric::QueueOccupancy,
+            Metric::QueueCongestion,
+            Metric::LinkUtilization,
+        ] {
             for (part, found) in findings.of(metric, node) {
                 let shown = (node.map_or("?".into(), |node| summary.names.node(node)), metric);
                 let of = match (metric, part) {
@@ -192,7 +231,11 @@ fn nodes(summary: &Summary<'_>) -> String {
             }
         }
     }
-    if table.is_empty() { String::new() } else { table.render() }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render()
+    }
 }
 
 fn row((node, metric): (String, Metric), of: String, found: &Extremes, queue_unit: &str) -> [String; 8] {
@@ -201,7 +244,11 @@ fn row((node, metric): (String, Metric), of: String, found: &Extremes, queue_uni
         Metric::LinkUtilization => format!("{:.1} %", value as f64 / 1e4),
         _ => units::count(value),
     };
-    let unit = if metric == Metric::QueueOccupancy { queue_unit } else { "" };
+    let unit = if metric == Metric::QueueOccupancy {
+        queue_unit
+    } else {
+        ""
+    };
     [
         node,
         metric.name().to_string(),
@@ -221,17 +268,27 @@ fn drops(summary: &Summary<'_>) -> String {
         let node = node.map_or("?".into(), |node| summary.names.node(node));
         table.row([units::count(*count), node, summary.findings.reason(*reason)]);
     }
-    if table.is_empty() { String::new() } else { table.render() }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render()
+    }
 }
 
 fn events(summary: &Summary<'_>) -> String {
     let stats = summary.collector.stats();
-    let events = Kind::ALL.into_iter().map(|kind| (kind.name(), stats.events[kind as usize]));
+    let events = Kind::ALL
+        .into_iter()
+        .map(|kind| (kind.name(), stats.events[kind as usize]));
     let parts: Vec<String> = events
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{name} {}", units::count(count)))
         .collect();
-    if parts.is_empty() { String::new() } else { format!("events: {}\n", parts.join(", ")) }
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!("events: {}\n", parts.join(", "))
+    }
 }
 
 fn sources(summary: &Summary<'_>) -> String {
@@ -249,12 +306,21 @@ fn sources(summary: &Summary<'_>) -> String {
         ("", Left),
     ]);
     for stream in sorted(summary.collector.streams()) {
-        let number = |count: u64| if stream.countable { units::count(count) } else { "-".into() };
+        let number = |count: u64| {
+            if stream.countable {
+                units::count(count)
+            } else {
+                "-".into()
+            }
+        };
         let note = match stream.unconfirmed {
             _ if stream.mixed => "not countable: several nodes behind one address".to_owned(),
             _ if !stream.countable => "not countable: its sequence number never moves".to_owned(),
             0 => String::new(),
-            more => format!("{} more missing, not confirmed by what follows", units::count(more)),
+            more => format!(
+                "{} more missing, not confirmed by what follows",
+                units::count(more)
+            ),
         };
         table.row([
             source(&stream.id),
@@ -269,11 +335,17 @@ fn sources(summary: &Summary<'_>) -> String {
             note,
         ]);
     }
-    if table.is_empty() { String::new() } else { table.render() }
+    if table.is_empty() {
+        String::new()
+    } else {
+        table.render()
+    }
 }
 
 fn sequence(summary: &Summary<'_>) -> String {
-    let Some(notes) = &summary.findings.notes else { return String::new() };
+    let Some(notes) = &summary.findings.notes else {
+        return String::new();
+    };
     if notes.is_empty() {
         return "no anomalies of sequence numbers\n".into();
     }
@@ -292,7 +364,9 @@ fn sequence(summary: &Summary<'_>) -> String {
         table.row([
             units::date_time(note.ts),
             source(&note.stream),
-            note.stream.node.map_or("-".into(), |node| summary.names.node(node)),
+            note.stream
+                .node
+                .map_or("-".into(), |node| summary.names.node(node)),
             note.stream.hw_id.to_string(),
             what.to_string(),
             first.to_string(),
@@ -301,19 +375,30 @@ fn sequence(summary: &Summary<'_>) -> String {
     }
     let mut out = table.render();
     if summary.findings.notes_left_out > 0 {
-        out.push_str(&format!("… and {} more\n", units::count(summary.findings.notes_left_out)));
+        out.push_str(&format!(
+            "… and {} more\n",
+            units::count(summary.findings.notes_left_out)
+        ));
     }
     out.push_str("gap: skipped, may still arrive; lost: did not arrive in time, confirmed or not\n");
     out
 }
 
 fn stored(summary: &Summary<'_>) -> String {
-    let Some(stored) = &summary.stored else { return String::new() };
-    let mut out =
-        format!("stored: {} in {}\n", units::counted(stored.stored(), "record"), units::bytes(stored.bytes));
+    let Some(stored) = &summary.stored else {
+        return String::new();
+    };
+    let mut out = format!(
+        "stored: {} in {}\n",
+        units::counted(stored.stored(), "record"),
+        units::bytes(stored.bytes)
+    );
     if stored.shed + stored.failed > 0 {
         let lost = units::count(stored.shed + stored.failed);
-        let reason = stored.message.as_deref().unwrap_or("the disk could not take them");
+        let reason = stored
+            .message
+            .as_deref()
+            .unwrap_or("the disk could not take them");
         out.push_str(&format!("not stored: {lost} ({reason})\n"));
     }
     out

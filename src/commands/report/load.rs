@@ -78,7 +78,9 @@ const BURST: u64 = 64;
 pub(super) fn run(args: &Args, sending: &mut Sending) -> Result<(), CliError> {
     let longest = usize::from(args.data) * usize::from(args.entries);
     if args.operation == OperationArg::Append && longest > 1300 {
-        return Err(CliError::new("a report would be too long; use fewer --entries or less --data"));
+        return Err(CliError::new(
+            "a report would be too long; use fewer --entries or less --data",
+        ));
     }
     let mut progress = Progress::new("load", "reports", Some(args.count)).silenced(sending.json);
     let mut scratch = vec![0; longest.max(usize::from(args.data))];
@@ -120,25 +122,44 @@ impl Args {
     /// The report with this number.
     fn operation<'a>(&self, number: u64, key: &'a mut [u8; KEY], scratch: &'a mut [u8]) -> Operation<'a> {
         let hops = u64::from(self.hops);
-        let of_key = if self.operation == OperationArg::Postcard { number / hops } else { number };
+        let of_key = if self.operation == OperationArg::Postcard {
+            number / hops
+        } else {
+            number
+        };
         write_key(of_key % self.keys, self.seed, key);
         let len = usize::from(self.data);
         match self.operation {
             OperationArg::KeyWrite => {
                 let data = &mut scratch[..len];
                 number_it(number, data);
-                Operation::KeyWrite { copies: self.copies, store: self.store, key, data }
+                Operation::KeyWrite {
+                    copies: self.copies,
+                    store: self.store,
+                    key,
+                    data,
+                }
             }
             OperationArg::Append => {
                 let entries = &mut scratch[..len * usize::from(self.entries)];
                 let first = number * u64::from(self.entries);
-                entries.chunks_mut(len).zip(first..).for_each(|(entry, number)| number_it(number, entry));
+                entries
+                    .chunks_mut(len)
+                    .zip(first..)
+                    .for_each(|(entry, number)| number_it(number, entry));
                 let list = self.list.wrapping_add((number % u64::from(self.lists)) as u32);
-                Operation::Append { list, entry_len: self.data, entries }
+                Operation::Append {
+                    list,
+                    entry_len: self.data,
+                    entries,
+                }
             }
-            OperationArg::KeyIncrement => {
-                Operation::KeyIncrement { copies: self.copies, store: self.store, delta: 1, key }
-            }
+            OperationArg::KeyIncrement => Operation::KeyIncrement {
+                copies: self.copies,
+                store: self.store,
+                delta: 1,
+                key,
+            },
             OperationArg::Postcard => Operation::Postcard {
                 hop: (number % hops) as u8 + 1,
                 path_len: self.hops,
@@ -177,7 +198,10 @@ mod tests {
 
     #[test]
     fn a_rate_is_kept_over_any_time() {
-        assert_eq!((due(0, 1000), due(999_999, 1000), due(1_000_000, 1000)), (1, 1, 2));
+        assert_eq!(
+            (due(0, 1000), due(999_999, 1000), due(1_000_000, 1000)),
+            (1, 1, 2)
+        );
         assert_eq!(due(3_600_000_000_000, 10_000_000), 36_000_000_001);
     }
 

@@ -25,10 +25,20 @@ impl Detail {
         range: &str,
     ) -> Result<Self, CliError> {
         // The store finds a flow faster by its whole text.
-        let name = if range.is_empty() { escape(id) } else { escape(text) };
-        let flow = fetch(client, &format!("/flows/{name}?{}", range.trim_start_matches('&')))?;
+        let name = if range.is_empty() {
+            escape(id)
+        } else {
+            escape(text)
+        };
+        let flow = fetch(
+            client,
+            &format!("/flows/{name}?{}", range.trim_start_matches('&')),
+        )?;
         let text = escape(text);
-        let history = fetch(client, &format!("/flows/{text}/history?limit={MOST_PATHS}{range}"));
+        let history = fetch(
+            client,
+            &format!("/flows/{text}/history?limit={MOST_PATHS}{range}"),
+        );
         let events = fetch(client, &format!("/events?limit={MOST_EVENTS}&flow={text}{range}"));
         Ok(Self {
             flow,
@@ -61,7 +71,11 @@ impl Detail {
             Ok(history) if history.paths.is_empty() => out.push_str("  none stored in this time\n"),
             Ok(history) => {
                 for since in history.paths.iter().rev().take(SHOWN_PATHS) {
-                    out.push_str(&format!("  {}  {}\n", seen(since.ts), self.names.path(&since.path)));
+                    out.push_str(&format!(
+                        "  {}  {}\n",
+                        seen(since.ts),
+                        self.names.path(&since.path)
+                    ));
                 }
             }
         }
@@ -80,7 +94,13 @@ impl Detail {
 
     fn hops(&self) -> Table {
         use Align::{Left, Right};
-        let slowest = self.flow.hops.iter().filter_map(|hop| hop.hop_latency).max().unwrap_or(0);
+        let slowest = self
+            .flow
+            .hops
+            .iter()
+            .filter_map(|hop| hop.hop_latency)
+            .max()
+            .unwrap_or(0);
         let heads = [
             ("HOP", Right),
             ("NODE", Left),

@@ -108,7 +108,11 @@ impl Range {
     fn stretched(self, now: u64, is_longer: bool) -> Self {
         let (from, to) = self.limits(now);
         let length = to - from;
-        let new = if is_longer { length.saturating_mul(2) } else { (length / 2).max(SHORTEST) };
+        let new = if is_longer {
+            length.saturating_mul(2)
+        } else {
+            (length / 2).max(SHORTEST)
+        };
         if self.is_live() {
             return Self::Last(new);
         }
@@ -120,8 +124,19 @@ impl Range {
 
 impl State {
     pub(super) fn new(range: Range, view: View, order: Order, filter: &str) -> Self {
-        let place = Place { view, order, filter: filter.to_owned(), selected: 0, flow: None };
-        Self { range, place, before: Vec::new(), writing: None }
+        let place = Place {
+            view,
+            order,
+            filter: filter.to_owned(),
+            selected: 0,
+            flow: None,
+        };
+        Self {
+            range,
+            place,
+            before: Vec::new(),
+            writing: None,
+        }
     }
 
     /// What a key does. `rows`: what the rows of the table lead to.
@@ -148,7 +163,9 @@ impl State {
                 return Action::Ask;
             }
             Key::Escape | Key::Backspace | Key::Left => {
-                let Some(before) = self.before.pop() else { return Action::Draw };
+                let Some(before) = self.before.pop() else {
+                    return Action::Draw;
+                };
                 self.place = before;
                 return Action::Ask;
             }
@@ -208,7 +225,9 @@ impl State {
     }
 
     fn write(&mut self, key: Key) -> Action {
-        let Some(text) = &mut self.writing else { return Action::Draw };
+        let Some(text) = &mut self.writing else {
+            return Action::Draw;
+        };
         match key {
             Key::Char('\u{3}' | '\u{4}') => return Action::Quit,
             Key::Char(letter) if !letter.is_control() && text.len() < LONGEST => text.push(letter),
@@ -264,7 +283,10 @@ mod tests {
         assert_eq!(press(']'), Range::Last(hour));
         assert_eq!(press('-'), Range::Last(2 * hour));
         assert_eq!(press('0'), Range::Now);
-        assert_eq!([press('['), press(']')], [Range::Between(NOW - 2 * USUAL, NOW - USUAL), Range::Now]);
+        assert_eq!(
+            [press('['), press(']')],
+            [Range::Between(NOW - 2 * USUAL, NOW - USUAL), Range::Now]
+        );
         let given = |from, to| Range::of(from, to, NOW);
         assert_eq!(given(Some(NOW - hour), None), Ok(Range::Last(hour)));
         assert_eq!(given(None, Some(NOW)), Ok(Range::Between(NOW - USUAL, NOW)));
@@ -278,17 +300,33 @@ mod tests {
         let nodes = [Target::Node(3), Target::Node(7)];
         assert_eq!(state.press(Key::Down, &nodes, NOW), Action::Draw);
         assert_eq!(state.press(Key::Down, &nodes, NOW), Action::Draw);
-        assert_eq!((state.place.selected, state.press(Key::Enter, &nodes, NOW)), (1, Action::Ask));
-        assert_eq!(state.place.filter, "(src == 10.0.0.1 or port == 80) and node == 7");
+        assert_eq!(
+            (state.place.selected, state.press(Key::Enter, &nodes, NOW)),
+            (1, Action::Ask)
+        );
+        assert_eq!(
+            state.place.filter,
+            "(src == 10.0.0.1 or port == 80) and node == 7"
+        );
         assert_eq!((state.place.view, state.place.selected), (View::Flows, 0));
-        let flow = Target::Flow { id: "00ab".to_owned(), text: "a>b".to_owned() };
+        let flow = Target::Flow {
+            id: "00ab".to_owned(),
+            text: "a>b".to_owned(),
+        };
         state.press(Key::Enter, &[flow], NOW);
         assert_eq!(state.place.flow, Some(("00ab".to_owned(), "a>b".to_owned())));
-        assert_eq!(state.press(Key::Enter, &[], NOW), Action::Draw, "a hop leads nowhere");
+        assert_eq!(
+            state.press(Key::Enter, &[], NOW),
+            Action::Draw,
+            "a hop leads nowhere"
+        );
         assert_eq!(state.press(Key::Escape, &[], NOW), Action::Ask);
         assert!(state.place.flow.is_none() && state.before.len() == 1);
         state.press(Key::Backspace, &[], NOW);
-        assert_eq!((state.place.view, state.place.selected, state.before.len()), (View::Nodes, 1, 0));
+        assert_eq!(
+            (state.place.view, state.place.selected, state.before.len()),
+            (View::Nodes, 1, 0)
+        );
         // Nothing is behind the first place.
         assert_eq!(state.press(Key::Escape, &nodes, NOW), Action::Draw);
         state.place.filter = "10.0.0.1".to_owned();
@@ -301,15 +339,28 @@ mod tests {
     #[test]
     fn a_filter_is_written_and_applies_when_it_is_done() {
         let mut state = state();
-        let mut press = |key| (state.press(key, &[], NOW), state.writing.clone(), state.place.filter.clone());
+        let mut press = |key| {
+            (
+                state.press(key, &[], NOW),
+                state.writing.clone(),
+                state.place.filter.clone(),
+            )
+        };
         press(Key::Char('/'));
         press(Key::Char('q'));
         press(Key::Char('é'));
-        assert_eq!(press(Key::Backspace), (Action::Draw, Some("q".to_owned()), String::new()));
+        assert_eq!(
+            press(Key::Backspace),
+            (Action::Draw, Some("q".to_owned()), String::new())
+        );
         assert_eq!(press(Key::Enter), (Action::Ask, None, "q".to_owned()));
         press(Key::Char('/'));
         press(Key::Char('x'));
-        assert_eq!(press(Key::Escape), (Action::Draw, None, "q".to_owned()), "given up");
+        assert_eq!(
+            press(Key::Escape),
+            (Action::Draw, None, "q".to_owned()),
+            "given up"
+        );
         assert_eq!(press(Key::Char('q')).0, Action::Quit);
     }
 }

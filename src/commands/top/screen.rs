@@ -51,9 +51,15 @@ fn key(first: u8, mut more: impl FnMut() -> Option<u8>) -> Key {
         _ => {
             // UTF-8 of several bytes.
             let length = (first.leading_ones() as usize).clamp(1, 4);
-            let bytes: Vec<u8> =
-                std::iter::once(first).chain(std::iter::from_fn(more).take(length - 1)).collect();
-            Key::Char(String::from_utf8_lossy(&bytes).chars().next().unwrap_or('\u{fffd}'))
+            let bytes: Vec<u8> = std::iter::once(first)
+                .chain(std::iter::from_fn(more).take(length - 1))
+                .collect();
+            Key::Char(
+                String::from_utf8_lossy(&bytes)
+                    .chars()
+                    .next()
+                    .unwrap_or('\u{fffd}'),
+            )
         }
     }
 }
@@ -89,13 +95,20 @@ fn sequence(more: impl FnMut() -> Option<u8>) -> Key {
 /// Overwrites the previous screen line by line, which avoids flicker.
 pub(super) fn draw(picture: &str, terminal: Terminal) -> Result<(), CliError> {
     let mut out = String::from("\x1b[H");
-    for line in terminal.clean(picture).lines().take(terminal.height.saturating_sub(1)) {
+    for line in terminal
+        .clean(picture)
+        .lines()
+        .take(terminal.height.saturating_sub(1))
+    {
         out.push_str(cut(line, terminal.width));
         out.push_str("\x1b[0m\x1b[K\r\n");
     }
     out.push_str("\x1b[J");
     let mut stdout = io::stdout();
-    stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()).map_err(CliError::output)
+    stdout
+        .write_all(out.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(CliError::output)
 }
 
 /// As much of a line as fits, colours not counted: a line that wraps would push the others down.
@@ -160,9 +173,16 @@ impl Drop for Screen {
 }
 
 fn stty(args: &[&str]) -> Option<String> {
-    let output =
-        Command::new("stty").args(args).stdin(Stdio::inherit()).stderr(Stdio::null()).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    let output = Command::new("stty")
+        .args(args)
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// How long the bytes of one key are apart at most.

@@ -28,11 +28,18 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// Asks for all. `range`: parameters of a time, each with `&` before it.
     pub(super) fn take(client: &Client, order: Order, filter: &str, range: &str) -> Result<Self, CliError> {
-        let sort = if order == Order::Rate { "reports" } else { "latency" };
+        let sort = if order == Order::Rate {
+            "reports"
+        } else {
+            "latency"
+        };
         let filter = escape(filter);
         Ok(Self {
             status: fetch(client, "/status")?,
-            flows: fetch(client, &format!("/flows?limit=100&sort={sort}&filter={filter}{range}"))?,
+            flows: fetch(
+                client,
+                &format!("/flows?limit=100&sort={sort}&filter={filter}{range}"),
+            )?,
             nodes: fetch(client, &format!("/nodes?limit=4096{range}"))?,
             links: fetch(client, &format!("/links?limit=4096{range}"))?,
             names: remote::names(client),
@@ -42,7 +49,11 @@ impl Snapshot {
     /// All that is printed once.
     pub(super) fn picture(&self, place: &Place, range: Range, client: &Client, terminal: Terminal) -> String {
         let (table, _) = self.table(place, Some(terminal.height.saturating_sub(6)));
-        let body = if table.is_empty() { format!("{}\n", self.nothing(place.view)) } else { table.render() };
+        let body = if table.is_empty() {
+            format!("{}\n", self.nothing(place.view))
+        } else {
+            table.render()
+        };
         format!("{}\n{body}", self.head(place, range, client, terminal))
     }
 
@@ -60,7 +71,10 @@ impl Snapshot {
         let mut out = lines.next().unwrap_or_default().to_owned() + "\n";
         for (row, line) in lines.enumerate().skip(first).take(room) {
             let line = match row == selected {
-                true => terminal.paint(Tone::Strong, &format!("\u{25b8}{}", line.get(1..).unwrap_or(line))),
+                true => terminal.paint(
+                    Tone::Strong,
+                    &format!("\u{25b8}{}", line.get(1..).unwrap_or(line)),
+                ),
                 false => line.to_owned(),
             };
             out.push_str(&line);
@@ -100,13 +114,27 @@ impl Snapshot {
 
     /// What is above the tables.
     pub(super) fn head(&self, place: &Place, range: Range, client: &Client, terminal: Terminal) -> String {
-        let StatusView { version, uptime_s, rates, .. } = &self.status;
+        let StatusView {
+            version,
+            uptime_s,
+            rates,
+            ..
+        } = &self.status;
         let uptime = units::clock(Duration::from_secs_f64(uptime_s.clamp(0.0, 1e9)));
         let first = terminal.paint(Tone::Strong, &format!("hopwise {version}"));
         let (reports, events) = (units::short(rates.reports), units::short(rates.events));
-        let tabs = [(View::Flows, "f flows"), (View::Nodes, "n nodes"), (View::Links, "l links")].map(
-            |(tab, name)| if tab == place.view { terminal.paint(Tone::Strong, name) } else { name.into() },
-        );
+        let tabs = [
+            (View::Flows, "f flows"),
+            (View::Nodes, "n nodes"),
+            (View::Links, "l links"),
+        ]
+        .map(|(tab, name)| {
+            if tab == place.view {
+                terminal.paint(Tone::Strong, name)
+            } else {
+                name.into()
+            }
+        });
         let about = match range {
             // A console has nothing of now.
             Range::Now if self.flows.range.is_none() => format!(
@@ -121,12 +149,18 @@ impl Snapshot {
             "" => String::new(),
             filter => format!("   filter: {filter}"),
         };
-        format!("{about}\n{}   s order: {}   q quit{filter}\n", tabs.join("  "), place.order.name())
+        format!(
+            "{about}\n{}   s order: {}   q quit{filter}\n",
+            tabs.join("  "),
+            place.order.name()
+        )
     }
 
     /// The time that the answers are about, as they say it.
     fn time(&self, terminal: Terminal) -> String {
-        let Some(range) = self.flows.range else { return String::new() };
+        let Some(range) = self.flows.range else {
+            return String::new();
+        };
         let all = [self.flows.range, self.nodes.range, self.links.range];
         let truncated = all.into_iter().flatten().any(|range| range.truncated);
         let text = |ts: u64| units::date_time(ts).chars().take(16).collect::<String>();
@@ -135,23 +169,37 @@ impl Snapshot {
         } else {
             String::new()
         };
-        let time = terminal.paint(Tone::Strong, &format!("{} to {} UTC", text(range.from), text(range.to)));
-        let whence = if self.is_console() { "ClickHouse" } else { "the store" };
+        let time = terminal.paint(
+            Tone::Strong,
+            &format!("{} to {} UTC", text(range.from), text(range.to)),
+        );
+        let whence = if self.is_console() {
+            "ClickHouse"
+        } else {
+            "the store"
+        };
         format!("{time}, from {whence}   [ earlier  ] later  0 now{rest}")
     }
 
     /// The receive method of each interface, and inputs that fail; working sockets are omitted: `in: xdp://eth1 by
     /// xdp-native · …`.
     fn inputs(&self, terminal: Terminal) -> String {
-        let listed =
-            self.status.inputs.iter().filter(|input| input.interface.is_some() || input.message.is_some());
+        let listed = self
+            .status
+            .inputs
+            .iter()
+            .filter(|input| input.interface.is_some() || input.message.is_some());
         let shown: Vec<_> = listed
             .map(|input| match &input.message {
                 Some(why) => terminal.paint(Tone::Bad, &format!("{} is down: {why}", input.listen)),
                 None => format!("{} by {}", input.listen, input.kind),
             })
             .collect();
-        if shown.is_empty() { String::new() } else { format!("in: {}\n", shown.join(" · ")) }
+        if shown.is_empty() {
+            String::new()
+        } else {
+            format!("in: {}\n", shown.join(" · "))
+        }
     }
 
     /// Lost per stage, with the greatest reason: `lost: network 12 (lost), unconfirmed 3 · kernel 0 · …`.
@@ -166,7 +214,10 @@ impl Snapshot {
                 _ => text,
             };
             match stage.evidence {
-                Some(Evidence { unconfirmed: more @ 1.., .. }) => {
+                Some(Evidence {
+                    unconfirmed: more @ 1..,
+                    ..
+                }) => {
                     format!("{text}, unconfirmed {}", units::count(more))
                 }
                 _ => text,
@@ -177,12 +228,26 @@ impl Snapshot {
 
     fn flow_table(&self, most: usize) -> (Table, Vec<Target>) {
         use Align::{Left, Right};
-        let slowest = self.flows.flows.iter().filter_map(|flow| flow.flow_latency).max().unwrap_or(0);
-        let mut table =
-            Table::new([("LATENCY", Right), ("", Left), ("REPORTS", Right), ("FLOW", Left), ("PATH", Left)]);
+        let slowest = self
+            .flows
+            .flows
+            .iter()
+            .filter_map(|flow| flow.flow_latency)
+            .max()
+            .unwrap_or(0);
+        let mut table = Table::new([
+            ("LATENCY", Right),
+            ("", Left),
+            ("REPORTS", Right),
+            ("FLOW", Left),
+            ("PATH", Left),
+        ]);
         let mut rows = Vec::new();
         for flow in self.flows.flows.iter().take(most) {
-            rows.push(Target::Flow { id: flow.id.clone(), text: flow.text.clone() });
+            rows.push(Target::Flow {
+                id: flow.id.clone(),
+                text: flow.text.clone(),
+            });
             table.row([
                 flow.flow_latency.map_or("-".into(), units::nanos),
                 plot::bar(flow.flow_latency.unwrap_or(0) as f64, slowest as f64, 12),
@@ -214,8 +279,20 @@ impl Snapshot {
                 Order::Rate => node.reports,
             })
         });
-        let heads = [("NODE", Right), ("NAME", Left), ("LATENCY", Right), ("P50", Right), ("P99", Right)];
-        let more = [("MAX", Right), ("QUEUE", Right), ("NOW", Right), ("MAX", Right), ("UNIT", Left)];
+        let heads = [
+            ("NODE", Right),
+            ("NAME", Left),
+            ("LATENCY", Right),
+            ("P50", Right),
+            ("P99", Right),
+        ];
+        let more = [
+            ("MAX", Right),
+            ("QUEUE", Right),
+            ("NOW", Right),
+            ("MAX", Right),
+            ("UNIT", Left),
+        ];
         let last = [("DROPS", Right), ("REPORTS", Right)];
         // A column that concerns few networks.
         let implausible = nodes.iter().any(|node| node.implausible_latencies > 0);
@@ -234,9 +311,9 @@ impl Snapshot {
                 span(latency.p50),
                 span(latency.p99),
                 span(latency.max),
-                queue
-                    .as_ref()
-                    .map_or("-".into(), |queue| queue.queue.map_or("all".into(), |id| id.to_string())),
+                queue.as_ref().map_or("-".into(), |queue| {
+                    queue.queue.map_or("all".into(), |id| id.to_string())
+                }),
                 number(queue.as_ref().and_then(|queue| queue.occupancy)),
                 number(queue.as_ref().and_then(|queue| queue.max)),
                 queue.map(|queue| queue.unit).unwrap_or_default(),
@@ -256,19 +333,37 @@ impl Snapshot {
             match order {
                 Order::Latency => a.hop_latency.cmp(&b.hop_latency),
                 Order::Queue => a.queue_occupancy.cmp(&b.queue_occupancy),
-                Order::Rate => a.utilization.unwrap_or(0.0).total_cmp(&b.utilization.unwrap_or(0.0)),
+                Order::Rate => a
+                    .utilization
+                    .unwrap_or(0.0)
+                    .total_cmp(&b.utilization.unwrap_or(0.0)),
             }
             .reverse()
         });
-        let heads = [("LINK", Left), ("IF", Right), ("UTILIZATION", Right), ("", Left), ("QUEUE", Right)];
-        let mut table = Table::new(heads.into_iter().chain([("NODE LATENCY", Right), ("FLOWS", Right)]));
-        let rows = links.iter().map(|link| Target::Link(link.from, link.to)).collect();
+        let heads = [
+            ("LINK", Left),
+            ("IF", Right),
+            ("UTILIZATION", Right),
+            ("", Left),
+            ("QUEUE", Right),
+        ];
+        let mut table = Table::new(
+            heads
+                .into_iter()
+                .chain([("NODE LATENCY", Right), ("FLOWS", Right)]),
+        );
+        let rows = links
+            .iter()
+            .map(|link| Target::Link(link.from, link.to))
+            .collect();
         for link in links {
             table.row([
                 format!("{} > {}", self.names.node(link.from), self.names.node(link.to)),
-                link.egress_if
-                    .map_or("-".into(), |interface| self.names.interface(Some(link.from), interface)),
-                link.utilization.map_or("-".into(), |share| format!("{:.1} %", share * 100.0)),
+                link.egress_if.map_or("-".into(), |interface| {
+                    self.names.interface(Some(link.from), interface)
+                }),
+                link.utilization
+                    .map_or("-".into(), |share| format!("{:.1} %", share * 100.0)),
                 plot::bar(link.utilization.unwrap_or(0.0), 1.0, 12),
                 link.queue_occupancy.map_or("-".into(), units::count),
                 link.hop_latency.map_or("-".into(), units::nanos),
@@ -310,7 +405,13 @@ mod tests {
     }
 
     fn place(view: View, order: Order) -> Place {
-        Place { view, order, filter: String::new(), selected: 0, flow: None }
+        Place {
+            view,
+            order,
+            filter: String::new(),
+            selected: 0,
+            flow: None,
+        }
     }
 
     fn picture(view: View, order: Order) -> String {
@@ -354,8 +455,13 @@ LATENCY                REPORTS  FLOW                     PATH
 
     #[test]
     fn nodes_are_in_the_requested_order() {
-        let rows =
-            |order| picture(View::Nodes, order).lines().skip(5).map(str::to_string).collect::<Vec<_>>();
+        let rows = |order| {
+            picture(View::Nodes, order)
+                .lines()
+                .skip(5)
+                .map(str::to_string)
+                .collect::<Vec<_>>()
+        };
         let slow = "   3  leaf3   900 ns  800 ns  990 ns  1.00 us      0   64  200  packets      2        5";
         let busy = "   1            5 ns       -       -        -      -    -    -               0        9";
         assert_eq!(rows(Order::Latency), [slow, busy]);
@@ -378,7 +484,11 @@ LATENCY                REPORTS  FLOW                     PATH
     fn another_time_is_named_and_has_no_losses_of_now() {
         let mut past = snapshot();
         let from = 1_795_269_600_000_000_000;
-        let range = crate::view::RangeView { from, to: from + 600_000_000_000, truncated: true };
+        let range = crate::view::RangeView {
+            from,
+            to: from + 600_000_000_000,
+            truncated: true,
+        };
         past.flows.range = Some(range);
         let client = Client::new("127.0.0.1:1", None).unwrap();
         let mut place = place(View::Nodes, Order::Latency);
@@ -399,8 +509,11 @@ LATENCY                REPORTS  FLOW                     PATH
     fn a_console_names_the_time_that_it_answers_about() {
         let mut console = snapshot();
         let from = 1_795_269_600_000_000_000;
-        console.flows.range =
-            Some(crate::view::RangeView { from, to: from + 900_000_000_000, truncated: false });
+        console.flows.range = Some(crate::view::RangeView {
+            from,
+            to: from + 900_000_000_000,
+            truncated: false,
+        });
         console.status = serde_json::from_value(json!({"version": "0.1.0", "console": true})).unwrap();
         let client = Client::new("127.0.0.1:1", None).unwrap();
         let place = place(View::Flows, Order::Latency);
@@ -412,13 +525,19 @@ LATENCY                REPORTS  FLOW                     PATH
 
     #[test]
     fn the_selected_row_is_marked_and_on_the_screen() {
-        let terminal = Terminal { height: 8, ..Terminal::plain() };
+        let terminal = Terminal {
+            height: 8,
+            ..Terminal::plain()
+        };
         let mut place = place(View::Nodes, Order::Latency);
         place.selected = 1;
         let (_, rows) = snapshot().table(&place, None);
         assert_eq!(rows, [Target::Node(3), Target::Node(1)]);
         let body = snapshot().body(&place, terminal, 3);
-        assert!(body.lines().nth(2).unwrap().starts_with("\u{25b8}    1"), "{body}");
+        assert!(
+            body.lines().nth(2).unwrap().starts_with("\u{25b8}    1"),
+            "{body}"
+        );
         // With room for one row, it is the selected one.
         let body = snapshot().body(&place, terminal, 7);
         assert_eq!(body.lines().count(), 2);

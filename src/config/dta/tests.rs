@@ -41,16 +41,27 @@ impl Example {
                 text
             })
         };
-        let sent =
-            self.out.datagrams().map(|one| format!("{} {}", hex(&one.payload[..8]), hex(&one.payload[8..])));
+        let sent = self
+            .out
+            .datagrams()
+            .map(|one| format!("{} {}", hex(&one.payload[..8]), hex(&one.payload[8..])));
         let sent = sent.collect();
         self.out.clear();
         sent
     }
 
     fn packets(&mut self, flow: &FlowKey, count: u32, now: u64) {
-        let packet = PacketFacts { bytes: 100, from_edge: true, to_edge: true, ..PacketFacts::default() };
-        let known = Context { flow: Some(flow), packet, ..Context::new(Trigger::Packet, 11) };
+        let packet = PacketFacts {
+            bytes: 100,
+            from_edge: true,
+            to_edge: true,
+            ..PacketFacts::default()
+        };
+        let known = Context {
+            flow: Some(flow),
+            packet,
+            ..Context::new(Trigger::Packet, 11)
+        };
         (0..count).for_each(|_| self.reporter.packet(&known, now, &mut self.out));
     }
 }
@@ -81,13 +92,23 @@ fn metadata() -> Hop {
 fn path(example: &mut Example, flow: &FlowKey) {
     // Node, interfaces, queue; the most recent first.
     let record = |node: u32, queue: u32| [node, 0x0001_0002, 0x0300_0000 | queue];
-    let words = [record(14, 0xffff), record(13, 0), record(12, 0x1_0000), record(11, 7)].concat();
+    let words = [
+        record(14, 0xffff),
+        record(13, 0),
+        record(12, 0x1_0000),
+        record(11, 7),
+    ]
+    .concat();
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     let layout = Layout::int_2(0xd000, 3, false).unwrap();
     let metadata = metadata();
     let known = Context {
         flow: Some(flow),
-        stack: Stack { bytes: &bytes, layout, count: 4 },
+        stack: Stack {
+            bytes: &bytes,
+            layout,
+            count: 4,
+        },
         metadata: Some(&metadata),
         ..Context::new(Trigger::Path, 11)
     };
@@ -96,7 +117,12 @@ fn path(example: &mut Example, flow: &FlowKey) {
 
 fn happens(example: &mut Example, trigger: Trigger, reason: Option<u8>) {
     let (flow, metadata) = (flow(), metadata());
-    let known = Context { flow: Some(&flow), metadata: Some(&metadata), reason, ..Context::new(trigger, 11) };
+    let known = Context {
+        flow: Some(&flow),
+        metadata: Some(&metadata),
+        reason,
+        ..Context::new(trigger, 11)
+    };
     example.reporter.report(&known, 5, &mut example.out);
 }
 
@@ -162,7 +188,11 @@ fn stores() -> BTreeMap<(String, u64), Value> {
         .map(|key| key.1)
         .collect();
     let different: BTreeSet<&u64> = numbers.iter().collect();
-    assert_eq!(different.len(), numbers.len(), "stores of all kinds have numbers of their own: {numbers:?}");
+    assert_eq!(
+        different.len(),
+        numbers.len(),
+        "stores of all kinds have numbers of their own: {numbers:?}"
+    );
     stores
 }
 
@@ -181,7 +211,9 @@ fn each_example_has_its_store_in_the_file_of_the_collector() {
         let file = path.file_name().unwrap().to_str().unwrap().to_owned();
         let named = std::fs::read_to_string(&path).unwrap();
         let settings = Settings::load(Some(&path)).unwrap();
-        let Some(dta) = settings.switch.and_then(|switch| switch.dta) else { continue };
+        let Some(dta) = settings.switch.and_then(|switch| switch.dta) else {
+            continue;
+        };
         for report in &dta.report {
             let kind = report.operation.unwrap().word();
             let numbers = match report.list {
@@ -190,9 +222,14 @@ fn each_example_has_its_store_in_the_file_of_the_collector() {
             };
             for number in numbers {
                 let key = (kind.to_owned(), number);
-                let store = stores.get(&key).unwrap_or_else(|| panic!("{file}: no store of {key:?}"));
+                let store = stores
+                    .get(&key)
+                    .unwrap_or_else(|| panic!("{file}: no store of {key:?}"));
                 let name = store["name"].as_str().unwrap();
-                assert!(named.contains(&format!("is `{name}` of collector.toml")), "{file}: {name}");
+                assert!(
+                    named.contains(&format!("is `{name}` of collector.toml")),
+                    "{file}: {name}"
+                );
                 let shown = store["value"].as_str().or(store["fields"].as_str());
                 let size = shown.map(|fields| fields.parse::<::dta::fields::Fields>().unwrap().size());
                 assert_eq!(
@@ -222,7 +259,10 @@ fn int_path_tracing() {
     let mut example = Example::of("int-path-tracing.toml");
     path(&mut example, &flow());
     let nodes = "0000000b0000000c0000000d0000000e0000000f";
-    assert_eq!(example.sent(), [format!("110000000000000b 020d001400010000{FLOW}{nodes}")]);
+    assert_eq!(
+        example.sent(),
+        [format!("110000000000000b 020d001400010000{FLOW}{nodes}")]
+    );
 }
 
 #[test]
@@ -231,14 +271,23 @@ fn int_congestion_events() {
     path(&mut example, &flow());
     assert!(example.sent().is_empty(), "they wait for others");
     example.reporter.tick(1_000_005, &mut example.out);
-    assert_eq!(example.sent(), ["121000000000000b 0000000100040200000c0002000f0002"]);
+    assert_eq!(
+        example.sent(),
+        ["121000000000000b 0000000100040200000c0002000f0002"]
+    );
 }
 
 #[test]
 fn marple_host_counters() {
     for (name, of) in [
-        ("marple-host-counters.toml", ["111000000000000b 0204000400020000", "00000005"]),
-        ("marple-host-counters-added.toml", ["135000010000000b 02040003000000000000000000000005", ""]),
+        (
+            "marple-host-counters.toml",
+            ["111000000000000b 0204000400020000", "00000005"],
+        ),
+        (
+            "marple-host-counters-added.toml",
+            ["135000010000000b 02040003000000000000000000000005", ""],
+        ),
     ] {
         let mut example = Example::of(name);
         example.packets(&flow(), 5, 500_000_000);
@@ -255,14 +304,21 @@ fn marple_lossy_connections() {
     happens(&mut example, Trigger::Drop, Some(1));
     assert!(example.sent().is_empty(), "99 are too few to say");
     example.packets(&flow(), 100, 5);
-    assert_eq!(example.sent(), [format!("126000010000000b 00000002000d0100{FLOW}")], "once");
+    assert_eq!(
+        example.sent(),
+        [format!("126000010000000b 00000002000d0100{FLOW}")],
+        "once"
+    );
 }
 
 #[test]
 fn netseer_loss_events() {
     let mut example = Example::of("netseer-loss-events.toml");
     happens(&mut example, Trigger::Drop, Some(7));
-    assert_eq!(example.sent(), [format!("12e000010000000b 0000000300120100{FLOW}0000000f07")]);
+    assert_eq!(
+        example.sent(),
+        [format!("12e000010000000b 0000000300120100{FLOW}0000000f07")]
+    );
 }
 
 #[test]
@@ -275,7 +331,10 @@ fn sonata_query_results() {
     example.packets(&flow(), 5000, 5);
     example.reporter.tick(1_000_000_000, &mut example.out);
     let result = "00000002 00000bb9 0a000003 000007d0".replace(' ', "");
-    assert_eq!(example.sent(), [format!("111000000000000b 040400100004000000000007{result}")]);
+    assert_eq!(
+        example.sent(),
+        [format!("111000000000000b 040400100004000000000007{result}")]
+    );
 }
 
 #[test]
@@ -299,9 +358,19 @@ fn pint() {
     let mut seen = std::collections::BTreeMap::new();
     for sport in 0..200_u16 {
         // All paths of the example are the same; packets differ in their receive time.
-        let metadata = Hop { ingress_ts: Some(sport.into()), ..metadata() };
-        let words: Vec<u8> = [14_u32, 13, 12, 11].iter().flat_map(|node| node.to_be_bytes()).collect();
-        let stack = Stack { bytes: &words, layout: Layout::int_2(0x8000, 1, false).unwrap(), count: 4 };
+        let metadata = Hop {
+            ingress_ts: Some(sport.into()),
+            ..metadata()
+        };
+        let words: Vec<u8> = [14_u32, 13, 12, 11]
+            .iter()
+            .flat_map(|node| node.to_be_bytes())
+            .collect();
+        let stack = Stack {
+            bytes: &words,
+            layout: Layout::int_2(0x8000, 1, false).unwrap(),
+            count: 4,
+        };
         let flow = flow();
         let known = Context {
             flow: Some(&flow),
@@ -312,13 +381,18 @@ fn pint() {
         example.reporter.report(&known, 5, &mut example.out);
     }
     for sent in example.sent() {
-        let rest = sent.strip_prefix(&format!("110000000000000b 010e000100050000{FLOW}")).unwrap();
+        let rest = sent
+            .strip_prefix(&format!("110000000000000b 010e000100050000{FLOW}"))
+            .unwrap();
         let [n, digest] = [0, 2].map(|at| u8::from_str_radix(&rest[at..at + 2], 16).unwrap());
         let hop = pint::hop(n, 5).unwrap();
         assert_eq!(digest, pint::digest([11, 12, 13, 14, 15][hop], n));
         seen.insert(n, digest);
     }
-    assert_eq!(seen.keys().copied().collect::<Vec<_>>(), (0..16).collect::<Vec<_>>());
+    assert_eq!(
+        seen.keys().copied().collect::<Vec<_>>(),
+        (0..16).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -326,7 +400,10 @@ fn packetscope_flow_troubleshooting() {
     let mut example = Example::of("packetscope-flow.toml");
     happens(&mut example, Trigger::Hop, None);
     let value = "0001 0002 03 00010000 00001234 05060708".replace(' ', "");
-    assert_eq!(example.sent(), [format!("110000000000000b 02110011000600000000000b{FLOW}{value}")]);
+    assert_eq!(
+        example.sent(),
+        [format!("110000000000000b 02110011000600000000000b{FLOW}{value}")]
+    );
 }
 
 #[test]
@@ -361,8 +438,17 @@ fn turboflow() {
         }
         example.reporter.tick(1_500_000_000, &mut example.out);
     }
-    let evicted = example.reporter.tables().next().map(|(_, stats)| stats.evicted).unwrap();
-    let kept: u64 = example.reporter.destinations(0).map(|to| to.stats.overwritten).sum();
+    let evicted = example
+        .reporter
+        .tables()
+        .next()
+        .map(|(_, stats)| stats.evicted)
+        .unwrap();
+    let kept: u64 = example
+        .reporter
+        .destinations(0)
+        .map(|to| to.stats.overwritten)
+        .sum();
     assert!(evicted > 20_000, "{evicted}");
     // Nothing was sent in between: the outbox, and then the ring, were full. Operations that did not fit are counted.
     assert!(added <= 60_000 && kept > 0, "{added}");
@@ -381,7 +467,9 @@ fn sketches() {
         example.packets(&flow(), 10, 5);
         let mut columns = 0;
         for step in 0..500 {
-            example.reporter.tick(10_000_000_000 + step * 1_000_000, &mut example.out);
+            example
+                .reporter
+                .tick(10_000_000_000 + step * 1_000_000, &mut example.out);
             for sent in example.sent() {
                 let body = &sent[17..];
                 let number = |at: usize, len: usize| u64::from_str_radix(&body[at..at + len], 16).unwrap();
@@ -389,12 +477,19 @@ fn sketches() {
                 if number(8, 8) < columns {
                     continue;
                 }
-                assert_eq!((number(8, 8), number(20, 2)), (columns, op), "{name}: first column, operation");
+                assert_eq!(
+                    (number(8, 8), number(20, 2)),
+                    (columns, op),
+                    "{name}: first column, operation"
+                );
                 columns += number(22, 2);
             }
         }
         let (config, stats) = example.reporter.sketches().next().unwrap();
-        assert_eq!((config.kind, columns, stats.counted), (kind, u64::from(config.shape.columns), 10));
+        assert_eq!(
+            (config.kind, columns, stats.counted),
+            (kind, u64::from(config.shape.columns), 10)
+        );
     }
 }
 
@@ -402,7 +497,9 @@ fn sketches() {
 fn errors_name_their_line() {
     let error = |text: &str| {
         let ports = "[switch]\nnode = 1\n[[switch.ports]]\nnumber = 1\ninterface = \"a\"\n[switch.dta]\n";
-        Settings::parse(&format!("{ports}{text}"), "h.toml").unwrap_err().to_string()
+        Settings::parse(&format!("{ports}{text}"), "h.toml")
+            .unwrap_err()
+            .to_string()
     };
     let first = |text: &str| error(text).lines().next().unwrap_or_default().to_owned();
     assert!(
@@ -422,8 +519,10 @@ fn errors_name_their_line() {
             .starts_with("h.toml:13:8: `packets` is a field of table records")
     );
     assert!(
-        first(&report("key = [\"flow\"]\ndata = [\"node\"]\nwhen = [\"node\"]\n"))
-            .contains("is no condition")
+        first(&report(
+            "key = [\"flow\"]\ndata = [\"node\"]\nwhen = [\"node\"]\n"
+        ))
+        .contains("is no condition")
     );
     assert!(
         first(&report("key = [\"flow\"]\ndata = [\"node\"]\nlist = 3\n"))
@@ -433,9 +532,17 @@ fn errors_name_their_line() {
     let table = format!(
         "{to}[[switch.dta.report]]\non = \"evicted\"\ntable = \"t\"\noperation = \"append\"\nlist = 1\ndata = [\"packets\"]\n"
     );
-    assert!(first(&table).contains("there is no table \"t\""), "{}", first(&table));
+    assert!(
+        first(&table).contains("there is no table \"t\""),
+        "{}",
+        first(&table)
+    );
     let sketch = format!("{to}[[switch.dta.sketch]]\nkind = \"count-min\"\nkey = [\"flow\"]\ndepth = 17\n");
-    assert!(first(&sketch).starts_with("h.toml:11:9: write 1 to 16 rows"), "{}", first(&sketch));
+    assert!(
+        first(&sketch).starts_with("h.toml:11:9: write 1 to 16 rows"),
+        "{}",
+        first(&sketch)
+    );
     let twice = "collectors = [\"10.0.0.9:40040\", \"10.0.0.9:40040\"]\n";
     assert!(first(twice).contains("there twice"));
     assert!(first("collectors = [\"[::1]:40040\"]\n").contains("other family"));
@@ -454,7 +561,15 @@ fn a_map_says_who_keeps_what_and_where_reports_go() {
     };
     let dta =
         |rest: &str| Settings::parse(&switch(rest), "h.toml").map(|read| read.switch.unwrap().dta.unwrap());
-    let error = |rest: &str| dta(rest).unwrap_err().to_string().lines().next().unwrap().to_owned();
+    let error = |rest: &str| {
+        dta(rest)
+            .unwrap_err()
+            .to_string()
+            .lines()
+            .next()
+            .unwrap()
+            .to_owned()
+    };
     assert!(error("").starts_with("h.toml:7:7: cannot read "), "{}", error(""));
     // By hand: 200 values to the second collector, list 7 too, sketches to the third, which has nothing else.
     let keys: Vec<u8> = (0..256).map(|value| u8::from(value < 200)).collect();
@@ -472,25 +587,42 @@ fn a_map_says_who_keeps_what_and_where_reports_go() {
     std::fs::write(&file, map.to_string()).unwrap();
     let spread = dta("").unwrap().config(1).unwrap().spread;
     assert_eq!(spread.by_key()[..], keys);
-    assert_eq!((spread.of_list(7), spread.of_list(9), spread.of_sketches()), (1, 0, 2));
+    assert_eq!(
+        (spread.of_list(7), spread.of_list(9), spread.of_sketches()),
+        (1, 0, 2)
+    );
     let at = |end: &str| format!("10.0.0.{end}").parse().unwrap();
     let of_map = [at("9:40040"), at("10:40040"), at("11:40040")];
-    assert_eq!(dta("").unwrap().destinations().map(|(addresses, _)| addresses), Ok(of_map.to_vec()));
+    assert_eq!(
+        dta("").unwrap().destinations().map(|(addresses, _)| addresses),
+        Ok(of_map.to_vec())
+    );
     let metadata = "collectors = [\"10.0.0.1:1\", \"10.0.0.2:1\", \"10.0.0.3:1\"]\n";
     assert_eq!(
-        dta(metadata).unwrap().destinations().map(|(addresses, _)| addresses),
+        dta(metadata)
+            .unwrap()
+            .destinations()
+            .map(|(addresses, _)| addresses),
         Ok(vec![at("1:1"), at("2:1"), at("3:1")]),
         "the file's own go before"
     );
     assert_eq!(dta(metadata).unwrap().config(1).unwrap().spread, spread);
     let few = "collectors = [\"10.0.0.1:1\"]\n";
-    assert!(error(few).contains("there are 1, and 3 in the map"), "{}", error(few));
+    assert!(
+        error(few).contains("there are 1, and 3 in the map"),
+        "{}",
+        error(few)
+    );
     assert!(error("sketch_collector = 1\n").starts_with("h.toml:8:20: the map says who keeps it"));
     assert!(error("[[switch.dta.list]]\nfirst = 4\n").contains("the map says who keeps it"));
     assert!(error("control = \"[::]:40044\"\n").contains("another family than `control`"));
     map["collectors"][1]["reports"] = serde_json::Value::Null;
     std::fs::write(&file, map.to_string()).unwrap();
-    assert!(error("").contains("has no report address of `b`"), "{}", error(""));
+    assert!(
+        error("").contains("has no report address of `b`"),
+        "{}",
+        error("")
+    );
     std::fs::write(&file, "{}").unwrap();
     assert!(error("").contains("is no map of collectors"), "{}", error(""));
     std::fs::remove_file(&file).unwrap();

@@ -99,12 +99,20 @@ impl ExportSettings {
         let (rest, is_secure) = of(plain, false).or_else(|| of(secure, true))?;
         let rest = rest.trim_end_matches('/');
         let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
-        Some(Address { is_secure, authority, path })
+        Some(Address {
+            is_secure,
+            authority,
+            path,
+        })
     }
 
     /// Whether an address has only parts that it may have. Many webhooks tell their callers apart by a query.
     fn is_place(&self, authority: &str, path: &str) -> bool {
-        let without: &[char] = if self.kind == Some(ExportKind::Webhook) { &['#'] } else { &['#', '?'] };
+        let without: &[char] = if self.kind == Some(ExportKind::Webhook) {
+            &['#']
+        } else {
+            &['#', '?']
+        };
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         let is_authority = !authority.is_empty() && !authority.contains(['@', '?', '#']);
         is_authority && is_plain(authority) && is_plain(path) && !path.contains(without)
@@ -119,7 +127,11 @@ impl ExportSettings {
             return self.directory();
         }
         let [(plain, port), (secure, secure_port)] = self.schemes();
-        let Address { is_secure, authority, path } = self.address().ok_or_else(|| {
+        let Address {
+            is_secure,
+            authority,
+            path,
+        } = self.address().ok_or_else(|| {
             (
                 "url",
                 format!(
@@ -146,7 +158,9 @@ impl ExportSettings {
         let tls = if is_secure { Some(self.tls(secure)?) } else { None };
         let login = self.login()?;
         // A key signs, and is not sent.
-        if login.as_ref().is_some_and(|login| !matches!(login, Login::Key(_)))
+        if login
+            .as_ref()
+            .is_some_and(|login| !matches!(login, Login::Key(_)))
             && tls.is_none()
             && !self.unencrypted
             && !authority.split(',').all(tls::is_loopback)
@@ -174,7 +188,10 @@ impl ExportSettings {
         if authority.contains(',') && self.kind != Some(ExportKind::Kafka) {
             return Err(("url", "write one host; only Kafka has several".to_owned()));
         }
-        if authority.split(',').any(|part| part.is_empty() || part.starts_with(':')) {
+        if authority
+            .split(',')
+            .any(|part| part.is_empty() || part.starts_with(':'))
+        {
             let words =
                 "it has an address without a host; write each as HOST:PORT, with one comma between two";
             return Err(("url", words.to_owned()));
@@ -188,14 +205,23 @@ impl ExportSettings {
 
     /// Where files are written.
     fn directory(&self) -> Result<Destination, Wrong> {
-        let path = self.url.strip_prefix("file://").filter(|path| path.starts_with('/') && *path != "/");
+        let path = self
+            .url
+            .strip_prefix("file://")
+            .filter(|path| path.starts_with('/') && *path != "/");
         let path = path.filter(|path| !path.chars().any(char::is_control)).ok_or_else(|| {
             let words = "in which directory? Write url = \"file:///srv/hopwise\" or the like: `file://` and its path from `/` on; a bucket of S3 is https://HOST/BUCKET";
             ("url", words.to_owned())
         })?;
-        let keys =
-            [("password_file", &self.password_file), ("token_file", &self.token_file), ("ca", &self.ca)];
-        let files = keys.into_iter().filter(|(_, file)| file.is_some()).map(|(key, _)| key);
+        let keys = [
+            ("password_file", &self.password_file),
+            ("token_file", &self.token_file),
+            ("ca", &self.ca),
+        ];
+        let files = keys
+            .into_iter()
+            .filter(|(_, file)| file.is_some())
+            .map(|(key, _)| key);
         if let Some(key) = self.user.as_ref().map(|_| "user").into_iter().chain(files).next() {
             return Err((
                 key,
@@ -282,8 +308,10 @@ fn bucket(path: &str) -> Result<String, Wrong> {
     }
     let parts = path.split('/').map(|part| Some(escape(&text::unescaped(part)?)));
     let escaped: Option<Vec<String>> = parts.collect();
-    let escaped =
-        escaped.ok_or(("url", format!("{path:?} has a % without two hexadecimal digits; write %25")))?;
+    let escaped = escaped.ok_or((
+        "url",
+        format!("{path:?} has a % without two hexadecimal digits; write %25"),
+    ))?;
     Ok(escaped.join("/"))
 }
 
@@ -294,7 +322,10 @@ fn first_line(key: &'static str, file: &Path) -> Result<String, Wrong> {
         read::file(file).map_err(|error| (key, format!("cannot read {shown}: {error}; correct the name")))?;
     let line = text.lines().next().unwrap_or_default().to_owned();
     match line.is_empty() || line.chars().any(char::is_control) {
-        true => Err((key, format!("the first line of {shown} is empty or binary; write the secret there"))),
+        true => Err((
+            key,
+            format!("the first line of {shown} is empty or binary; write the secret there"),
+        )),
         false => Ok(line),
     }
 }

@@ -40,13 +40,24 @@ pub(crate) fn shares(memory: Size, exports: &BTreeMap<String, ExportSettings>) -
         .iter()
         .flat_map(|(name, export)| {
             let streams = export.streams().unwrap_or_default();
-            streams.into_iter().map(|stream| ((name.clone(), stream), export.claim(stream)))
+            streams
+                .into_iter()
+                .map(|stream| ((name.clone(), stream), export.claim(stream)))
         })
         .collect();
     let memory = usize::try_from(memory.0).unwrap_or(usize::MAX);
-    let batches = share(memory, &claims.iter().map(|(_, claim)| *claim).collect::<Vec<_>>())?;
+    let batches = share(
+        memory,
+        &claims.iter().map(|(_, claim)| *claim).collect::<Vec<_>>(),
+    )?;
     let of = |((key, claim), batch): (((String, Stream), Claim), usize)| {
-        (key, Share { batch, memory: claim.bytes(batch) })
+        (
+            key,
+            Share {
+                batch,
+                memory: claim.bytes(batch),
+            },
+        )
     };
     Ok(claims.into_iter().zip(batches).map(of).collect())
 }
@@ -66,7 +77,9 @@ impl ExportSettings {
             // The queue; a file that is read, and one that is written, once more with its checksums.
             Stream::Hops => {
                 let (limits, _) = self.hop_limits();
-                usize::try_from(self.queue.0).unwrap_or(usize::MAX).saturating_add(2 * limits.segment)
+                usize::try_from(self.queue.0)
+                    .unwrap_or(usize::MAX)
+                    .saturating_add(2 * limits.segment)
             }
             Stream::Rollups if self.kind == Some(ExportKind::RemoteWrite) => READER + PARTS,
             _ => READER,
@@ -78,7 +91,11 @@ impl ExportSettings {
             (None, Stream::Flows | Stream::Drops | Stream::Losses | Stream::Alerts) => 8,
         };
         let batch = (self.delivery().bytes / part).max(LEAST);
-        Claim { batch, forms: RECORDS + self.requests(), fixed }
+        Claim {
+            batch,
+            forms: RECORDS + self.requests(),
+            fixed,
+        }
     }
 
     /// The bytes of all requests that a batch has at once, and of their answers, as multiples of those of its records. Tests compare them
@@ -170,17 +187,31 @@ mod tests {
     /// A large record of a stream, and its bytes as the reader counts them.
     fn record(stream: Stream, number: u64) -> (Record, usize) {
         let event = event(number);
-        let row = |event, path: Vec<u32>, first| EventRow { event, rule: None, path, first };
+        let row = |event, path: Vec<u32>, first| EventRow {
+            event,
+            rule: None,
+            path,
+            first,
+        };
         let flow = event.flow.unwrap_or_default();
         let path: Vec<u32> = (0..6).map(|node| 4_000_000_000 + node).collect();
         match stream {
             Stream::Events => {
                 let bytes = StoredRecord::Event(row(event, Vec::new(), None)).bytes();
-                let one = EventRecord { event, rule: None, path: Vec::new(), first: None };
+                let one = EventRecord {
+                    event,
+                    rule: None,
+                    path: Vec::new(),
+                    first: None,
+                };
                 (Record::Event(Box::new(one)), bytes)
             }
             Stream::Alerts => {
-                let event = Event { kind: Kind::RuleOn, rule: Some(1), ..event };
+                let event = Event {
+                    kind: Kind::RuleOn,
+                    rule: Some(1),
+                    ..event
+                };
                 let bytes = StoredRecord::Event(row(event, Vec::new(), None)).bytes();
                 let alert = Alert::of(&event, Some("a-rule-with-a-name-of-some-length".into())).unwrap();
                 (Record::Alert(Box::new(alert)), bytes)
@@ -188,8 +219,15 @@ mod tests {
             Stream::Rollups => {
                 let mut rollup = rollup(event.ts, 7);
                 rollup.flow = event.flow;
-                let one = RollupPart { rollup, part: number, nth: 0 };
-                (Record::Rollup(Box::new(one)), StoredRecord::Rollup(rollup, number).bytes())
+                let one = RollupPart {
+                    rollup,
+                    part: number,
+                    nth: 0,
+                };
+                (
+                    Record::Rollup(Box::new(one)),
+                    StoredRecord::Rollup(rollup, number).bytes(),
+                )
             }
             Stream::Flows => {
                 let (first_seen, last_seen) = (event.ts, event.ts + 1);
@@ -202,11 +240,18 @@ mod tests {
                     last_seen,
                     reports: 1 << 40,
                 };
-                let bytes = StoredRecord::Flow(FlowState { row, path: path.clone() }).bytes();
+                let bytes = StoredRecord::Flow(FlowState {
+                    row,
+                    path: path.clone(),
+                })
+                .bytes();
                 (Record::Flow(Box::new((row, path))), bytes)
             }
             Stream::Drops => {
-                let one = collector::event::Drop { flow: event.flow, ..drop_report(event.ts, 7) };
+                let one = collector::event::Drop {
+                    flow: event.flow,
+                    ..drop_report(event.ts, 7)
+                };
                 (Record::Drop(Box::new(one)), StoredRecord::Drop(one).bytes())
             }
             Stream::Losses => {
@@ -227,32 +272,48 @@ mod tests {
     fn request(sink: &Sink, batch: &Batch<'_>) -> usize {
         match sink {
             Sink::Http(sink) => sink.request(batch).map_or(0, |request| request.body.capacity()),
-            Sink::Redis(sink) => sink.begin(batch).map_or(0, |exchange| exchange.pipeline().bytes.capacity()),
+            Sink::Redis(sink) => sink
+                .begin(batch)
+                .map_or(0, |exchange| exchange.pipeline().bytes.capacity()),
             Sink::Syslog(sink) => {
                 let mut bytes = Vec::new();
                 sink.write(batch, &mut bytes);
                 bytes.capacity()
             }
             Sink::Kafka(sink) => sink.begin(batch).map_or(0, |exchange| exchange.bytes()),
-            Sink::Parquet | Sink::Objects => {
-                parquet::files(batch).iter().map(|file| file.content.capacity()).sum()
-            }
+            Sink::Parquet | Sink::Objects => parquet::files(batch)
+                .iter()
+                .map(|file| file.content.capacity())
+                .sum(),
         }
     }
 
     #[test]
     fn streams_with_few_records_leave_room_for_those_with_many() {
-        let streams: Vec<String> = Stream::ALL.iter().map(|stream| stream.name().to_owned()).collect();
-        let export =
-            ExportSettings { kind: Some(ExportKind::ClickHouse), streams, ..ExportSettings::default() };
+        let streams: Vec<String> = Stream::ALL
+            .iter()
+            .map(|stream| stream.name().to_owned())
+            .collect();
+        let export = ExportSettings {
+            kind: Some(ExportKind::ClickHouse),
+            streams,
+            ..ExportSettings::default()
+        };
         let claim = |export: &ExportSettings, stream| export.claim(stream).batch;
         assert_eq!(claim(&export, Stream::Events), 32 << 20);
         assert_eq!(claim(&export, Stream::Hops), 32 << 20);
         assert_eq!(claim(&export, Stream::Rollups), 8 << 20);
         assert_eq!(claim(&export, Stream::Losses), 4 << 20);
         // What somebody has set is for each of them.
-        let export = ExportSettings { batch_size: Some(Size(16 << 20)), ..export };
-        assert!(Stream::ALL.iter().all(|stream| claim(&export, *stream) == 16 << 20));
+        let export = ExportSettings {
+            batch_size: Some(Size(16 << 20)),
+            ..export
+        };
+        assert!(
+            Stream::ALL
+                .iter()
+                .all(|stream| claim(&export, *stream) == 16 << 20)
+        );
     }
 
     #[test]
@@ -272,13 +333,21 @@ mod tests {
             ExportKind::Parquet,
         ];
         for kind in kinds {
-            let export = ExportSettings { kind: Some(kind), flows: true, ..ExportSettings::default() };
+            let export = ExportSettings {
+                kind: Some(kind),
+                flows: true,
+                ..ExportSettings::default()
+            };
             let sink = export.sink().unwrap();
             for stream in Stream::ALL {
                 let (records, bytes): (Vec<Record>, Vec<usize>) =
                     (0..RECORDS).map(|number| record(stream, number as u64)).unzip();
                 let (all, bytes): (Vec<&Record>, usize) = (records.iter().collect(), bytes.iter().sum());
-                let batch = Batch { stream, records: &all, collector: "a-collector-with-a-name" };
+                let batch = Batch {
+                    stream,
+                    records: &all,
+                    collector: "a-collector-with-a-name",
+                };
                 let one = request(&sink, &batch);
                 let at_once = if matches!(sink, Sink::Http(_)) { 2 } else { 1 };
                 let answer = if matches!(sink, Sink::Http(_)) { ANSWER } else { 0 };
@@ -293,7 +362,10 @@ mod tests {
                 }
             }
         }
-        assert!(wrong.is_empty(), "percent of the records, and what is claimed: {wrong:?}");
+        assert!(
+            wrong.is_empty(),
+            "percent of the records, and what is claimed: {wrong:?}"
+        );
     }
 
     #[test]
@@ -314,13 +386,23 @@ mod tests {
         for name in ["a", "b", "c"] {
             exports.insert(name.to_owned(), of(ExportKind::OpenSearch, "http://127.0.0.1:1"));
         }
-        let raw =
-            ExportSettings { streams: vec!["hops".to_owned()], ..of(ExportKind::Kafka, "tcp://127.0.0.1:1") };
+        let raw = ExportSettings {
+            streams: vec!["hops".to_owned()],
+            ..of(ExportKind::Kafka, "tcp://127.0.0.1:1")
+        };
         exports.insert("raw".to_owned(), raw);
         let shared = shares(Size(512 << 20), &exports).unwrap();
         assert_eq!(shared.len(), 17);
-        assert!(shared.values().map(|share| share.memory).sum::<usize>() <= 512 << 20, "{shared:?}");
-        assert!(shared.values().all(|share| (LEAST..8 << 20).contains(&share.batch)), "{shared:?}");
+        assert!(
+            shared.values().map(|share| share.memory).sum::<usize>() <= 512 << 20,
+            "{shared:?}"
+        );
+        assert!(
+            shared
+                .values()
+                .all(|share| (LEAST..8 << 20).contains(&share.batch)),
+            "{shared:?}"
+        );
         assert!(shared[&("raw".to_owned(), Stream::Hops)].memory > 88 << 20);
         assert!(shares(Size(64 << 20), &exports).unwrap_err() > 64 << 20);
     }

@@ -23,7 +23,14 @@ use crate::{
 
 /// Kafka names its brokers: what the url says of their encryption does not hold for these addresses.
 fn may_log_in(destination: &Destination) -> Result<(), Failure> {
-    let Destination { authority, tls, login, schemes: (_, secure), unencrypted, .. } = destination;
+    let Destination {
+        authority,
+        tls,
+        login,
+        schemes: (_, secure),
+        unencrypted,
+        ..
+    } = destination;
     match login.is_none() || tls.is_some() || *unencrypted || tls::is_loopback(authority) {
         true => Ok(()),
         false => Err(Failure::Denied(format!(
@@ -44,7 +51,9 @@ pub(in crate::export_role) struct Connection {
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("authority", &self.authority).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("authority", &self.authority)
+            .finish_non_exhaustive()
     }
 }
 
@@ -75,10 +84,19 @@ impl Connection {
         authority: &str,
         needs: &[Api],
     ) -> Result<Self, Failure> {
-        let destination = Destination { authority: authority.to_owned(), ..destination.clone() };
+        let destination = Destination {
+            authority: authority.to_owned(),
+            ..destination.clone()
+        };
         may_log_in(&destination)?;
         let stream = socket::connect(&destination).await?;
-        let Destination { tls, schemes: (_, secure), login, mechanism, .. } = &destination;
+        let Destination {
+            tls,
+            schemes: (_, secure),
+            login,
+            mechanism,
+            ..
+        } = &destination;
         let advice = match (tls, login) {
             (None, None) => {
                 format!("; if it wants TLS, write {secure}, if it wants a login, `user` and `password_file`")
@@ -88,10 +106,17 @@ impl Connection {
             (Some(_), Some(_)) => String::new(),
         };
         let versions = Versions::default();
-        let mut connection =
-            Self { stream, versions, correlation: 0, authority: authority.to_owned(), advice };
+        let mut connection = Self {
+            stream,
+            versions,
+            correlation: 0,
+            authority: authority.to_owned(),
+            advice,
+        };
         let correlation = connection.number();
-        let body = connection.call(correlation, &protocol::api_versions(correlation)).await?;
+        let body = connection
+            .call(correlation, &protocol::api_versions(correlation))
+            .await?;
         let versions = protocol::read_api_versions(&body);
         connection.versions = versions.map_err(|wrong| connection.malformed(&wrong))?;
         for api in needs {
@@ -103,7 +128,9 @@ impl Connection {
             }
         }
         if let Some(Login::Password(user, password)) = login {
-            connection.log_in(*mechanism, user.as_deref().unwrap_or_default(), password).await?;
+            connection
+                .log_in(*mechanism, user.as_deref().unwrap_or_default(), password)
+                .await?;
         }
         Ok(connection)
     }
@@ -115,16 +142,20 @@ impl Connection {
         rights: &str,
     ) -> Result<Topology, Failure> {
         let correlation = self.number();
-        let body = self.call(correlation, &protocol::metadata(correlation, topic)).await?;
+        let body = self
+            .call(correlation, &protocol::metadata(correlation, topic))
+            .await?;
         let topology = protocol::read_metadata(&body, topic).map_err(|wrong| self.malformed(&wrong))?;
         let name = kafka::name(topology.error);
         match topology.error {
             0 if topology.leaders.is_empty() => Err(format!("topic {topic} has no partitions now").into()),
             0 => Ok(topology),
-            NO_TOPIC => {
-                Err(Failure::Absent(format!("Kafka has no topic {topic}; `hopwise schema apply` makes it")))
-            }
-            29 => Err(Failure::Denied(format!("{name}: allow this user to {rights} topic {topic}"))),
+            NO_TOPIC => Err(Failure::Absent(format!(
+                "Kafka has no topic {topic}; `hopwise schema apply` makes it"
+            ))),
+            29 => Err(Failure::Denied(format!(
+                "{name}: allow this user to {rights} topic {topic}"
+            ))),
             _ => Err(format!("topic {topic}: {name}").into()),
         }
     }
@@ -132,7 +163,9 @@ impl Connection {
     async fn log_in(&mut self, mechanism: Mechanism, user: &str, password: &str) -> Result<(), Failure> {
         let correlation = self.number();
         let name = mechanism.name();
-        let body = self.call(correlation, &protocol::sasl_handshake(correlation, name)).await?;
+        let body = self
+            .call(correlation, &protocol::sasl_handshake(correlation, name))
+            .await?;
         let taken = protocol::read_sasl_handshake(&body).map_err(|wrong| self.malformed(&wrong))?;
         if let Err(mechanisms) = taken {
             let words = format!(
@@ -164,7 +197,9 @@ impl Connection {
     /// One step of a login.
     async fn authenticate(&mut self, message: &[u8]) -> Result<Vec<u8>, Failure> {
         let correlation = self.number();
-        let body = self.call(correlation, &protocol::sasl_authenticate(correlation, message)).await?;
+        let body = self
+            .call(correlation, &protocol::sasl_authenticate(correlation, message))
+            .await?;
         let answer = protocol::read_sasl_authenticate(&body).map_err(|wrong| self.malformed(&wrong))?;
         answer.map_err(|words| {
             Failure::Denied(format!(
@@ -206,7 +241,10 @@ impl Connection {
     pub(in crate::export_role) async fn ask(&mut self, frame: &[u8]) -> Result<usize, String> {
         self.write(frame).await?;
         let mut len = [0; 4];
-        self.stream.read_exact(&mut len).await.map_err(|error| self.reason(&error))?;
+        self.stream
+            .read_exact(&mut len)
+            .await
+            .map_err(|error| self.reason(&error))?;
         let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
         match (4..=usize::try_from(i32::MAX).unwrap_or(usize::MAX)).contains(&len) {
             true => Ok(len),
@@ -229,7 +267,10 @@ impl Connection {
         len: usize,
     ) -> Result<(Vec<u8>, bool), String> {
         let mut frame = vec![0; len.min(protocol::MAX_ANSWER)];
-        self.stream.read_exact(&mut frame).await.map_err(|error| self.reason(&error))?;
+        self.stream
+            .read_exact(&mut frame)
+            .await
+            .map_err(|error| self.reason(&error))?;
         let is_cut = frame.len() < len;
         match protocol::answer(&frame).map(|(number, body)| (number, frame.len() - body.len())) {
             Ok((number, head)) if number == correlation => {
@@ -243,7 +284,10 @@ impl Connection {
     }
 
     pub(in crate::export_role) fn malformed(&self, wrong: &Malformed) -> String {
-        format!("{} does not answer as Kafka does: {}{}", self.authority, wrong.0, self.advice)
+        format!(
+            "{} does not answer as Kafka does: {}{}",
+            self.authority, wrong.0, self.advice
+        )
     }
 
     fn reason(&self, error: &Error) -> String {
@@ -271,9 +315,20 @@ mod tests {
         let named = |authority: &str, login: Option<Login>, unencrypted| {
             let destination = settings.destination().unwrap();
             let authority = authority.to_owned();
-            may_log_in(&Destination { authority, login, unencrypted, ..destination }).map_err(Failure::words)
+            may_log_in(&Destination {
+                authority,
+                login,
+                unencrypted,
+                ..destination
+            })
+            .map_err(Failure::words)
         };
-        let login = || Some(Login::Password(Some("hopwise".to_owned()), "correct horse".to_owned()));
+        let login = || {
+            Some(Login::Password(
+                Some("hopwise".to_owned()),
+                "correct horse".to_owned(),
+            ))
+        };
         let words = "the broker 192.0.2.1:9092 would get the password without encryption; use tls:// with `ca`, or set unencrypted = true";
         assert_eq!(named("192.0.2.1:9092", login(), false), Err(words.to_owned()));
         assert_eq!(named("192.0.2.1:9092", login(), true), Ok(()));

@@ -89,7 +89,17 @@ pub(super) async fn run(start: Start, files: Files, mut stopped: watch::Receiver
         cursor = begin(&start, &files, &mut source) => cursor,
         _ = stopped.wait_for(|stopped| *stopped) => return,
     };
-    let Start { topic, partition, gauge, tables, destination, settings, timeout, space, .. } = start;
+    let Start {
+        topic,
+        partition,
+        gauge,
+        tables,
+        destination,
+        settings,
+        timeout,
+        space,
+        ..
+    } = start;
     let delivery = Delivery::new(settings, cursor, build::seed());
     let client = Some(Client::new(destination.clone()));
     let scout = Some(Source::new(topic.clone(), partition));
@@ -175,7 +185,9 @@ impl Partition {
     /// Shows what became of the messages, and logs what people should read.
     fn show(&mut self) {
         let ledger = self.gauge.show(&mut self.delivery);
-        self.held.iter_mut().for_each(|held| held.shrink(FORMS * self.delivery.bytes()));
+        self.held
+            .iter_mut()
+            .for_each(|held| held.shrink(FORMS * self.delivery.bytes()));
         let mut state = lock(&self.gauge.state);
         state.memory = self.held.as_ref().map_or(0, Held::bytes);
         let Some((end, at)) = self.end else { return };
@@ -187,7 +199,11 @@ impl Partition {
         let passed = ledger.read + ledger.left_out + ledger.expired + unread;
         // From the offsets, where these can be compared; else by what is counted here.
         let is_comparable = settled.file == self.origin.file;
-        let into = if is_comparable { end.saturating_sub(self.origin.row).max(passed) } else { passed };
+        let into = if is_comparable {
+            end.saturating_sub(self.origin.row).max(passed)
+        } else {
+            passed
+        };
         state.budget = budget(into, &ledger, 0, unread);
     }
 }
@@ -202,7 +218,12 @@ impl Route for Partition {
     }
 
     fn begin_read(&mut self, wanted: Wanted, tasks: &mut Tasks<Self>) {
-        let Wanted { from, until, records, bytes } = wanted;
+        let Wanted {
+            from,
+            until,
+            records,
+            bytes,
+        } = wanted;
         let now = nic::time::now();
         let random = match random() {
             Ok(random) => random,
@@ -210,7 +231,13 @@ impl Route for Partition {
         };
         match self.source.take() {
             Some(source) => {
-                let wanted = outlet::Wanted { from, until, records, bytes, random };
+                let wanted = outlet::Wanted {
+                    from,
+                    until,
+                    records,
+                    bytes,
+                    random,
+                };
                 tasks.reading.spawn(read(source, wanted, self.space.clone()));
             }
             None => self.delivery.not_read("the last page has not been read", now),
@@ -245,20 +272,33 @@ impl Route for Partition {
         let now = nic::time::now();
         let Some(mut client) = self.client.take() else {
             let words = "the last request has not ended".to_owned();
-            return self.delivery.answer(id, Outcome::Failed { words, retry_after: None }, now);
+            return self.delivery.answer(
+                id,
+                Outcome::Failed {
+                    words,
+                    retry_after: None,
+                },
+                now,
+            );
         };
         let batch = self.delivery.batch();
         let items = records.iter().filter_map(|index| batch.get(*index).cloned());
         let items: Vec<Arc<Item>> = items.collect();
         let good = batch.iter().filter(|item| item.content.is_ok()).count();
-        let ends = items.first().zip(items.last()).map(|(first, last)| (first.offset, last.offset));
+        let ends = items
+            .first()
+            .zip(items.last())
+            .map(|(first, last)| (first.offset, last.offset));
         let part = ends.filter(|_| items.len() < good);
         let token = outlet::token(&self.topic.name, self.partition, &self.delivery.cursor(), part);
         let (tables, stream) = (Arc::clone(&self.tables), self.topic.stream);
         let deadline = Instant::now() + self.timeout;
         tasks.sending.spawn(async move {
             let request = move || -> Request {
-                let rows: Vec<_> = items.iter().filter_map(|item| item.content.as_ref().ok()).collect();
+                let rows: Vec<_> = items
+                    .iter()
+                    .filter_map(|item| item.content.as_ref().ok())
+                    .collect();
                 tables.insert(stream, rows.into_iter(), &token)
             };
             let answer = match task::spawn_blocking(request).await {
@@ -282,7 +322,10 @@ impl Route for Partition {
         self.client = Some(client);
         let outcome = match answer {
             Ok(answer) => answer.explain(ClickHouse::answered(&answer.response())),
-            Err(words) => Outcome::Failed { words, retry_after: None },
+            Err(words) => Outcome::Failed {
+                words,
+                retry_after: None,
+            },
         };
         self.delivery.answer(id, outcome, now);
     }
@@ -293,7 +336,10 @@ impl Route for Partition {
 
     fn rejected(&self, record: usize, words: &str) -> Option<(Arc<Files>, Vec<u8>)> {
         let item = self.delivery.batch().get(record)?;
-        Some((Arc::clone(&self.files), item.rejected(&self.topic.name, self.partition, words)))
+        Some((
+            Arc::clone(&self.files),
+            item.rejected(&self.topic.name, self.partition, words),
+        ))
     }
 
     fn report(&mut self, now: u64, tasks: &mut Tasks<Self>) {

@@ -30,7 +30,9 @@ impl Running {
 
     /// Whether some partition of a stream runs.
     pub(super) fn has_any(&self, stream: Stream) -> bool {
-        self.known.iter().any(|((of, _), (task, _))| *of == stream && task.is_some())
+        self.known
+            .iter()
+            .any(|((of, _), (task, _))| *of == stream && task.is_some())
     }
 
     /// Partitions that run.
@@ -103,7 +105,10 @@ mod tests {
 
     #[test]
     fn a_task_that_panics_is_seen_and_started_again() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
         runtime.block_on(panics());
     }
 

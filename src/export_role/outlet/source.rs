@@ -51,7 +51,9 @@ const LEAST: usize = 64 << 10;
 /// An answer that has not come when its time is over will not come. The time is that of one request: how many a page needs, depends on
 /// what is in the partition.
 async fn in_time<T>(limit: Duration, call: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    time::timeout(limit, call).await.unwrap_or_else(|_| Err("Kafka does not answer in time".to_owned()))
+    time::timeout(limit, call)
+        .await
+        .unwrap_or_else(|_| Err("Kafka does not answer in time".to_owned()))
 }
 
 impl Topic {
@@ -97,7 +99,12 @@ pub(super) struct Found {
 impl Source {
     /// No connection is made yet.
     pub(super) fn new(topic: Topic, partition: i32) -> Self {
-        Self { topic, partition, connection: None, most: MOST }
+        Self {
+            topic,
+            partition,
+            connection: None,
+            most: MOST,
+        }
     }
 
     /// Reads a page. One whose end is not fixed ends when its time is over, or when nothing more comes.
@@ -124,7 +131,13 @@ impl Source {
                     let (first, end) = (self.edge(false).await?, self.edge(true).await?);
                     reading.offsets(first, end)
                 }
-                Step::Page { page, restarted } => break Ok(Found { page, restarted, end: reading.end() }),
+                Step::Page { page, restarted } => {
+                    break Ok(Found {
+                        page,
+                        restarted,
+                        end: reading.end(),
+                    });
+                }
                 Step::Failed(words) => break Err(words),
             };
         };
@@ -155,7 +168,11 @@ impl Source {
         let fetched = fetched.map_err(|wrong| format!("Kafka does not answer as expected: {}", wrong.0))?;
         match fetched.error {
             0 => Ok(()),
-            29 => Err(format!("{}: allow this user to read topic {}", kafka::name(29), self.topic.name)),
+            29 => Err(format!(
+                "{}: allow this user to read topic {}",
+                kafka::name(29),
+                self.topic.name
+            )),
             error => Err(format!("topic {}: {}", self.topic.name, kafka::name(error))),
         }
     }
@@ -179,7 +196,10 @@ impl Source {
         let space = self.topic.space.get(len.min(MAX_ANSWER) + UNPACKING).await?;
         let Ok(answer) = time::timeout(limit, leader.answer(correlation, len)).await else {
             self.most = (self.most / 4).max(LEAST);
-            let words = format!("{len} bytes of Kafka did not come within {} s", limit.as_secs_f64());
+            let words = format!(
+                "{len} bytes of Kafka did not come within {} s",
+                limit.as_secs_f64()
+            );
             return Err(words);
         };
         let (body, is_cut) = answer?;
@@ -204,7 +224,9 @@ impl Source {
         match leaders.get(at).filter(|address| !address.is_empty()) {
             Some(address) => {
                 let opened = async {
-                    Connection::open(&self.topic.brokers, address, &READING).await.map_err(Failure::words)
+                    Connection::open(&self.topic.brokers, address, &READING)
+                        .await
+                        .map_err(Failure::words)
                 };
                 in_time(limit, opened).await
             }
@@ -221,7 +243,9 @@ async fn understand(mut reading: Reading, answer: Answer) -> Result<(Reading, St
         drop((body, space));
         (reading, step)
     };
-    let (reading, step) = task::spawn_blocking(understood).await.map_err(|_| "reading failed")?;
+    let (reading, step) = task::spawn_blocking(understood)
+        .await
+        .map_err(|_| "reading failed")?;
     let step = step.map_err(|wrong| format!("Kafka does not answer as expected: {}", wrong.0))?;
     Ok((reading, step))
 }
@@ -241,7 +265,12 @@ mod tests {
     /// What the only broker says to a request: one message, after a while, to one for records.
     fn answer(request: &[u8], port: u16) -> Vec<u8> {
         let text = |text: &str| [&(text.len() as u16).to_be_bytes(), text.as_bytes()].concat();
-        let numbers = |numbers: &[i16]| numbers.iter().flat_map(|one| one.to_be_bytes()).collect::<Vec<u8>>();
+        let numbers = |numbers: &[i16]| {
+            numbers
+                .iter()
+                .flat_map(|one| one.to_be_bytes())
+                .collect::<Vec<u8>>()
+        };
         match request[1] {
             18 => numbers(&[0, 0, 3, 1, 4, 4, 2, 1, 1, 3, 4, 4]),
             3 => {
@@ -286,7 +315,13 @@ mod tests {
             }
         });
         let (kind, url) = (Some(ExportKind::Kafka), format!("tcp://127.0.0.1:{port}"));
-        let brokers = ExportSettings { kind, url, ..ExportSettings::default() }.destination().unwrap();
+        let brokers = ExportSettings {
+            kind,
+            url,
+            ..ExportSettings::default()
+        }
+        .destination()
+        .unwrap();
         let topic = |timeout| Topic {
             name: "t".into(),
             stream: Stream::Losses,
@@ -296,15 +331,27 @@ mod tests {
         };
         let at = |row| Position { file: 7, row };
         let read = |timeout, until| {
-            let wanted = Wanted { from: at(0), until, records: 900, bytes: 1 << 20, random: 0 };
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let wanted = Wanted {
+                from: at(0),
+                until,
+                records: 900,
+                bytes: 1 << 20,
+                random: 0,
+            };
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             let mut source = Source::new(topic(timeout), 0);
             runtime.block_on(async { time::timeout(DELAY * 200, source.read(wanted)).await.unwrap() })
         };
         // Each answer comes in time, and all of them do not.
         let page = read(DELAY * 8, None).unwrap().page;
         let count = page.records.len() as u64;
-        assert!((1..100).contains(&count) && !page.is_last && page.end == at(count), "{page:?}");
+        assert!(
+            (1..100).contains(&count) && !page.is_last && page.end == at(count),
+            "{page:?}"
+        );
         let page = read(DELAY * 8, Some(at(12))).unwrap().page;
         assert_eq!((page.records.len(), page.end), (12, at(12)));
         let error = read(DELAY / 2, None).unwrap_err();

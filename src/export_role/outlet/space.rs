@@ -26,12 +26,17 @@ fn units(bytes: usize) -> u32 {
 impl Space {
     pub(super) fn new(bytes: usize) -> Self {
         let size = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX);
-        Self { free: Arc::new(Semaphore::new(size as usize)), size }
+        Self {
+            free: Arc::new(Semaphore::new(size as usize)),
+            size,
+        }
     }
 
     /// So many bytes of it, or all of it if that is less.
     pub(super) async fn get(&self, bytes: usize) -> Result<Held, String> {
-        let got = Arc::clone(&self.free).acquire_many_owned(units(bytes).min(self.size)).await;
+        let got = Arc::clone(&self.free)
+            .acquire_many_owned(units(bytes).min(self.size))
+            .await;
         got.map(Held).map_err(|_| "the outlet stops".to_owned())
     }
 }

@@ -8,7 +8,14 @@ use crate::{
 
 fn arrival(data: &[u8]) -> Arrival<'_> {
     let contents = Contents::Reports;
-    let entry = Entry { end: 0, source: [0; 16], src_port: 0, listener: 0, contents, received: 0 };
+    let entry = Entry {
+        end: 0,
+        source: [0; 16],
+        src_port: 0,
+        listener: 0,
+        contents,
+        received: 0,
+    };
     Arrival { data, entry }
 }
 
@@ -45,9 +52,17 @@ fn loads_fill_up_and_keep_the_order() {
     // By bytes, too; and one that is longer than a load has its own.
     let (short, half, long) = (vec![1; 10], vec![2; LOAD_BYTES - 9], vec![3; LOAD_BYTES + 1]);
     send(&sender, &[&short, &half, &long, &short]);
-    assert_eq!([(); 4].map(|()| next(&receiver)), [vec![short.clone()], vec![half], vec![long], vec![short]]);
+    assert_eq!(
+        [(); 4].map(|()| next(&receiver)),
+        [vec![short.clone()], vec![half], vec![long], vec![short]]
+    );
     assert_eq!(lock(&receiver.0.inner).used, 0);
-    assert!(lock(&receiver.0.inner).spare.iter().all(|load| load.memory() == Load::memory_for(0)));
+    assert!(
+        lock(&receiver.0.inner)
+            .spare
+            .iter()
+            .all(|load| load.memory() == Load::memory_for(0))
+    );
 }
 
 #[test]

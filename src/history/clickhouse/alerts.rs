@@ -13,7 +13,10 @@ use crate::{
 
 impl Remote {
     pub(super) async fn heard_of_rules(&self, question: EventQuestion) -> Result<Vec<RuleEvent>, Failure> {
-        let wanted = Wanted { condition: question.condition, ..Wanted::of(question.filter) };
+        let wanted = Wanted {
+            condition: question.condition,
+            ..Wanted::of(question.filter)
+        };
         let found = self.latest_heard(&wanted, Instant::now() + self.limit).await?;
         let mut known: HashMap<String, Hearer> = HashMap::new();
         let mut hearer = |name: &str| match known.get(name) {
@@ -21,7 +24,10 @@ impl Remote {
             None => {
                 let pair = self.pairs.iter().find(|(one, _)| one == name);
                 let pair = pair.map_or(name, |(_, pair)| pair);
-                let hearer = Hearer { pair: pair.into(), name: name.into() };
+                let hearer = Hearer {
+                    pair: pair.into(),
+                    name: name.into(),
+                };
                 known.insert(name.to_owned(), hearer.clone());
                 hearer
             }
@@ -29,7 +35,10 @@ impl Remote {
         let heard = found.into_iter().map(|heard| {
             let names = std::iter::once(&heard.line.collector).chain(&heard.also);
             let by = names.map(|name| hearer(name)).collect();
-            RuleEvent { by, row: heard.line.row() }
+            RuleEvent {
+                by,
+                row: heard.line.row(),
+            }
         });
         Ok(heard.collect())
     }

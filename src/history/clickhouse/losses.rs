@@ -39,15 +39,25 @@ struct EndsLine {
 impl Remote {
     pub(super) async fn losses_within(&self, span: Span) -> Result<Losses, Failure> {
         let until = Instant::now() + self.limit;
-        let places: Vec<DropsLine> =
-            self.rows(self.about(Stream::Drops).drop_places(span, MOST_PLACES), until).await?;
-        let statement = self.about(Stream::Losses).reporters(span, &self.pairs, MOST_REPORTERS);
+        let places: Vec<DropsLine> = self
+            .rows(self.about(Stream::Drops).drop_places(span, MOST_PLACES), until)
+            .await?;
+        let statement = self
+            .about(Stream::Losses)
+            .reporters(span, &self.pairs, MOST_REPORTERS);
         let reporters: Vec<ReporterLine> = self.rows(statement, until).await?;
         let truncated = places.len() > MOST_PLACES || reporters.len() > MOST_REPORTERS;
         let drops = places.into_iter().take(MOST_PLACES).map(DropsLine::sum).collect();
-        let mut losses = Losses { drops, truncated, ..Losses::default() };
+        let mut losses = Losses {
+            drops,
+            truncated,
+            ..Losses::default()
+        };
         for line in reporters.into_iter().take(MOST_REPORTERS) {
-            let loss = ReporterLoss { lost: line.lost, duplicated: line.duplicated };
+            let loss = ReporterLoss {
+                lost: line.lost,
+                duplicated: line.duplicated,
+            };
             match present(line.node) {
                 Some(node) => _ = losses.reporters.insert(node, loss),
                 None => losses.unknown_reporters = loss,
@@ -64,10 +74,15 @@ impl Remote {
         }
         let statement = self.about(Stream::Hops).ends(span, (MOST_HOPS, MOST_LINKS));
         let lines: Vec<EndsLine> = self.rows(statement, until).await?;
-        let hops: Vec<Number> = self.rows(self.about(Stream::Hops).rows_of(span, MOST_HOPS), until).await?;
+        let hops: Vec<Number> = self
+            .rows(self.about(Stream::Hops).rows_of(span, MOST_HOPS), until)
+            .await?;
         let truncated =
             lines.len() > MOST_LINKS || hops.first().is_some_and(|hops| hops.n > MOST_HOPS as u64);
-        Ok((lines.into_iter().take(MOST_LINKS).map(EndsLine::ends).collect(), truncated))
+        Ok((
+            lines.into_iter().take(MOST_LINKS).map(EndsLine::ends).collect(),
+            truncated,
+        ))
     }
 }
 
@@ -79,15 +94,39 @@ impl DropsLine {
             queue: queue(self.queue),
             reason: self.reason.and_then(|reason| u8::try_from(reason).ok()),
         };
-        let Self { packets, flows, first, last, .. } = self;
-        (place, DropSum { packets, flows, first, last })
+        let Self {
+            packets,
+            flows,
+            first,
+            last,
+            ..
+        } = self;
+        (
+            place,
+            DropSum {
+                packets,
+                flows,
+                first,
+                last,
+            },
+        )
     }
 }
 
 impl EndsLine {
     fn ends(self) -> LinkEnds {
-        let Self { sender: from, receiver: to, egress_if, ingress_if } = self;
-        LinkEnds { from, to, egress_if, ingress_if }
+        let Self {
+            sender: from,
+            receiver: to,
+            egress_if,
+            ingress_if,
+        } = self;
+        LinkEnds {
+            from,
+            to,
+            egress_if,
+            ingress_if,
+        }
     }
 }
 

@@ -51,8 +51,10 @@ struct Number {
 impl LifeLine {
     /// When it took which path, each path once in a row.
     fn taken(&mut self) -> Vec<(u64, Vec<u32>)> {
-        let mut taken: Vec<(u64, Vec<u32>)> =
-            std::mem::take(&mut self.times).into_iter().zip(std::mem::take(&mut self.paths)).collect();
+        let mut taken: Vec<(u64, Vec<u32>)> = std::mem::take(&mut self.times)
+            .into_iter()
+            .zip(std::mem::take(&mut self.paths))
+            .collect();
         taken.dedup_by(|later, earlier| later.1 == earlier.1);
         taken
     }
@@ -61,7 +63,10 @@ impl LifeLine {
 impl Remote {
     /// The tables with events and with states of flows.
     pub(super) fn of_paths(&self) -> (String, String) {
-        (self.tables.table(Stream::Events), self.tables.table(Stream::Flows))
+        (
+            self.tables.table(Stream::Events),
+            self.tables.table(Stream::Flows),
+        )
     }
 
     /// The paths of a span, and whether it has more flows than are considered.
@@ -75,12 +80,31 @@ impl Remote {
         let mut paths = Paths::default();
         let mut flows: Vec<(SpanSum, Vec<(u64, usize)>)> = Vec::with_capacity(lines.len());
         for mut line in lines {
-            let Some([_, end, count]) = line.parts.first().copied() else { continue };
+            let Some([_, end, count]) = line.parts.first().copied() else {
+                continue;
+            };
             let last = span.from().saturating_add(end.saturating_mul(MINUTE));
-            let sum = SpanSum { count, min: u64::MAX, max: 0, sum: 0, first: span.from(), last };
-            flows.push((sum, line.taken().into_iter().map(|(ts, path)| (ts, paths.of(path))).collect()));
+            let sum = SpanSum {
+                count,
+                min: u64::MAX,
+                max: 0,
+                sum: 0,
+                first: span.from(),
+                last,
+            };
+            flows.push((
+                sum,
+                line.taken()
+                    .into_iter()
+                    .map(|(ts, path)| (ts, paths.of(path)))
+                    .collect(),
+            ));
         }
-        let found = paths_of(span, paths.into_nodes(), flows.iter().map(|(sum, taken)| (*sum, &**taken)));
+        let found = paths_of(
+            span,
+            paths.into_nodes(),
+            flows.iter().map(|(sum, taken)| (*sum, &**taken)),
+        );
         Ok((found, truncated))
     }
 
@@ -92,11 +116,17 @@ impl Remote {
             return Ok(tally.finish(limit));
         }
         let about = || self.about(Stream::Rollups);
-        let counted: Vec<Number> =
-            self.rows(about().number_of_flows(span, &of, &self.of_paths().1), until).await?;
+        let counted: Vec<Number> = self
+            .rows(about().number_of_flows(span, &of, &self.of_paths().1), until)
+            .await?;
         let pieces = use_pieces(span, counted.first().map_or(0, |count| count.n));
-        let parts = pieces.iter().map(|piece| (piece.to - piece.from) / piece.length().max(1)).sum::<u64>();
-        let page = usize::try_from(ANSWER / (PATHS + PART * parts)).unwrap_or(1).clamp(1, MOST_USED);
+        let parts = pieces
+            .iter()
+            .map(|piece| (piece.to - piece.from) / piece.length().max(1))
+            .sum::<u64>();
+        let page = usize::try_from(ANSWER / (PATHS + PART * parts))
+            .unwrap_or(1)
+            .clamp(1, MOST_USED);
         pieces.iter().for_each(|piece| tally.spread(piece.length()));
         let (mut after, mut count) = (String::new(), 0);
         loop {
@@ -108,10 +138,15 @@ impl Remote {
             for mut line in lines {
                 let taken = line.taken();
                 let at = |minutes: u64| span.from().saturating_add(minutes.saturating_mul(MINUTE));
-                let part =
-                    |part: &[u64; 3]| PathPart { from: at(part[0]), to: at(part[1]), reports: part[2] };
+                let part = |part: &[u64; 3]| PathPart {
+                    from: at(part[0]),
+                    to: at(part[1]),
+                    reports: part[2],
+                };
                 let parts = line.parts.iter().map(part).collect();
-                let life = Some(line.life).filter(|life| life[1] > 0).map(|[first, last]| (first, last));
+                let life = Some(line.life)
+                    .filter(|life| life[1] > 0)
+                    .map(|[first, last]| (first, last));
                 if let Some(key) = flow(&line.flow).filter(|key| of.matches(key)) {
                     tally.add(key, parts, life, taken.into_iter());
                 }
@@ -161,11 +196,17 @@ impl Remote {
             tally.cut();
         }
         before.append(&mut found);
-        let parsed = before.into_iter().filter_map(|line| Some((flow(&line.flow)?, line)));
+        let parsed = before
+            .into_iter()
+            .filter_map(|line| Some((flow(&line.flow)?, line)));
         let mut parsed: Vec<(FlowKey, TakenLine)> = parsed.filter(|(key, _)| of.matches(key)).collect();
         parsed.sort_by_key(|(key, line)| (*key, line.time, line.id));
         for (key, line) in parsed {
-            tally.add((line.time, key), line.path, line.changed != 0 && line.time >= floor);
+            tally.add(
+                (line.time, key),
+                line.path,
+                line.changed != 0 && line.time >= floor,
+            );
         }
         Ok(tally.finish(limit))
     }
@@ -221,7 +262,12 @@ impl Statement {
         };
         let (first, last) = (nanos("first_seen"), nanos("last_seen"));
         self.terms = of.to_vec();
-        let mut rows = vec![row(STATE, [&first, &last, "0"], "path", &format!("{states}{}", self.joined()))];
+        let mut rows = vec![row(
+            STATE,
+            [&first, &last, "0"],
+            "path",
+            &format!("{states}{}", self.joined()),
+        )];
         rows.extend(counted.map(|counted| row(COUNTED, ["a", "b", "c"], none, &format!("({counted})"))));
         self.terms.extend(TAKEN.map(str::to_owned));
         let inside = self.once(events, "flow, path", (from.saturating_add(1), to));
@@ -240,7 +286,11 @@ impl Statement {
             "arraySort(if(notEmpty(known), known, if(notEmpty(kept) AND first < {to}, CAST([(first, kept)], '{pair}'), CAST([], '{pair}'))))"
         );
         // Where the paths themselves are read, the latest are.
-        let took = if is_read { format!("arraySlice({sorted}, -{MOST_TAKEN})") } else { sorted };
+        let took = if is_read {
+            format!("arraySlice({sorted}, -{MOST_TAKEN})")
+        } else {
+            sorted
+        };
         format!(
             "SELECT flow, parts, first, last, {took} AS took FROM (\
              SELECT flow, groupArrayIf([a, b, c], source = {COUNTED}) AS parts, argMaxIf(a, b, source = {STATE}) AS first, \
@@ -301,7 +351,10 @@ impl Statement {
         statement.terms.extend(chosen.iter().cloned());
         let (table, counted) = (statement.table.clone(), statement.joined());
         statement.terms = chosen;
-        let lived = [statement.time("last_seen >", span.from()), statement.time("first_seen <", span.to())];
+        let lived = [
+            statement.time("last_seen >", span.from()),
+            statement.time("first_seen <", span.to()),
+        ];
         statement.terms.extend(lived);
         let lived = statement.joined();
         statement.text = format!(
@@ -318,7 +371,11 @@ impl Statement {
         let events = self.table.clone();
         let once = self.once(&events, "id, flow, path, kind", (span.from(), to));
         let earlier = last.map_or(String::new(), |(time, id)| {
-            format!(" WHERE time < {} OR id < {}", signed(time), self.value("UInt64", id.to_string()))
+            format!(
+                " WHERE time < {} OR id < {}",
+                signed(time),
+                self.value("UInt64", id.to_string())
+            )
         });
         self.text = format!(
             "SELECT flow, time, id, path, kind = 'path_change' AS changed FROM ({once}){earlier} ORDER BY time DESC, id DESC LIMIT {TAKEN_PAGE}"
@@ -334,7 +391,8 @@ impl Statement {
         let twins = self.twins(&table, from);
         self.range(None, Some(from));
         self.terms.push(twins);
-        self.terms.push(format!("flow IN (SELECT flow FROM {table}{inside})"));
+        self.terms
+            .push(format!("flow IN (SELECT flow FROM {table}{inside})"));
         let (before, most) = (self.joined(), MOST_BEFORE + 1);
         self.text = format!(
             "SELECT flow, time, nodes AS path FROM (SELECT flow, toUnixTimestamp64Nano(max(ts)) AS time, argMax(path, ts) AS nodes FROM {table}{before} \
@@ -358,7 +416,10 @@ pub(super) fn begin_of(pieces: &[Piece]) -> (String, String) {
 
 /// What is no address is nobody's.
 fn is_nobody(of: &FlowsOf) -> bool {
-    [&of.src, &of.dst].into_iter().flatten().any(|text| text.parse::<IpAddr>().is_err())
+    [&of.src, &of.dst]
+        .into_iter()
+        .flatten()
+        .any(|text| text.parse::<IpAddr>().is_err())
 }
 
 /// Times of the table are signed.
@@ -375,8 +436,12 @@ const STATE: u8 = 4;
 /// Rollups of flows.
 pub(super) const OF_FLOWS: [&str; 2] = ["metric = 'flow_latency'", "flow != ''"];
 /// Events that say which path a flow takes from then on.
-const TAKEN: [&str; 4] =
-    ["kind IN ('new', 'path_change', 'path_loop')", "metric = 'flow_path'", "notEmpty(path)", "flow != ''"];
+const TAKEN: [&str; 4] = [
+    "kind IN ('new', 'path_change', 'path_loop')",
+    "metric = 'flow_path'",
+    "notEmpty(path)",
+    "flow != ''",
+];
 /// Flows of a span whose paths are considered: those with most reports. Some 150 bytes of an answer each.
 const MOST_FLOWS: usize = 50_000;
 /// Flows whose paths are added up.

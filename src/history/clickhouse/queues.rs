@@ -82,12 +82,19 @@ impl Remote {
                 cells.add(key, ts, (value, std::mem::take(&mut count)));
             }
         }
-        Ok(Heat { total, ..cells.finish() })
+        Ok(Heat {
+            total,
+            ..cells.finish()
+        })
     }
 
     pub(super) async fn queue_records(&self, question: QueueQuestion) -> Result<QueueRecords, Failure> {
         let until = Instant::now() + self.limit;
-        let QueueQuestion { queue: asked, events: limit, .. } = question;
+        let QueueQuestion {
+            queue: asked,
+            events: limit,
+            ..
+        } = question;
         let hops = self.has(Stream::Hops, until).await?;
         let mut passages = match hops {
             true => self.passages(&asked, until).await?,
@@ -104,7 +111,11 @@ impl Remote {
         let statement = self.about(Stream::Rollups).hearers(&asked, MOST_HEARERS + 1);
         let collectors: Vec<Named> = self.rows(statement, until).await?;
         let more = collectors.len() > MOST_HEARERS;
-        let collectors = collectors.into_iter().take(MOST_HEARERS).map(|one| one.name).collect();
+        let collectors = collectors
+            .into_iter()
+            .take(MOST_HEARERS)
+            .map(|one| one.name)
+            .collect();
         Ok(QueueRecords {
             recordings: Vec::new(),
             windows: Vec::new(),
@@ -112,7 +123,11 @@ impl Remote {
             truncated,
             drops: drops.into_iter().map(|line| line.drop(asked.node)).collect(),
             changes,
-            exported: Some(Exported { collectors, more, hops }),
+            exported: Some(Exported {
+                collectors,
+                more,
+                hops,
+            }),
         })
     }
 

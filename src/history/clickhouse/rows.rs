@@ -67,7 +67,12 @@ impl EventLine {
             reason: self.reason.and_then(|reason| u8::try_from(reason).ok()),
             basis: basis(&self.basis),
         };
-        EventRow { event, rule: Some(self.rule).filter(|rule| !rule.is_empty()), path: self.path, first }
+        EventRow {
+            event,
+            rule: Some(self.rule).filter(|rule| !rule.is_empty()),
+            path: self.path,
+            first,
+        }
     }
 }
 
@@ -116,7 +121,10 @@ pub(super) fn flow(text: &str) -> Option<FlowKey> {
 
 /// One of a newer version is that of a value without one.
 pub(super) fn basis(name: &str) -> Basis {
-    Basis::ALL.into_iter().find(|basis| basis.name() == name).unwrap_or_default()
+    Basis::ALL
+        .into_iter()
+        .find(|basis| basis.name() == name)
+        .unwrap_or_default()
 }
 
 pub(super) fn queue(number: u32) -> Option<u8> {
@@ -125,7 +133,9 @@ pub(super) fn queue(number: u32) -> Option<u8> {
 
 /// The rows of an answer with one object per line.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<Vec<T>, Failure> {
-    let rows: Result<Vec<T>, _> = serde_json::Deserializer::from_slice(body).into_iter::<T>().collect();
+    let rows: Result<Vec<T>, _> = serde_json::Deserializer::from_slice(body)
+        .into_iter::<T>()
+        .collect();
     rows.map_err(|error| {
         Failure::Unavailable(format!(
             "ClickHouse's answer is not what a table of hopwise gives ({error}); look whether `hopwise schema apply` of this version made the tables"
@@ -157,7 +167,10 @@ struct Statistics {
 pub(super) fn table(body: &[u8], request: &Request) -> Result<Vec<u8>, String> {
     let fault = "the answer has another form; leave FORMAT and INTO out, and write one SELECT";
     let answer: Compact = serde_json::from_slice(body).map_err(|_| fault.to_owned())?;
-    let rows = answer.data.into_iter().map(|row| row.into_iter().map(cell).collect());
+    let rows = answer
+        .data
+        .into_iter()
+        .map(|row| row.into_iter().map(cell).collect());
     let (rows, truncated) = fill(rows, request.max_rows, MAX_BYTES);
     let ranged = request.from.is_some() || request.to.is_some();
     let note = "a console has no files to choose by `from` and `to`; write WHERE ts >= … AND ts < …";
@@ -205,6 +218,10 @@ mod tests {
             "elapsed_ms": 250.0,
         });
         assert_eq!(rows, expected);
-        assert!(table(b"1\t2\n", &request).unwrap_err().starts_with("the answer has another form"));
+        assert!(
+            table(b"1\t2\n", &request)
+                .unwrap_err()
+                .starts_with("the answer has another form")
+        );
     }
 }

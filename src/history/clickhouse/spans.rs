@@ -25,7 +25,14 @@ pub(super) struct Sum(u64, u64, u64, u64, u64, u64);
 impl Sum {
     fn span(self) -> SpanSum {
         let Self(count, min, max, sum, first, last) = self;
-        SpanSum { count, min, max, sum, first, last }
+        SpanSum {
+            count,
+            min,
+            max,
+            sum,
+            first,
+            last,
+        }
     }
 }
 
@@ -73,16 +80,26 @@ impl Remote {
     pub(super) async fn flow_spans(&self, question: FlowsQuestion) -> Result<FlowSpans, Failure> {
         let FlowsQuestion { filter, condition } = question;
         let until = Instant::now() + self.limit;
-        let whole = filter.id.and(filter.text.as_deref()).and_then(|text| text.parse::<FlowKey>().ok());
+        let whole = filter
+            .id
+            .and(filter.text.as_deref())
+            .and_then(|text| text.parse::<FlowKey>().ok());
         let order = match filter.order {
             FlowOrder::LastSeen => "last",
             FlowOrder::Latency => "b",
             FlowOrder::Reports => "n",
         };
-        let (events, states) = (self.tables.table(Stream::Events), self.tables.table(Stream::Flows));
+        let (events, states) = (
+            self.tables.table(Stream::Events),
+            self.tables.table(Stream::Flows),
+        );
         let about = self.about(Stream::Rollups);
-        let statement =
-            about.flows((filter.span, whole.as_ref()), &self.pairs, (&events, &states), (order, MOST));
+        let statement = about.flows(
+            (filter.span, whole.as_ref()),
+            &self.pairs,
+            (&events, &states),
+            (order, MOST),
+        );
         let mut lines: Vec<FlowLine> = self.rows(statement, until).await?;
         let truncated = lines.len() > MOST;
         lines.truncate(MOST);
@@ -92,7 +109,10 @@ impl Remote {
                 (None, Some(text)) => span.flow.to_string().contains(text),
                 (None, None) => true,
             };
-            by_name && condition.as_ref().is_none_or(|condition| condition.matches(&facts::of_span(span)))
+            by_name
+                && condition
+                    .as_ref()
+                    .is_none_or(|condition| condition.matches(&facts::of_span(span)))
         };
         let rank = |span: &FlowSpan| filter.rank(&span.flow, &span.sum);
         let spans = lines.into_iter().filter_map(FlowLine::span).filter(is_wanted);
@@ -102,19 +122,30 @@ impl Remote {
         flows.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
         let more = flows.len() > filter.limit;
         flows.truncate(filter.limit);
-        Ok(FlowSpans { flows, more, total, truncated })
+        Ok(FlowSpans {
+            flows,
+            more,
+            total,
+            truncated,
+        })
     }
 
     pub(super) async fn node_spans(&self, span: Span) -> Result<NodeSpans, Failure> {
         let until = Instant::now() + self.limit;
         let statement = self.about(Stream::Rollups).nodes(span, &self.pairs, MOST);
         let lines: Vec<SeriesLine> = self.rows(statement, until).await?;
-        let drops: Vec<Count> = self.rows(self.about(Stream::Drops).drops(span, MOST), until).await?;
+        let drops: Vec<Count> = self
+            .rows(self.about(Stream::Drops).drops(span, MOST), until)
+            .await?;
         let truncated = lines.len() > MOST || drops.len() > MOST;
         let drops = drops.iter().take(MOST);
         let drops = drops.filter_map(|count| Some((u32::try_from(count.of).ok()?, count.n)));
         let series = lines.into_iter().take(MOST).filter_map(SeriesLine::series);
-        Ok(NodeSpans { series: series.collect(), drops: drops.collect(), truncated })
+        Ok(NodeSpans {
+            series: series.collect(),
+            drops: drops.collect(),
+            truncated,
+        })
     }
 
     /// `known_to`: later reports are not all there yet.
@@ -124,15 +155,22 @@ impl Remote {
     ) -> Result<RateSpan, Failure> {
         let until = Instant::now() + self.limit;
         let known = Span::of(span.from(), known_to.clamp(span.from(), span.to()));
-        let statement = self.about(Stream::Rollups).reports(known, &self.pairs, column.max(MINUTE));
+        let statement = self
+            .about(Stream::Rollups)
+            .reports(known, &self.pairs, column.max(MINUTE));
         let reports: Vec<Count> = self.rows(statement, until).await?;
-        let events: Vec<Count> = self.rows(self.about(Stream::Events).counts(span, column), until).await?;
+        let events: Vec<Count> = self
+            .rows(self.about(Stream::Events).counts(span, column), until)
+            .await?;
         let lost = self.about(Stream::Losses).losses(span, &self.pairs, column);
         let losses: Vec<Count> = self.rows(lost, until).await?;
         let mut points: BTreeMap<u64, RatePoint> = BTreeMap::new();
         let mut at = |ts: u64, add: &dyn Fn(&mut RatePoint)| {
             let ts = ts - (ts - span.from().min(ts)) % column.max(1);
-            add(points.entry(ts).or_insert(RatePoint { ts, ..RatePoint::default() }));
+            add(points.entry(ts).or_insert(RatePoint {
+                ts,
+                ..RatePoint::default()
+            }));
         };
         for count in &reports {
             for (ts, share) in spread(count.of, count.n, column) {
@@ -141,7 +179,9 @@ impl Remote {
         }
         let mut kinds = BTreeMap::new();
         for count in &events {
-            at(count.of, &|point| point.events = point.events.saturating_add(count.n));
+            at(count.of, &|point| {
+                point.events = point.events.saturating_add(count.n)
+            });
             if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == count.kind) {
                 *kinds.entry(kind).or_default() += count.n;
             }
@@ -149,7 +189,10 @@ impl Remote {
         for count in &losses {
             at(count.of, &|point| point.lost = point.lost.saturating_add(count.n));
         }
-        Ok(RateSpan { points: points.into_values().collect(), kinds })
+        Ok(RateSpan {
+            points: points.into_values().collect(),
+            kinds,
+        })
     }
 }
 
@@ -157,7 +200,12 @@ impl FlowLine {
     /// `None`: its text is none of a flow.
     fn span(self) -> Option<FlowSpan> {
         let (flow, sum) = (flow(&self.flow)?, self.sums.span());
-        Some(FlowSpan { flow, sum, path: self.path, basis: basis(&self.basis) })
+        Some(FlowSpan {
+            flow,
+            sum,
+            path: self.path,
+            basis: basis(&self.basis),
+        })
     }
 }
 

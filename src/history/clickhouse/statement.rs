@@ -25,12 +25,20 @@ pub(super) struct Statement {
 impl Statement {
     /// An empty statement about a table.
     pub(super) fn about(table: String) -> Self {
-        Self { table, text: String::new(), terms: Vec::new(), values: Vec::new() }
+        Self {
+            table,
+            text: String::new(),
+            terms: Vec::new(),
+            values: Vec::new(),
+        }
     }
 
     /// The time of the newest row; 0 if there is none.
     pub(super) fn newest(mut self) -> Self {
-        self.text = format!("SELECT toUnixTimestamp64Nano(max(ts)) AS time FROM {}", self.table);
+        self.text = format!(
+            "SELECT toUnixTimestamp64Nano(max(ts)) AS time FROM {}",
+            self.table
+        );
         self.in_rows()
     }
 
@@ -43,7 +51,11 @@ impl Statement {
         let filter = &question.filter;
         self.equal("kind", "String", filter.kind.map(|kind| kind.name().to_owned()));
         self.equal("node", "UInt32", filter.node.map(|node| node.to_string()));
-        self.equal("metric", "String", filter.metric.map(|metric| metric.name().to_owned()));
+        self.equal(
+            "metric",
+            "String",
+            filter.metric.map(|metric| metric.name().to_owned()),
+        );
         self.flow(filter.flow.as_ref());
         self.terms.extend(question.only.map(str::to_owned));
         let condition = question.condition.as_ref();
@@ -72,11 +84,23 @@ impl Statement {
         from: Option<u64>,
         pairs: &[(String, String)],
     ) -> Self {
-        self.equal("metric", "String", filter.metric.map(|metric| metric.name().to_owned()));
+        self.equal(
+            "metric",
+            "String",
+            filter.metric.map(|metric| metric.name().to_owned()),
+        );
         self.equal("node", "UInt32", filter.node.map(|node| node.to_string()));
         self.equal("queue", "UInt32", filter.queue.map(|queue| queue.to_string()));
-        self.equal("interface", "UInt32", filter.interface.map(|interface| interface.to_string()));
-        self.equal("interval", "UInt32", filter.interval.map(|interval| interval.to_string()));
+        self.equal(
+            "interface",
+            "UInt32",
+            filter.interface.map(|interface| interface.to_string()),
+        );
+        self.equal(
+            "interval",
+            "UInt32",
+            filter.interval.map(|interval| interval.to_string()),
+        );
         self.flow(filter.flow.as_ref());
         self.range(from, filter.to.map(|to| to.saturating_add(1)));
         let (summed, limit) = (self.summed(pairs), filter.limit);
@@ -115,7 +139,10 @@ impl Statement {
     /// those of the flow.
     pub(super) fn parts(&mut self, pairs: &[(String, String)], key: &str, of_flow: &[&str]) -> String {
         let more: String = of_flow.iter().map(|column| format!(", {column}")).collect();
-        let any: String = of_flow.iter().map(|column| format!(", any(piece.{column}) AS {column}")).collect();
+        let any: String = of_flow
+            .iter()
+            .map(|column| format!(", any(piece.{column}) AS {column}"))
+            .collect();
         let (table, terms) = (self.table.clone(), self.joined());
         let rows = |terms: &str| {
             format!(
@@ -232,7 +259,10 @@ impl Statement {
     /// As a request, which takes at most this long.
     pub(super) fn request(mut self, most: Duration) -> sink::Request {
         self.set("readonly", "1");
-        self.set("max_execution_time", &format!("{:.3}", most.as_secs_f64().max(0.001)));
+        self.set(
+            "max_execution_time",
+            &format!("{:.3}", most.as_secs_f64().max(0.001)),
+        );
         // A profile may let ClickHouse answer with a part of the rows and not say so.
         for what in ["timeout", "read", "group_by", "sort", "join", "set", "distinct"] {
             self.set(&format!("{what}_overflow_mode"), "throw");
@@ -241,7 +271,10 @@ impl Statement {
         // Errors come before the first row, and not in the middle of an answer.
         self.set("wait_end_of_query", "1");
         self.set("cancel_http_readonly_queries_on_client_close", "1");
-        let values = self.values.iter().map(|(name, value)| format!("{name}={}", sink::escape(value)));
+        let values = self
+            .values
+            .iter()
+            .map(|(name, value)| format!("{name}={}", sink::escape(value)));
         sink::Request {
             method: "POST",
             target: format!("/?{}", values.collect::<Vec<_>>().join("&")),
@@ -270,7 +303,10 @@ impl Statement {
     pub(super) fn value(&mut self, kind: &str, value: String) -> String {
         let name = format!("p{}", self.values.len());
         // Values of parameters are written as in the format TabSeparated.
-        let value = value.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n");
+        let value = value
+            .replace('\\', "\\\\")
+            .replace('\t', "\\t")
+            .replace('\n', "\\n");
         self.values.push((format!("param_{name}"), value));
         format!("{{{name}:{kind}}}")
     }

@@ -111,8 +111,13 @@ struct Cut {
 impl Cut {
     /// A page of what has columns `at` and hashes `h`.
     fn page(self, sums: &str) -> String {
-        let after = self.after.map_or(String::new(), |(at, h)| format!(" WHERE at < {at} OR h > {h}"));
-        format!("SELECT * FROM ({sums}){after} ORDER BY at DESC, h LIMIT {}", self.most)
+        let after = self
+            .after
+            .map_or(String::new(), |(at, h)| format!(" WHERE at < {at} OR h > {h}"));
+        format!(
+            "SELECT * FROM ({sums}){after} ORDER BY at DESC, h LIMIT {}",
+            self.most
+        )
     }
 }
 
@@ -124,11 +129,15 @@ impl Remote {
             Source::Events | Source::Series => Columns::of(question.span, question.column()),
         };
         let (sums, has_more) = match question.by_sum() {
-            true => self.flow_sums(Span::of(columns.from(), columns.to()), until).await?,
+            true => {
+                self.flow_sums(Span::of(columns.from(), columns.to()), until)
+                    .await?
+            }
             false => (HashMap::new(), false),
         };
-        let (mut adding, mut counted) =
-            self.added_up(&question, Adding::of(&question, columns, sums), until).await?;
+        let (mut adding, mut counted) = self
+            .added_up(&question, Adding::of(&question, columns, sums), until)
+            .await?;
         let is_short = columns.column() < MINUTE && question.measure.source() == Source::Series;
         if is_short && adding.stacks.is_empty() {
             // Rollups of seconds may be off, and those of minutes on.
@@ -158,7 +167,14 @@ impl Remote {
         let statement = self.about(Stream::Rollups).sums(span, &self.pairs, MOST_SUMS);
         let lines: Vec<FlowSum> = self.rows(statement, until).await?;
         let has_more = lines.len() > MOST_SUMS;
-        Ok((lines.into_iter().take(MOST_SUMS).filter_map(FlowSum::sum).collect(), has_more))
+        Ok((
+            lines
+                .into_iter()
+                .take(MOST_SUMS)
+                .filter_map(FlowSum::sum)
+                .collect(),
+            has_more,
+        ))
     }
 
     /// Adds everything up, once more if there are more groups than there is room for.
@@ -214,7 +230,15 @@ impl Remote {
     ) -> Result<(Adding, u64), Failure> {
         let columns = adding.columns;
         let most = page_of(question);
-        let (mut cut, mut rows) = (Cut { from: floor, end: columns.to(), after: None, most }, 0);
+        let (mut cut, mut rows) = (
+            Cut {
+                from: floor,
+                end: columns.to(),
+                after: None,
+                most,
+            },
+            0,
+        );
         loop {
             let statement = match question.measure {
                 Measure::Reports | Measure::FlowLatency => {
@@ -238,7 +262,11 @@ impl Remote {
             if rows >= MOST_ROWS {
                 return Ok((adding, end));
             }
-            cut = Cut { end, after: Some(page.last), ..cut };
+            cut = Cut {
+                end,
+                after: Some(page.last),
+                ..cut
+            };
         }
     }
 
@@ -246,8 +274,9 @@ impl Remote {
     async fn tail(&self, adding: Adding, metric: Metric, until: Instant) -> Result<Adding, Failure> {
         let columns = adding.columns;
         let about = || self.about(Stream::Rollups);
-        let newest: Vec<Newest> =
-            self.rows(about().of_series(metric, 60, None).last(columns.to()), until).await?;
+        let newest: Vec<Newest> = self
+            .rows(about().of_series(metric, 60, None).last(columns.to()), until)
+            .await?;
         let mut last = newest.first().map_or(0, |row| row.time);
         if last == 0 {
             // No minute has ended yet.
@@ -261,7 +290,9 @@ impl Remote {
             after: None,
             most: ANSWER / 200,
         };
-        let statement = about().of_series(metric, 1, Some(last)).series_traffic(columns, &self.pairs, cut);
+        let statement = about()
+            .of_series(metric, 1, Some(last))
+            .series_traffic(columns, &self.pairs, cut);
         let (mut adding, page) = adding.add(self.ask(statement, until, Whose::Ours).await?).await?;
         adding.is_cut |= page.rows >= cut.most;
         Ok(adding)
@@ -278,7 +309,14 @@ impl Adding {
         };
         let by_flow = bare.flow_parts() != FlowParts::default();
         let stacks = Stacks::new(bare, columns, sums);
-        Self { stacks, columns, measure, by_flow, flows: HashMap::new(), is_cut: false }
+        Self {
+            stacks,
+            columns,
+            measure,
+            by_flow,
+            flows: HashMap::new(),
+            is_cut: false,
+        }
     }
 
     /// Adds the rows of an answer, on a thread that may compute for long.
@@ -291,7 +329,10 @@ impl Adding {
     fn add_rows(&mut self, body: &[u8]) -> Result<Page, Failure> {
         let lines: Vec<Line> = rows::read(body)?;
         let last = lines.last().map_or((0, 0), |line| (line.at, line.h));
-        let page = Page { rows: lines.len(), last };
+        let page = Page {
+            rows: lines.len(),
+            last,
+        };
         for line in lines {
             let column = line.at;
             self.stacks.seen(column);
@@ -318,7 +359,11 @@ impl Adding {
                 if let Some(number) = self.flows.get(&known) {
                     return *number;
                 }
-                let key = if self.by_flow { known.0.key() } else { Some(FlowKey::of_id(0)) };
+                let key = if self.by_flow {
+                    known.0.key()
+                } else {
+                    Some(FlowKey::of_id(0))
+                };
                 let number = key.map(|key| self.stacks.flow(&key, &known.1));
                 if self.flows.len() < MOST_KNOWN {
                     self.flows.insert(known, number);
@@ -370,7 +415,11 @@ impl FlowColumns {
         let address = |text: &str| {
             let address = text.parse::<Ipv6Addr>().unwrap_or(Ipv6Addr::UNSPECIFIED);
             let v4 = || IpAddr::V4(address.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED));
-            if self.known == 4 { v4() } else { IpAddr::V6(address) }
+            if self.known == 4 {
+                v4()
+            } else {
+                IpAddr::V6(address)
+            }
         };
         let ports = (self.ported != 0).then_some((self.sp, self.dp));
         Some(FlowKey::new(address(&self.sa), address(&self.da), ports, self.pr))
@@ -403,8 +452,11 @@ fn flow_columns(parts: FlowParts, prefixes: Prefixes) -> (Vec<&'static str>, Vec
     if parts.src_port || parts.dst_port {
         columns.push((WITH_PORTS.to_owned(), "ported"));
     }
-    let numbers =
-        [("sport", "sp", parts.src_port), ("dport", "dp", parts.dst_port), ("proto", "pr", parts.proto)];
+    let numbers = [
+        ("sport", "sp", parts.src_port),
+        ("dport", "dp", parts.dst_port),
+        ("proto", "pr", parts.proto),
+    ];
     for (column, name, _) in numbers.into_iter().filter(|(_, _, is_needed)| *is_needed) {
         needed.push(column);
         columns.push((column.to_owned(), name));
@@ -418,7 +470,10 @@ fn listed(columns: &[(String, &str)]) -> (String, String) {
         true => format!(", {column}"),
         false => format!(", {column} AS {name}"),
     });
-    (named.collect(), columns.iter().map(|(_, name)| format!(", {name}")).collect())
+    (
+        named.collect(),
+        columns.iter().map(|(_, name)| format!(", {name}")).collect(),
+    )
 }
 
 impl Statement {
@@ -438,7 +493,10 @@ impl Statement {
         let (named, names) = listed(&asked);
         let summed = statement.parts(pairs, "ts, flow", &needed);
         let more: String = needed.iter().map(|column| format!(", {column}")).collect();
-        let any: String = needed.iter().map(|column| format!(", any({column}) AS {column}")).collect();
+        let any: String = needed
+            .iter()
+            .map(|column| format!(", any({column}) AS {column}"))
+            .collect();
         let (begin, length) = begin_of(&pieces);
         let counted = format!(
             "SELECT flow, begin, length, sum(values) AS a, min(least) AS b, max(most) AS c, {} AS d{any} FROM (\
@@ -461,7 +519,10 @@ impl Statement {
         // Reports of which no latency is known are apart, as they are in no mean.
         let (values, valued) = match question.measure.is_count() {
             true => (String::new(), ""),
-            false => (format!(", min(b) AS least, max(c) AS most, {} AS total", sum_of("d")), ", b <= c"),
+            false => (
+                format!(", min(b) AS least, max(c) AS most, {} AS total", sum_of("d")),
+                ", b <= c",
+            ),
         };
         let hash = hash_of(&format!("at{names}{path}{valued}"));
         statement.text = cut.page(&format!(
@@ -503,8 +564,11 @@ impl Statement {
 
     /// Rollups of nodes, queues and links. `after`: those of which there is no rollup of the minute that begins then, or later ones.
     fn of_series(mut self, metric: Metric, interval: u32, after: Option<u64>) -> Self {
-        let own =
-            [format!("metric = '{}'", metric.name()), "flow = ''".to_owned(), format!("node != {ABSENT}")];
+        let own = [
+            format!("metric = '{}'", metric.name()),
+            "flow = ''".to_owned(),
+            format!("node != {ABSENT}"),
+        ];
         if let Some(minute) = after {
             let next = minute.saturating_add(MINUTE);
             self.terms = own.to_vec();
@@ -527,7 +591,10 @@ impl Statement {
     fn series_traffic(mut self, columns: Columns, pairs: &[(String, String)], cut: Cut) -> Self {
         self.range(Some(cut.from), Some(cut.end));
         let summed = self.parts(pairs, "ts, node, interface, queue", &[]);
-        let (at, key) = (column_of("toUnixTimestamp64Nano(ts)", columns), "node, interface, queue");
+        let (at, key) = (
+            column_of("toUnixTimestamp64Nano(ts)", columns),
+            "node, interface, queue",
+        );
         let hash = hash_of(&format!("at, {key}"));
         self.text = cut.page(&format!(
             "SELECT {at} AS at, {hash} AS h, {key}, sum(values) AS n, min(b) AS least, max(c) AS most, {} AS total FROM (\
@@ -540,8 +607,11 @@ impl Statement {
     /// The time of the last row of those before a time; 0 if there is none.
     fn last(mut self, to: u64) -> Self {
         self.range(None, Some(to));
-        self.text =
-            format!("SELECT toUnixTimestamp64Nano(max(ts)) AS time FROM {}{}", self.table, self.joined());
+        self.text = format!(
+            "SELECT toUnixTimestamp64Nano(max(ts)) AS time FROM {}{}",
+            self.table,
+            self.joined()
+        );
         self.in_rows()
     }
 
@@ -557,8 +627,11 @@ impl Statement {
     /// How many flows a span has, and how many rollups of them.
     fn sizes(self, span: Span) -> Self {
         let mut statement = self.minutes(span, &OF_FLOWS);
-        statement.text =
-            format!("SELECT uniq(flow) AS of, count() AS n FROM {}{}", statement.table, statement.joined());
+        statement.text = format!(
+            "SELECT uniq(flow) AS of, count() AS n FROM {}{}",
+            statement.table,
+            statement.joined()
+        );
         statement.in_rows()
     }
 
@@ -590,14 +663,24 @@ fn page_of(question: &TrafficQuestion) -> usize {
         (true, 80),
         (!is_count, 90),
         (parts.all, 100),
-        (!parts.all && (parts.src > Needed::Nothing || parts.dst > Needed::Nothing), 110),
+        (
+            !parts.all && (parts.src > Needed::Nothing || parts.dst > Needed::Nothing),
+            110,
+        ),
         (!parts.all && (parts.src_port || parts.dst_port), 40),
-        (question.by_path() && question.measure.source() == Source::Flows || events.path, 150),
+        (
+            question.by_path() && question.measure.source() == Source::Flows || events.path,
+            150,
+        ),
         (question.measure.source() != Source::Flows, 70),
         (events.place, 60),
         (events.cause, 80),
     ];
-    let width: usize = widths.iter().filter(|(is_there, _)| *is_there).map(|(_, width)| width).sum();
+    let width: usize = widths
+        .iter()
+        .filter(|(is_there, _)| *is_there)
+        .map(|(_, width)| width)
+        .sum();
     ANSWER / width
 }
 

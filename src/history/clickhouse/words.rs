@@ -40,16 +40,19 @@ pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) ->
             "ClickHouse refuses the credentials of this console ({said}); correct user and password_file in [console]"
         )),
         Some(159 | 160) => Err(late(limit, whose)),
-        Some(241) => {
-            query(format!("the query needs more memory than ClickHouse gives it; {}", whose.narrower()))
-        }
+        Some(241) => query(format!(
+            "the query needs more memory than ClickHouse gives it; {}",
+            whose.narrower()
+        )),
         Some(158 | 307 | 396) => Err(large(whose)),
         Some(164) if words.contains("setting") => unavailable(format!(
             "the user of this console has a profile in ClickHouse that lets it set no limits ({said}); give it GRANT SELECT, and no profile with readonly"
         )),
         Some(164) => query(format!("a query can only read; write a SELECT ({words})")),
         Some(497) => match whose {
-            Whose::Users => query(format!("the user of this console may not do that in ClickHouse: {words}")),
+            Whose::Users => query(format!(
+                "the user of this console may not do that in ClickHouse: {words}"
+            )),
             Whose::Ours => unavailable(format!(
                 "the user of this console may not read the tables ({said}); GRANT SELECT on the database to it"
             )),
@@ -78,7 +81,10 @@ pub(super) fn late(limit: Duration, whose: Whose) -> Failure {
 
 /// It is too much.
 pub(super) fn large(whose: Whose) -> Failure {
-    Failure::Query(QueryFailure::from(format!("the answer is too large; {}", whose.narrower())))
+    Failure::Query(QueryFailure::from(format!(
+        "the answer is too large; {}",
+        whose.narrower()
+    )))
 }
 
 #[cfg(test)]
@@ -88,7 +94,12 @@ mod tests {
     #[test]
     fn each_error_says_whose_fault_it_is_and_what_to_do() {
         let verdict = |status, body: &str, whose| {
-            let response = Response { status, retry_after: None, body: body.as_bytes(), is_cut: false };
+            let response = Response {
+                status,
+                retry_after: None,
+                body: body.as_bytes(),
+                is_cut: false,
+            };
             match verdict(&response, whose, Duration::from_secs(10)) {
                 Ok(()) => "ok".to_owned(),
                 Err(Failure::Query(failure)) => format!("400 {}", failure.message),
@@ -99,31 +110,91 @@ mod tests {
         for (status, body, whose, begins) in [
             (200, "{}\n", Ours, "ok"),
             (200, "{\"rule\":\"Code: 241. DB::Exception\"}\n", Ours, "ok"),
-            (200, "Code: 241. DB::Exception: Memory limit", Ours, "400 the query needs more memory"),
-            (403, "Code: 516. DB::Exception: x", Users, "503 ClickHouse refuses the credentials"),
-            (408, "Code: 159. DB::Exception: x", Users, "400 the query took longer than 10.0 s; narrow it"),
+            (
+                200,
+                "Code: 241. DB::Exception: Memory limit",
+                Ours,
+                "400 the query needs more memory",
+            ),
+            (
+                403,
+                "Code: 516. DB::Exception: x",
+                Users,
+                "503 ClickHouse refuses the credentials",
+            ),
+            (
+                408,
+                "Code: 159. DB::Exception: x",
+                Users,
+                "400 the query took longer than 10.0 s; narrow it",
+            ),
             (
                 408,
                 "Code: 159. DB::Exception: x",
                 Ours,
                 "400 the query took longer than 10.0 s; choose a shorter time, or raise",
             ),
-            (500, "Code: 396. DB::Exception: x", Users, "400 the answer is too large"),
+            (
+                500,
+                "Code: 396. DB::Exception: x",
+                Users,
+                "400 the answer is too large",
+            ),
             (
                 500,
                 "Code: 164. DB::Exception: Cannot modify 'readonly' setting",
                 Users,
                 "503 the user of this console has a profile",
             ),
-            (500, "Code: 164. DB::Exception: Cannot execute query", Users, "400 a query can only read"),
-            (500, "Code: 497. DB::Exception: x", Users, "400 the user of this console may not do that"),
-            (500, "Code: 497. DB::Exception: x", Ours, "503 the user of this console may not read"),
-            (404, "Code: 60. DB::Exception: x", Ours, "503 ClickHouse does not have the tables"),
-            (404, "Code: 60. DB::Exception: x", Users, "400 ClickHouse refuses the query: Code: 60."),
-            (400, "Code: 62. DB::Exception: x", Users, "400 ClickHouse refuses the query: Code: 62."),
-            (400, "Code: 62. DB::Exception: x", Ours, "503 ClickHouse does not answer as expected (HTTP 400"),
+            (
+                500,
+                "Code: 164. DB::Exception: Cannot execute query",
+                Users,
+                "400 a query can only read",
+            ),
+            (
+                500,
+                "Code: 497. DB::Exception: x",
+                Users,
+                "400 the user of this console may not do that",
+            ),
+            (
+                500,
+                "Code: 497. DB::Exception: x",
+                Ours,
+                "503 the user of this console may not read",
+            ),
+            (
+                404,
+                "Code: 60. DB::Exception: x",
+                Ours,
+                "503 ClickHouse does not have the tables",
+            ),
+            (
+                404,
+                "Code: 60. DB::Exception: x",
+                Users,
+                "400 ClickHouse refuses the query: Code: 60.",
+            ),
+            (
+                400,
+                "Code: 62. DB::Exception: x",
+                Users,
+                "400 ClickHouse refuses the query: Code: 62.",
+            ),
+            (
+                400,
+                "Code: 62. DB::Exception: x",
+                Ours,
+                "503 ClickHouse does not answer as expected (HTTP 400",
+            ),
             (401, "login", Users, "503 the server refuses the credentials"),
-            (502, "bad gateway", Users, "503 ClickHouse does not answer as expected (HTTP 502: bad gateway)"),
+            (
+                502,
+                "bad gateway",
+                Users,
+                "503 ClickHouse does not answer as expected (HTTP 502: bad gateway)",
+            ),
         ] {
             let is = verdict(status, body, whose);
             assert!(is.starts_with(begins), "{status} {body}: {is}");

@@ -55,7 +55,10 @@ struct Window {
 
 impl Window {
     fn new(first: Counters) -> Self {
-        Self { from: first, to: first }
+        Self {
+            from: first,
+            to: first,
+        }
     }
 
     /// Takes over the latest counters of the device; what is known already changes nothing.
@@ -64,7 +67,10 @@ impl Window {
             // What counts anew after a restart says nothing about the time before.
             *self = Self::new(counters);
         } else if counters.at >= self.to.at.saturating_add(LEAST) {
-            *self = Self { from: self.to, to: counters };
+            *self = Self {
+                from: self.to,
+                to: counters,
+            };
         }
     }
 
@@ -116,24 +122,38 @@ impl Keeping {
     ) {
         self.devices.retain(|node, _| counters.contains_key(node));
         for (node, counters) in counters {
-            self.devices.entry(*node).or_insert_with(|| Window::new(*counters)).advance(*counters);
+            self.devices
+                .entry(*node)
+                .or_insert_with(|| Window::new(*counters))
+                .advance(*counters);
         }
         let before = self.last.replace((now, totals));
-        let (Some((then, before)), Some((_, totals))) = (before, &self.last) else { return };
+        let (Some((then, before)), Some((_, totals))) = (before, &self.last) else {
+            return;
+        };
         let seconds = now.saturating_sub(then).max(1) as f64 / 1e9;
         // What counts anew after a restart says nothing about the time before.
         let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
         let share = |(at, (budget, devices)): (SocketAddr, (Budget, Option<BTreeSet<NodeId>>))| {
             let (reports, events, since) = match devices {
-                None => {
-                    (rate(totals.reports, before.reports), rate(totals.events, before.events), Some(then))
-                }
+                None => (
+                    rate(totals.reports, before.reports),
+                    rate(totals.events, before.events),
+                    Some(then),
+                ),
                 Some(devices) => {
                     let (reports, since) = self.reported(&devices, now);
                     (reports, 0.0, since)
                 }
             };
-            (at, Share { budget, rates: Rates { reports, events }, since })
+            (
+                at,
+                Share {
+                    budget,
+                    rates: Rates { reports, events },
+                    since,
+                },
+            )
         };
         self.collectors = sessions.into_iter().map(share).collect();
         let of_intent = |(name, events): (&String, &u64)| {
@@ -164,7 +184,13 @@ impl Core {
     pub(super) fn keep_budgets(&mut self, totals: Totals, now: u64) {
         let sessions = self.budgeted();
         let counters = |(node, counted): (&NodeId, &Counted)| {
-            (*node, Counters { at: counted.at, packets: counted.reported.packets })
+            (
+                *node,
+                Counters {
+                    at: counted.at,
+                    packets: counted.reported.packets,
+                },
+            )
         };
         let counters = self.reported.iter().map(counters).collect();
         for name in self.keeping.no_longer_counted(&totals.uncounted) {
@@ -172,8 +198,11 @@ impl Core {
         }
         self.keeping.measure(totals, &counters, sessions, now);
         let mut budgets = std::mem::take(&mut self.keeping.budgets);
-        let kept: Vec<Kept<'_>> =
-            self.intents.iter().filter_map(|(name, held)| self.kept(name, held, now)).collect();
+        let kept: Vec<Kept<'_>> = self
+            .intents
+            .iter()
+            .filter_map(|(name, held)| self.kept(name, held, now))
+            .collect();
         let (moves, stuck) = budgets.observe(&kept, &self.keeping.collectors, now);
         self.keeping.budgets = budgets;
         for (name, step) in moves {
@@ -193,16 +222,21 @@ impl Core {
             (!is_here).then(|| devices.filter(|node| self.session(*node) == Some(at)).collect())
         };
         let budgeted = collectors.filter(|collector| !collector.budget.is_empty());
-        budgeted.map(|one| (one.address, (one.budget, of(one.address)))).collect()
+        budgeted
+            .map(|one| (one.address, (one.budget, of(one.address))))
+            .collect()
     }
 
     /// Where a device sends its reports.
     pub(super) fn session(&self, node: NodeId) -> Option<SocketAddr> {
         let rules = self.manager.compiler().desired().get(&node);
-        rules.into_iter().flat_map(|rules| rules.iter()).find_map(|rule| match rule {
-            Rule::Session(to) => Some(*to),
-            _ => None,
-        })
+        rules
+            .into_iter()
+            .flat_map(|rules| rules.iter())
+            .find_map(|rule| match rule {
+                Rule::Session(to) => Some(*to),
+                _ => None,
+            })
     }
 
     /// An intent that can become coarser, with what is known of it now.
@@ -217,15 +251,31 @@ impl Core {
         };
         let events = self.keeping.events.get(name).copied();
         let (budget, rates) = known(held.intent.budget, reports, events);
-        let ends = self.since.get(name).into_iter().flat_map(|since| since.ends.keys());
-        let at: BTreeSet<SocketAddr> =
-            outcome.nodes.iter().chain(ends).filter_map(|node| self.session(*node)).collect();
-        Some(Kept { name, bounds, budget, rates, collectors: at.into_iter().collect() })
+        let ends = self
+            .since
+            .get(name)
+            .into_iter()
+            .flat_map(|since| since.ends.keys());
+        let at: BTreeSet<SocketAddr> = outcome
+            .nodes
+            .iter()
+            .chain(ends)
+            .filter_map(|node| self.session(*node))
+            .collect();
+        Some(Kept {
+            name,
+            bounds,
+            budget,
+            rates,
+            collectors: at.into_iter().collect(),
+        })
     }
 
     /// Makes an intent coarser or finer.
     fn make(&mut self, name: &str, step: &Move, now: u64) {
-        let Some(held) = self.intents.get(name) else { return };
+        let Some(held) = self.intents.get(name) else {
+            return;
+        };
         if step.from != step.to {
             let intent = held.intent.with_detail(step.to);
             if let Err(refusal) = self.manager.add_intent(intent.clone(), now) {
@@ -233,8 +283,18 @@ impl Core {
                 // It is tried again every second, and logged once.
                 let refusal = refusal.to_string();
                 if self.keeping.refused.get(name) != Some(&refusal) {
-                    tracing::warn!(intent = name, reason = refusal, "the budget cannot change the detail");
-                    self.note(now, "manager", "budget", name, &format!("the detail stays: {refusal}"));
+                    tracing::warn!(
+                        intent = name,
+                        reason = refusal,
+                        "the budget cannot change the detail"
+                    );
+                    self.note(
+                        now,
+                        "manager",
+                        "budget",
+                        name,
+                        &format!("the detail stays: {refusal}"),
+                    );
                     self.keeping.refused.insert(name.to_owned(), refusal);
                 }
                 return;
@@ -273,9 +333,18 @@ impl Core {
 
 /// The budget of an intent with its rates, as far as they are known. Events that nobody counts are no room.
 fn known(budget: Budget, reports: Option<f64>, events: Option<f64>) -> (Budget, Option<Rates>) {
-    let rates = reports.map(|reports| Rates { reports, events: events.unwrap_or_default() });
+    let rates = reports.map(|reports| Rates {
+        reports,
+        events: events.unwrap_or_default(),
+    });
     match (budget.events, events) {
-        (Some(_), None) if budget.reports.is_some() => (Budget { events: None, ..budget }, rates),
+        (Some(_), None) if budget.reports.is_some() => (
+            Budget {
+                events: None,
+                ..budget
+            },
+            rates,
+        ),
         (Some(_), None) => (budget, None),
         _ => (budget, rates),
     }
@@ -295,13 +364,29 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn counters(all: &[(NodeId, u64, u64)]) -> BTreeMap<NodeId, Counters> {
-        all.iter().map(|(node, at, packets)| (*node, Counters { at: *at, packets: *packets })).collect()
+        all.iter()
+            .map(|(node, at, packets)| {
+                (
+                    *node,
+                    Counters {
+                        at: *at,
+                        packets: *packets,
+                    },
+                )
+            })
+            .collect()
     }
 
     #[test]
     fn a_collector_elsewhere_is_measured_by_the_devices_that_report_there() {
-        let (here, there) = (SocketAddr::from(([192, 0, 2, 1], 1)), SocketAddr::from(([192, 0, 2, 2], 1)));
-        let budget = Budget { reports: Some(10), events: Some(5) };
+        let (here, there) = (
+            SocketAddr::from(([192, 0, 2, 1], 1)),
+            SocketAddr::from(([192, 0, 2, 2], 1)),
+        );
+        let budget = Budget {
+            reports: Some(10),
+            events: Some(5),
+        };
         let sessions = || BTreeMap::from([(here, (budget, None)), (there, (budget, Some([7, 8, 9].into())))]);
         let totals = |reports, events| Totals {
             reports,
@@ -314,18 +399,41 @@ mod tests {
         let first = counters(&[(6, SECOND, 5), (7, SECOND, 1000), (8, SECOND, 50), (9, 0, 7)]);
         keeping.measure(totals(100, 10), &first, sessions(), SECOND);
         assert_eq!(keeping.collectors, BTreeMap::new());
-        let share = |reports, events, since| Share { budget, rates: Rates { reports, events }, since };
+        let share = |reports, events, since| Share {
+            budget,
+            rates: Rates { reports, events },
+            since,
+        };
         let mut observe = |eight: (u64, u64), seven: (u64, u64), now| {
-            let new = counters(&[(6, SECOND, 5), (7, seven.0, seven.1), (8, eight.0, eight.1), (9, 0, 7)]);
-            keeping.measure(totals(now / SECOND * 100, now / SECOND * 5), &new, sessions(), now);
+            let new = counters(&[
+                (6, SECOND, 5),
+                (7, seven.0, seven.1),
+                (8, eight.0, eight.1),
+                (9, 0, 7),
+            ]);
+            keeping.measure(
+                totals(now / SECOND * 100, now / SECOND * 5),
+                &new,
+                sessions(),
+                now,
+            );
             (keeping.collectors.clone(), keeping.events.get("a").copied())
         };
         // The second device has restarted: its rate is not known.
         let (at, _) = observe((6 * SECOND, 0), (6 * SECOND, 1150), 6 * SECOND);
-        assert_eq!(at, [(here, share(100.0, 4.0, Some(SECOND))), (there, share(0.0, 0.0, None))].into());
+        assert_eq!(
+            at,
+            [
+                (here, share(100.0, 4.0, Some(SECOND))),
+                (there, share(0.0, 0.0, None))
+            ]
+            .into()
+        );
         let (at, events) = observe((8 * SECOND, 20), (7 * SECOND, 1250), 8 * SECOND);
-        let expected =
-            [(here, share(100.0, 5.0, Some(6 * SECOND))), (there, share(110.0, 0.0, Some(6 * SECOND)))];
+        let expected = [
+            (here, share(100.0, 5.0, Some(6 * SECOND))),
+            (there, share(110.0, 0.0, Some(6 * SECOND))),
+        ];
         assert_eq!((at, events), (expected.into(), Some(2.5)));
     }
 
@@ -335,10 +443,25 @@ mod tests {
         let rates = |events| Some(Rates { reports: 3.0, events });
         let both = Budget { reports, events };
         assert_eq!(known(both, Some(3.0), Some(2.0)), (both, rates(2.0)));
-        assert_eq!(known(both, Some(3.0), None), (Budget { reports, events: None }, rates(0.0)));
-        let only = Budget { reports: None, events };
+        assert_eq!(
+            known(both, Some(3.0), None),
+            (
+                Budget {
+                    reports,
+                    events: None
+                },
+                rates(0.0)
+            )
+        );
+        let only = Budget {
+            reports: None,
+            events,
+        };
         assert_eq!(known(only, Some(3.0), None), (only, None));
-        let without = Budget { reports, events: None };
+        let without = Budget {
+            reports,
+            events: None,
+        };
         assert_eq!(known(without, Some(3.0), None), (without, rates(0.0)));
         let mut keeping = Keeping::default();
         let mut newly = |names: &[&str]| {
@@ -354,7 +477,10 @@ mod tests {
     #[test]
     fn a_constant_rate_is_constant_however_often_it_is_measured() {
         let at = SocketAddr::from(([192, 0, 2, 2], 1));
-        let budget = Budget { reports: Some(150), events: None };
+        let budget = Budget {
+            reports: Some(150),
+            events: None,
+        };
         let mut keeping = Keeping::default();
         let mut seen = BTreeSet::new();
         for half in 0..20 {
@@ -362,9 +488,18 @@ mod tests {
             // At 0.02 s, 1.02 s and so on.
             let last = (now.saturating_sub(SECOND / 50)) / SECOND;
             let all = counters(&[(7, last * SECOND + SECOND / 50, last * 100)]);
-            keeping.measure(Totals::default(), &all, [(at, (budget, Some([7].into())))].into(), now);
+            keeping.measure(
+                Totals::default(),
+                &all,
+                [(at, (budget, Some([7].into())))].into(),
+                now,
+            );
             let share = keeping.collectors.get(&at).copied().unwrap_or_default();
-            seen.extend(share.since.map(|since| (share.rates.reports as u64, since / SECOND)));
+            seen.extend(
+                share
+                    .since
+                    .map(|since| (share.rates.reports as u64, since / SECOND)),
+            );
         }
         // Each second once: a measurement without a new message is no new one.
         assert_eq!(seen, (0..9).map(|second| (100, second)).collect());

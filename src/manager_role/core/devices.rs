@@ -38,8 +38,10 @@ impl Core {
             let node = status.node;
             let mut view = DeviceView::new(status, inventory, can, silence);
             for port in &mut view.ports {
-                port.peer =
-                    port.peer.take().or_else(|| hosts.get(&(node, port.port)).map(|names| host_names(names)));
+                port.peer = port
+                    .peer
+                    .take()
+                    .or_else(|| hosts.get(&(node, port.port)).map(|names| host_names(names)));
                 port.neighbour = self.neighbour(node, port.port);
                 port.opening = self.opening.contains(&(node, port.port));
             }
@@ -49,14 +51,20 @@ impl Core {
             view.text.push_str(self.leaving_text(node));
             view
         };
-        DevicesView { devices: self.manager.devices().into_iter().map(view).collect() }
+        DevicesView {
+            devices: self.manager.devices().into_iter().map(view).collect(),
+        }
     }
 
     /// The states of all devices.
     pub(in crate::manager_role) fn device_states(&self, now: u64) -> Vec<DeviceState> {
         let state = |status: manager::reconcile::DeviceStatus| {
             let silence = self.silence(status.node, now);
-            let note = self.manager.inventory().device(status.node).and_then(drivers::note);
+            let note = self
+                .manager
+                .inventory()
+                .device(status.node)
+                .and_then(drivers::note);
             let leaving = self.leaving_text(status.node);
             let mut state = DeviceState::new(status, silence, note);
             state.text.push_str(leaving);
@@ -91,7 +99,11 @@ impl Core {
     /// The changes that wait, in a few lines; empty: none.
     fn waits(&self) -> String {
         let plan = self.manager.plan();
-        if plan.is_empty() { String::new() } else { plan.to_string() }
+        if plan.is_empty() {
+            String::new()
+        } else {
+            plan.to_string()
+        }
     }
 
     /// One device, by name or node id.
@@ -115,7 +127,10 @@ impl Core {
         let domain = compiler.settings();
         let topology = compiler.topology().devices.iter();
         let links = topology.flat_map(|(node, ports)| {
-            ports.links.iter().map(|(port, (other, end))| [*node, *port, *other, *end])
+            ports
+                .links
+                .iter()
+                .map(|(port, (other, end))| [*node, *port, *other, *end])
         });
         let contradiction = |one: manager::inventory::Contradiction| {
             let claims = one.claims.iter().map(|(origin, peer)| match peer {
@@ -123,7 +138,12 @@ impl Core {
                 Peer::Port(node, port) => format!("{}:{port} ({})", inventory.name(*node), origin.word()),
             });
             let claims: Vec<String> = claims.collect();
-            format!("{}:{} leads to {}", inventory.name(one.port.0), one.port.1, claims.join(" and to "))
+            format!(
+                "{}:{} leads to {}",
+                inventory.name(one.port.0),
+                one.port.1,
+                claims.join(" and to ")
+            )
         };
         let suggestion = |one: manager::inventory::Suggestion| {
             let name = |(node, port): (NodeId, PortId)| format!("{}:{port}", inventory.name(node));
@@ -141,14 +161,30 @@ impl Core {
             stopped: self.stopped,
             dscp: domain.encoding.dscp,
             l4_checksum: domain.encoding.l4_checksum.word().to_owned(),
-            collectors: domain.collectors.iter().map(|one| one.address.to_string()).collect(),
-            dta_collectors: domain.dta_map.as_ref().map(|map| map.collectors.clone()).unwrap_or_default(),
+            collectors: domain
+                .collectors
+                .iter()
+                .map(|one| one.address.to_string())
+                .collect(),
+            dta_collectors: domain
+                .dta_map
+                .as_ref()
+                .map(|map| map.collectors.clone())
+                .unwrap_or_default(),
             devices: self.manager.phases().count(),
             in_sync: self.in_sync(),
             longest_path: compiler.longest_path(),
             links: links.filter(|[a, _, b, _]| a < b).collect(),
-            contradictions: inventory.contradictions().into_iter().map(contradiction).collect(),
-            hosts: inventory.hosts().take(MAX_HOST_NAMES).map(|host| host.name.clone()).collect(),
+            contradictions: inventory
+                .contradictions()
+                .into_iter()
+                .map(contradiction)
+                .collect(),
+            hosts: inventory
+                .hosts()
+                .take(MAX_HOST_NAMES)
+                .map(|host| host.name.clone())
+                .collect(),
             suggestions: inventory.suggestions().into_iter().map(suggestion).collect(),
             manual: self.manager.is_manual(),
             waits: self.waits(),
@@ -158,7 +194,13 @@ impl Core {
 
     /// The addresses of the collectors.
     pub(in crate::manager_role) fn collectors(&self) -> BTreeSet<IpAddr> {
-        self.manager.compiler().settings().collectors.iter().map(|one| one.address.ip()).collect()
+        self.manager
+            .compiler()
+            .settings()
+            .collectors
+            .iter()
+            .map(|one| one.address.ip())
+            .collect()
     }
 
     /// Takes over what a device says about itself.
@@ -167,7 +209,8 @@ impl Core {
             // It was driven until just now.
             return;
         }
-        self.manager.set_capabilities(node, facts.capabilities.clone(), now);
+        self.manager
+            .set_capabilities(node, facts.capabilities.clone(), now);
         self.facts.insert(node, facts);
         self.join_facts(now);
     }
@@ -182,7 +225,12 @@ impl Core {
 
     fn counters(&self, node: NodeId) -> Vec<DeviceCounterView> {
         let counters = self.counted.get(&node).map_or(&[][..], Vec::as_slice);
-        let view = |Counter { object, about, name, packets }: &Counter| DeviceCounterView {
+        let view = |Counter {
+                        object,
+                        about,
+                        name,
+                        packets,
+                    }: &Counter| DeviceCounterView {
             object: object.clone(),
             about: about.clone(),
             name: name.clone(),
@@ -194,7 +242,10 @@ impl Core {
     /// The name and the counters of each device that has some, by node id.
     pub(crate) fn device_counters(&self) -> Vec<(String, Vec<DeviceCounterView>)> {
         let inventory = self.manager.inventory();
-        self.counted.keys().map(|node| (inventory.name(*node), self.counters(*node))).collect()
+        self.counted
+            .keys()
+            .map(|node| (inventory.name(*node), self.counters(*node)))
+            .collect()
     }
 
     /// Takes over the links that the collector has learned.
@@ -215,9 +266,16 @@ impl Core {
         for (node, facts) in self.facts.iter().filter(|(node, _)| !leaves(node)) {
             add_neighbours(&mut inventory, *node, &facts.ports, leaves);
         }
-        for [a, b] in self.learned.iter().filter(|ends| !ends.iter().any(|(node, _)| leaves(node))) {
+        for [a, b] in self
+            .learned
+            .iter()
+            .filter(|ends| !ends.iter().any(|(node, _)| leaves(node)))
+        {
             // Of devices and ports that the inventory does not have, nothing is learned.
-            if [a, b].iter().all(|(node, port)| inventory.ports(*node).any(|known| known == *port)) {
+            if [a, b]
+                .iter()
+                .all(|(node, port)| inventory.ports(*node).any(|known| known == *port))
+            {
                 // A link from a device to itself is none.
                 let _ = inventory.add_link(*a, *b, Origin::Learned);
             }
@@ -236,7 +294,10 @@ impl Core {
         let links = |inventory: &Inventory| -> BTreeSet<Link> {
             let all = inventory.topology().devices.into_iter();
             let ends = all.flat_map(|(node, ports)| {
-                ports.links.into_iter().map(move |(port, other)| [(node, port), other])
+                ports
+                    .links
+                    .into_iter()
+                    .map(move |(port, other)| [(node, port), other])
             });
             ends.filter(|[a, b]| a < b).collect()
         };
@@ -244,7 +305,9 @@ impl Core {
         let name = |(node, port): (NodeId, PortId)| format!("{}:{port}", inventory.name(node));
         let entry = |[a, b]: &Link, text: &str| (name(*a), format!("{text} {}", name(*b)));
         let appeared = after.difference(&before).map(|link| entry(link, "leads to"));
-        let gone = before.difference(&after).map(|link| entry(link, "no longer leads to"));
+        let gone = before
+            .difference(&after)
+            .map(|link| entry(link, "no longer leads to"));
         for (subject, text) in appeared.chain(gone).collect::<Vec<_>>() {
             tracing::info!(port = subject, text, "the topology changed");
             self.note(now, "manager", "link", &subject, &text);
@@ -253,14 +316,22 @@ impl Core {
 
     /// What the neighbour of a port announces, and what follows from it, for people.
     fn neighbour(&self, node: NodeId, number: PortId) -> Option<NeighbourView> {
-        let port = self.facts.get(&node)?.ports.iter().find(|port| port.port == number)?;
+        let port = self
+            .facts
+            .get(&node)?
+            .ports
+            .iter()
+            .find(|port| port.port == number)?;
         let Neighbour { system, port: end } = port.neighbour.clone()?;
         let inventory = self.manager.inventory();
         let role = inventory.role((node, number));
-        let note = match inventory.resolve(&Neighbour { system: system.clone(), port: end.clone() }) {
-            Err(Unresolved::System(system)) => {
-                Some(format!("`{system}` is no device of the inventory; add it, if INT shall pass here"))
-            }
+        let note = match inventory.resolve(&Neighbour {
+            system: system.clone(),
+            port: end.clone(),
+        }) {
+            Err(Unresolved::System(system)) => Some(format!(
+                "`{system}` is no device of the inventory; add it, if INT shall pass here"
+            )),
             Err(Unresolved::Port(other, port)) => Some(format!(
                 "`{}` has no port `{port}` in the inventory; correct its `ports`",
                 inventory.name(other)
@@ -275,7 +346,11 @@ impl Core {
             )),
             Ok(_) => None,
         };
-        Some(NeighbourView { system, port: end, note })
+        Some(NeighbourView {
+            system,
+            port: end,
+            note,
+        })
     }
 }
 
@@ -283,10 +358,12 @@ impl Core {
 fn add_ports(inventory: &mut Inventory, node: NodeId, ports: &[PortFacts]) {
     for port in ports {
         let at = (node, port.port);
-        let added = inventory.add_port(at, port.name.clone(), port.mtu).and_then(|()| match port.hosts {
-            true => inventory.set_peer(at, Some(Peer::Hosts), Origin::Device),
-            false => Ok(()),
-        });
+        let added = inventory
+            .add_port(at, port.name.clone(), port.mtu)
+            .and_then(|()| match port.hosts {
+                true => inventory.set_peer(at, Some(Peer::Hosts), Origin::Device),
+                false => Ok(()),
+            });
         if let Err(error) = added {
             tracing::warn!(node, port = port.port, %error, "what the device says about a port is ignored");
         }
@@ -302,8 +379,14 @@ fn add_neighbours(
 ) {
     // What the device is configured with is worth more than what somebody behind the port announces.
     for port in ports.iter().filter(|port| !port.hosts) {
-        let Some(neighbour) = &port.neighbour else { continue };
-        if let Some((other, end)) = inventory.resolve(neighbour).ok().filter(|(other, _)| !leaves(other)) {
+        let Some(neighbour) = &port.neighbour else {
+            continue;
+        };
+        if let Some((other, end)) = inventory
+            .resolve(neighbour)
+            .ok()
+            .filter(|(other, _)| !leaves(other))
+        {
             // A port that hears its own device has no link.
             let _ = inventory.set_peer((node, port.port), Some(Peer::Port(other, end)), Origin::Device);
         }
@@ -316,7 +399,13 @@ fn host_names(names: &[&str]) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    names.iter().take(MAX_HOSTS_AT_PORT).copied().collect::<Vec<_>>().join(", ") + &more
+    names
+        .iter()
+        .take(MAX_HOSTS_AT_PORT)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ")
+        + &more
 }
 
 /// Hosts of a port that are named.

@@ -40,7 +40,10 @@ impl Drills {
 
     /// Why an intent got no drill-down lately.
     pub(super) fn denied(&self, name: &str, now: u64) -> Option<&str> {
-        let denied = self.denied.get(name).filter(|one| now < one.noted.saturating_add(QUIET))?;
+        let denied = self
+            .denied
+            .get(name)
+            .filter(|one| now < one.noted.saturating_add(QUIET))?;
         Some(&denied.reason)
     }
 }
@@ -51,7 +54,11 @@ impl Core {
         if !std::mem::replace(&mut self.drills.is_told, true) {
             let has = |held: &&Held| held.intent.tell.then.is_some();
             hub.set_followed(
-                self.intents.values().filter(has).map(|held| held.intent.name.clone()).collect(),
+                self.intents
+                    .values()
+                    .filter(has)
+                    .map(|held| held.intent.name.clone())
+                    .collect(),
             );
         }
     }
@@ -71,7 +78,11 @@ impl Core {
         }
         let scope = self.intents.get(name)?.intent.tell.then.as_ref()?.scope;
         if flow.known_id().is_some() {
-            self.deny(name, "the reports of the flow have an id in place of its addresses".to_owned(), now);
+            self.deny(
+                name,
+                "the reports of the flow have an id in place of its addresses".to_owned(),
+                now,
+            );
             return None;
         }
         Some(scope)
@@ -86,11 +97,21 @@ impl Core {
     /// Installs a drill-down of an intent.
     pub(in crate::manager_role) fn fire(&mut self, parent: &str, firing: &Firing, now: u64) {
         let fired = self.manager.fire(parent, firing, now);
-        let Some(child) = self.denied(parent, fired, now) else { return };
+        let Some(child) = self.denied(parent, fired, now) else {
+            return;
+        };
         let name = child.name.clone();
         let body = body(&child);
-        let kept = Kept { body, by: "manager".to_owned(), added: now };
-        let end = self.manager.intent(&name).and_then(|status| status.end).unwrap_or(now);
+        let kept = Kept {
+            body,
+            by: "manager".to_owned(),
+            added: now,
+        };
+        let end = self
+            .manager
+            .intent(&name)
+            .and_then(|status| status.end)
+            .unwrap_or(now);
         let watched: Vec<String> = child.watch.iter().map(ToString::to_string).collect();
         let seconds = end.saturating_sub(now) / 1_000_000_000;
         let text = format!(
@@ -98,9 +119,20 @@ impl Core {
             watched.join(", "),
             firing.flow
         );
-        tracing::info!(intent = parent, drill_down = name, "a rule became true: more detail is measured");
+        tracing::info!(
+            intent = parent,
+            drill_down = name,
+            "a rule became true: more detail is measured"
+        );
         self.note(now, "manager", "drill_down", parent, &text);
-        self.intents.insert(name, Held { intent: child, kept, origin: Origin::DrillDown(parent.to_owned()) });
+        self.intents.insert(
+            name,
+            Held {
+                intent: child,
+                kept,
+                origin: Origin::DrillDown(parent.to_owned()),
+            },
+        );
     }
 
     /// Removes drill-downs that have ended, which the core has removed.
@@ -135,10 +167,22 @@ impl Core {
             return;
         }
         let others = denied.count - 1;
-        *denied = Refusals { count: 0, noted: now, reason };
-        let more = if others > 0 { format!(" ({others} others before it)") } else { String::new() };
+        *denied = Refusals {
+            count: 0,
+            noted: now,
+            reason,
+        };
+        let more = if others > 0 {
+            format!(" ({others} others before it)")
+        } else {
+            String::new()
+        };
         let text = format!("a drill-down was not installed{more}: {}", denied.reason);
-        tracing::warn!(intent = name, reason = denied.reason, "a drill-down was not installed");
+        tracing::warn!(
+            intent = name,
+            reason = denied.reason,
+            "a drill-down was not installed"
+        );
         self.note(now, "manager", "drill_down", name, &text);
     }
 
@@ -151,15 +195,28 @@ impl Core {
 
 /// A drill-down as in `[[intents]]`.
 fn body(intent: &Intent) -> Value {
-    let Intent { name, flows, both_directions, watch, mode, at, priority, .. } = intent;
+    let Intent {
+        name,
+        flows,
+        both_directions,
+        watch,
+        mode,
+        at,
+        priority,
+        ..
+    } = intent;
     let texts = |list: Vec<String>| (!list.is_empty()).then(|| json!(list));
     let ports = |list: &[Ports]| {
         let limited = list.iter().filter(|ports| **ports != ANY_PORT);
         texts(
             limited
-                .map(
-                    |(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") },
-                )
+                .map(|(first, last)| {
+                    if first == last {
+                        first.to_string()
+                    } else {
+                        format!("{first}-{last}")
+                    }
+                })
                 .collect(),
         )
     };
@@ -170,8 +227,10 @@ fn body(intent: &Intent) -> Value {
         ("dport", ports(&flows.dport)),
         ("proto", (!flows.proto.is_empty()).then(|| json!(flows.proto))),
     ];
-    let keys: Map<String, Value> =
-        keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+    let keys: Map<String, Value> = keys
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect();
     let watch: Vec<String> = watch.iter().map(ToString::to_string).collect();
     let mut body = json!({"name": name, "match": keys, "watch": watch, "priority": priority});
     if *both_directions {
@@ -216,11 +275,17 @@ mod tests {
             both_directions: true,
             watch: [Metric::QueueOccupancy, Metric::HopLatency].into(),
             mode: Some(Mode::Md),
-            at: At { edges: vec!["leaf1".to_owned()], between: None },
+            at: At {
+                edges: vec!["leaf1".to_owned()],
+                between: None,
+            },
             ..Intent::default()
         };
         let read = manager::intent::read_one(&settings::json::inline(&body(&intent)), 0).unwrap();
-        let flows = Flows { sport: Vec::new(), ..intent.flows.clone() };
+        let flows = Flows {
+            sport: Vec::new(),
+            ..intent.flows.clone()
+        };
         assert_eq!(read, Intent { flows, ..intent });
     }
 }

@@ -42,11 +42,17 @@ impl Core {
     pub(super) fn set_file(&mut self, all: &Arc<Settings>, now: u64) {
         self.asking.set_settings(Arc::clone(all));
         let in_file = |(_, held): &(&String, &Held)| held.origin == Origin::File;
-        let mut old: Vec<String> =
-            self.intents.iter().filter(in_file).map(|(name, _)| name.clone()).collect();
+        let mut old: Vec<String> = self
+            .intents
+            .iter()
+            .filter(in_file)
+            .map(|(name, _)| name.clone())
+            .collect();
         for settings in &all.intents {
             let body = settings.show().to_written();
-            let Ok(intent) = read(&body, all.collects(), now) else { continue };
+            let Ok(intent) = read(&body, all.collects(), now) else {
+                continue;
+            };
             let (name, by) = (intent.name.clone(), "file".to_owned());
             old.retain(|old| *old != name);
             let before = self.intents.get(&name).filter(|held| held.origin == Origin::File);
@@ -55,7 +61,14 @@ impl Core {
                 let intent = Intent { until, ..intent };
                 self.forget(&name);
                 let kept = Kept { body, by, added: now };
-                self.hold(Held { intent, kept, origin: Origin::File }, now);
+                self.hold(
+                    Held {
+                        intent,
+                        kept,
+                        origin: Origin::File,
+                    },
+                    now,
+                );
                 // An intent of that name that came by the API must not return when the file has it no more.
                 if let Err(error) = self.journal.forget(&name) {
                     tracing::warn!(intent = name, %error, "cannot save that the file has this intent now");
@@ -106,7 +119,12 @@ impl Core {
     /// The reason; nothing changes.
     pub(crate) fn put(&mut self, wanted: Wanted, now: u64) -> Result<IntentView, Error> {
         self.check_acting()?;
-        let Wanted { body, by, if_match, is_new } = wanted;
+        let Wanted {
+            body,
+            by,
+            if_match,
+            is_new,
+        } = wanted;
         let intent = read(&body, self.asking.collects(), now).map_err(Error::Wrong)?;
         let name = intent.name.clone();
         let before = self.intents.get(&name);
@@ -126,11 +144,25 @@ impl Core {
         if let (Some(end), Value::Object(table)) = (end, &mut written) {
             table.insert("until".to_owned(), intent::time_text(end).into());
         }
-        let kept = Kept { body: written, by: by.clone(), added: now };
+        let kept = Kept {
+            body: written,
+            by: by.clone(),
+            added: now,
+        };
         self.journal.keep(&name, &kept)?;
         self.forget(&name);
-        let intent = Intent { until: end.map(Until::At), ..intent };
-        self.hold(Held { intent, kept, origin: Origin::Api }, now);
+        let intent = Intent {
+            until: end.map(Until::At),
+            ..intent
+        };
+        self.hold(
+            Held {
+                intent,
+                kept,
+                origin: Origin::Api,
+            },
+            now,
+        );
         self.note(now, &by, if is_replaced { "replace" } else { "add" }, &name, "");
         self.intent(&name, now)
     }
@@ -175,7 +207,12 @@ impl Core {
         let (outcome, plan, overlaps) = self.manager.dry_run(&intent, now)?;
         self.check_asked(&intent)?;
         let links = self.manager.compiler().longest_path();
-        let own = InForce { whole: true, mode: outcome.mode, bits: outcome.bits, sample: intent.sample };
+        let own = InForce {
+            whole: true,
+            mode: outcome.mode,
+            bits: outcome.bits,
+            sample: intent.sample,
+        };
         let overlap = overlaps.get(&intent.name);
         let rules = overlap.map_or(&[][..], |overlap| &overlap.rules);
         let (rule, others) = rules.split_first().unwrap_or((&own, &[]));
@@ -187,11 +224,17 @@ impl Core {
         let cost = Some(CostView::new(rule, cost, expected.text(fewer)));
         let mut view = PlanView::new(&plan, self.manager.inventory());
         view.notes.extend(outcome.notes.iter().map(ToString::to_string));
-        view.notes.extend(overlap.iter().flat_map(|overlap| overlap.notes()));
+        view.notes
+            .extend(overlap.iter().flat_map(|overlap| overlap.notes()));
         let rest = |rule| format!("packets that other intents match too: {}", rule_text(rule, links));
         view.notes.extend(others.iter().map(rest));
         for (name, overlap) in overlaps.iter().filter(|(name, _)| **name != intent.name) {
-            view.notes.extend(overlap.notes_of(&intent.name).iter().map(|note| format!("{name}: {note}")));
+            view.notes.extend(
+                overlap
+                    .notes_of(&intent.name)
+                    .iter()
+                    .map(|note| format!("{name}: {note}")),
+            );
         }
         if intent.mode.is_none() && rule.mode == Mode::Sf {
             view.notes.push(SF_CHOSEN.to_owned());
@@ -233,16 +276,36 @@ impl Core {
     /// The states of all intents.
     pub(in crate::manager_role) fn intent_states(&self, now: u64) -> Vec<IntentState> {
         let state = |(name, held): (&String, &Held)| {
-            let IntentView { name, etag, state, text, flows, rate, .. } = self.intent_view(name, held, now);
-            IntentState { name, etag, state, text, flows, rate }
+            let IntentView {
+                name,
+                etag,
+                state,
+                text,
+                flows,
+                rate,
+                ..
+            } = self.intent_view(name, held, now);
+            IntentState {
+                name,
+                etag,
+                state,
+                text,
+                flows,
+                rate,
+            }
         };
         self.intents.iter().map(state).collect()
     }
 
     /// All intents.
     pub(crate) fn intents(&self, now: u64) -> IntentsView {
-        let intents = self.intents.iter().map(|(name, held)| self.intent_view(name, held, now));
-        IntentsView { intents: intents.collect() }
+        let intents = self
+            .intents
+            .iter()
+            .map(|(name, held)| self.intent_view(name, held, now));
+        IntentsView {
+            intents: intents.collect(),
+        }
     }
 
     fn intent_view(&self, name: &str, held: &Held, now: u64) -> IntentView {
@@ -283,7 +346,10 @@ impl Core {
             Some(overlap) if outcome.is_some() => &overlap.rules,
             _ => own.as_slice(),
         };
-        let notes = outcome.iter().flat_map(|outcome| &outcome.notes).map(ToString::to_string);
+        let notes = outcome
+            .iter()
+            .flat_map(|outcome| &outcome.notes)
+            .map(ToString::to_string);
         IntentView {
             name: name.to_owned(),
             etag: etag_of(held),
@@ -301,8 +367,14 @@ impl Core {
             mode: modes(rules),
             instructions: rules.first().map(|rule| manager::instruction::names(rule.bits)),
             rules: rules.iter().map(|rule| rule_text(rule, links)).collect(),
-            devices: outcome.iter().flat_map(|outcome| &outcome.nodes).map(|node| names(*node)).collect(),
-            notes: notes.chain(overlap.iter().flat_map(|overlap| overlap.notes())).collect(),
+            devices: outcome
+                .iter()
+                .flat_map(|outcome| &outcome.nodes)
+                .map(|node| names(*node))
+                .collect(),
+            notes: notes
+                .chain(overlap.iter().flat_map(|overlap| overlap.notes()))
+                .collect(),
             flows,
             rate,
         }
@@ -311,7 +383,9 @@ impl Core {
     /// What is to be said of an intent besides its state.
     fn remarks(&self, name: &str, now: u64) -> String {
         let mut text = String::new();
-        if let Some(taken) = self.overlap(name).and_then(|overlap| overlap.taken.iter().find(|one| one.whole))
+        if let Some(taken) = self
+            .overlap(name)
+            .and_then(|overlap| overlap.taken.iter().find(|one| one.whole))
         {
             text.push_str(&format!(
                 "; its packets are taken by `{}` (mode {})",
@@ -323,8 +397,14 @@ impl Core {
             text.push_str(&format!("; its rule and thresholds are not evaluated: {reason}"));
         }
         if let Some(detail) = self.keeping.coarser(name) {
-            let compared = self.intents.get(name).and_then(|held| held.intent.tell.thresholds.keys().next());
-            text.push_str(&format!("; {} by a budget", detail_text(compared.copied(), detail)));
+            let compared = self
+                .intents
+                .get(name)
+                .and_then(|held| held.intent.tell.thresholds.keys().next());
+            text.push_str(&format!(
+                "; {} by a budget",
+                detail_text(compared.copied(), detail)
+            ));
         }
         let drill_downs = self.drill_downs_of(name);
         if !drill_downs.is_empty() {
@@ -360,7 +440,11 @@ impl Core {
             "seen" | "complete" | "silent" => ends.is_some_and(|ends| ends.contains_key(node)),
             _ => false,
         };
-        self.reported.keys().filter(concerns).filter_map(|node| self.silence(*node, now)).collect()
+        self.reported
+            .keys()
+            .filter(concerns)
+            .filter_map(|node| self.silence(*node, now))
+            .collect()
     }
 
     /// The state of an intent, as a word and as a sentence.
@@ -369,7 +453,10 @@ impl Core {
         let Some(status) = status else {
             return match self.stopped {
                 true => ("stopped".to_owned(), "all INT is stopped".to_owned()),
-                false => ("refused".to_owned(), "the network refused it when it was added".to_owned()),
+                false => (
+                    "refused".to_owned(),
+                    "the network refused it when it was added".to_owned(),
+                ),
             };
         };
         let outcome = match &status.outcome {
@@ -381,8 +468,12 @@ impl Core {
         let text = match &state {
             State::Pending => {
                 let lacks = |node: &&NodeId| self.manager.phase(**node) != Some(&Phase::InSync);
-                let waiting: Vec<String> =
-                    outcome.nodes.iter().filter(lacks).map(|node| names(*node)).collect();
+                let waiting: Vec<String> = outcome
+                    .nodes
+                    .iter()
+                    .filter(lacks)
+                    .map(|node| names(*node))
+                    .collect();
                 if !waiting.is_empty() {
                     format!("waits for {}", waiting.join(", "))
                 } else if self.manager.needs_approval(&outcome.nodes) {
@@ -400,7 +491,11 @@ impl Core {
                     0 => "no path is complete yet".to_owned(),
                     count => format!("{} without a complete path", units::counted(count, "flow")),
                 };
-                format!("{}, {:.0} reports/s; {paths}", units::counted(figures.flows, "flow"), figures.rate)
+                format!(
+                    "{}, {:.0} reports/s; {paths}",
+                    units::counted(figures.flows, "flow"),
+                    figures.rate
+                )
             }
             State::Seen(figures) => verify::missing_text(&figures.missing, names),
             State::Complete(figures) => format!(
@@ -409,7 +504,11 @@ impl Core {
                 figures.rate,
                 figures.age / 1_000_000_000
             ),
-            State::Silent(silent) => silent.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+            State::Silent(silent) => silent
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; "),
         };
         (state.word().to_owned(), text)
     }
@@ -425,8 +524,12 @@ impl Core {
         let mut lacking: BTreeMap<NodeId, Option<BTreeSet<&str>>> = BTreeMap::new();
         for name in self.intents.keys() {
             let mut has = |node: &NodeId| {
-                let lacking = lacking.entry(*node).or_insert_with(|| self.manager.lacking(*node));
-                lacking.as_ref().is_some_and(|lacking| !lacking.contains(name.as_str()))
+                let lacking = lacking
+                    .entry(*node)
+                    .or_insert_with(|| self.manager.lacking(*node));
+                lacking
+                    .as_ref()
+                    .is_some_and(|lacking| !lacking.contains(name.as_str()))
             };
             let is_installed = match self.manager.compiler().outcome(name) {
                 Some(outcome) => outcome.nodes.iter().all(&mut has),
@@ -437,7 +540,10 @@ impl Core {
             self.verifier.set_installed(name, is_installed, now);
         }
         let took = nic::time::now().saturating_sub(now);
-        self.installed = Installed { is_due: false, next: now + INSTALLED.max(took.saturating_mul(9)) };
+        self.installed = Installed {
+            is_due: false,
+            next: now + INSTALLED.max(took.saturating_mul(9)),
+        };
         None
     }
 
@@ -479,10 +585,16 @@ impl Core {
     /// Forgets intents whose time is over, which the core has removed.
     pub(super) fn end_intents(&mut self, now: u64) {
         let over = |held: &Held| {
-            held.intent.until.is_some_and(|until| matches!(until, Until::At(end) if end <= now))
+            held.intent
+                .until
+                .is_some_and(|until| matches!(until, Until::At(end) if end <= now))
         };
-        let ended: Vec<String> =
-            self.intents.iter().filter(|(_, held)| over(held)).map(|(name, _)| name.clone()).collect();
+        let ended: Vec<String> = self
+            .intents
+            .iter()
+            .filter(|(_, held)| over(held))
+            .map(|(name, _)| name.clone())
+            .collect();
         for name in ended {
             self.drop_intent(&name, now);
             if let Err(error) = self.journal.forget(&name) {
@@ -507,10 +619,23 @@ fn modes(rules: &[InForce]) -> Option<String> {
 
 /// A rule, with what it adds to a packet on the longest path.
 fn rule_text(rule: &InForce, links: u32) -> String {
-    let InForce { whole, mode, bits, sample } = *rule;
+    let InForce {
+        whole,
+        mode,
+        bits,
+        sample,
+    } = *rule;
     let cost = plan::cost(mode, bits, sample, links, None, None);
-    let part = if whole { "" } else { " for packets that others match too" };
-    let sampled = if sample > 1 { format!(", 1 in {sample}") } else { String::new() };
+    let part = if whole {
+        ""
+    } else {
+        " for packets that others match too"
+    };
+    let sampled = if sample > 1 {
+        format!(", 1 in {sample}")
+    } else {
+        String::new()
+    };
     format!(
         "{} with {}{sampled}{part}; at most {} bytes, goodput {:.1} %",
         mode.word(),
@@ -528,14 +653,20 @@ pub(super) fn read(body: &Value, collects: bool, now: u64) -> Result<Intent, Str
         );
     }
     let intent = intent::read_one(&settings::json::inline(body), now)?;
-    supported(&intent, collects).map(|()| intent).map_err(|(_, message)| message)
+    supported(&intent, collects)
+        .map(|()| intent)
+        .map_err(|(_, message)| message)
 }
 
 /// A detail, with the threshold in the unit of its metric.
 fn detail_text(metric: Option<Metric>, detail: Detail) -> String {
     let threshold = metric.filter(|_| detail.threshold > 0);
-    let threshold = threshold
-        .map(|metric| format!("threshold of {metric} {}", intent::amount_text(metric, detail.threshold)));
+    let threshold = threshold.map(|metric| {
+        format!(
+            "threshold of {metric} {}",
+            intent::amount_text(metric, detail.threshold)
+        )
+    });
     let sample = (detail.sample > 1).then(|| format!("1 in {} packets", detail.sample));
     threshold.into_iter().chain(sample).collect::<Vec<_>>().join(", ")
 }
@@ -545,7 +676,9 @@ fn etag_of(held: &Held) -> String {
 }
 
 fn unknown(name: &str) -> Error {
-    Error::Unknown(format!("there is no intent `{name}`; use a name of the list of intents"))
+    Error::Unknown(format!(
+        "there is no intent `{name}`; use a name of the list of intents"
+    ))
 }
 
 /// Refuses if the intent is not of the version that is asked for; `*`: of any.
@@ -558,7 +691,9 @@ fn check_version(name: &str, held: Option<&Held>, if_match: Option<&str>) -> Res
             "`{name}` was replaced by {} meanwhile; look at it again, and repeat the change if it still fits",
             held.kept.by
         )),
-        (Some(_), None) => stale(format!("there is no intent `{name}` any more; add it as a new one")),
+        (Some(_), None) => stale(format!(
+            "there is no intent `{name}` any more; add it as a new one"
+        )),
     }
 }
 
@@ -585,7 +720,9 @@ fn may_be_replaced(name: &str, held: &Held) -> Result<(), Error> {
 }
 
 fn in_file(name: &str) -> Error {
-    Error::Conflict(format!("`{name}` is in the configuration file; change it there, and reload"))
+    Error::Conflict(format!(
+        "`{name}` is in the configuration file; change it there, and reload"
+    ))
 }
 
 /// What the cheapest mode costs in knowledge.
@@ -601,8 +738,15 @@ mod tests {
     #[test]
     fn a_change_is_refused_if_it_is_for_another_version() {
         let held = |origin| Held {
-            intent: Intent { name: "web".to_owned(), ..Intent::default() },
-            kept: Kept { body: Value::Null, by: "ana".to_owned(), added: 0x2a },
+            intent: Intent {
+                name: "web".to_owned(),
+                ..Intent::default()
+            },
+            kept: Kept {
+                body: Value::Null,
+                by: "ana".to_owned(),
+                added: 0x2a,
+            },
             origin,
         };
         let present = held(Origin::Api);

@@ -33,7 +33,11 @@ pub(super) struct Leaving {
 impl Core {
     /// Starts the driver of a device.
     pub(super) fn start_driver(&mut self, device: &Device, now: u64) {
-        let Reach { local, namespaces, tell } = &self.reach;
+        let Reach {
+            local,
+            namespaces,
+            tell,
+        } = &self.reach;
         let tell = Arc::clone(tell);
         let reach = (local.as_ref(), namespaces);
         let (driver, can) = Driver::start(device, &self.settings, reach, move |message| tell(message));
@@ -43,12 +47,17 @@ impl Core {
 
     /// Takes over the inventory of another version of the configuration.
     pub(super) fn set_inventory(&mut self, all: &Settings, now: u64) {
-        let Some(settings) = all.manager.clone() else { return };
+        let Some(settings) = all.manager.clone() else {
+            return;
+        };
         let inventory = manager::inventory::of(&all.inventory);
         let before = std::mem::replace(&mut self.settings, settings);
         let old = std::mem::replace(&mut self.inventory, inventory.clone());
-        let gone: Vec<Device> =
-            old.devices().filter(|device| inventory.device(device.node).is_none()).cloned().collect();
+        let gone: Vec<Device> = old
+            .devices()
+            .filter(|device| inventory.device(device.node).is_none())
+            .cloned()
+            .collect();
         for device in gone {
             let ports = self.manager.inventory().ports(device.node).collect();
             if self.is_replaced(&device) {
@@ -59,7 +68,13 @@ impl Core {
                 // INT never reaches it.
                 self.drivers.remove(&device.node);
                 self.forget_device(device.node, now);
-                self.note(now, "file", "device", &device.name, "is no longer driven: it keeps its entries");
+                self.note(
+                    now,
+                    "file",
+                    "device",
+                    &device.name,
+                    "is no longer driven: it keeps its entries",
+                );
             } else {
                 self.let_leave(device, ports, now);
             }
@@ -104,7 +119,10 @@ impl Core {
 
     /// A device that leaves has another node id in the inventory now: two drivers must not drive it.
     fn drop_replaced(&mut self, now: u64) {
-        let leaving = self.leaving.iter().filter(|(_, leaving)| self.is_replaced(&leaving.device));
+        let leaving = self
+            .leaving
+            .iter()
+            .filter(|(_, leaving)| self.is_replaced(&leaving.device));
         for node in leaving.map(|(node, _)| *node).collect::<Vec<_>>() {
             if self.inventory.device(node).is_none() {
                 self.leaving.remove(&node);
@@ -117,7 +135,13 @@ impl Core {
     /// A device is not in the inventory any more. Its neighbours remove INT from packets to it. It may still insert INT, so that sinks stay
     /// in the domain until it is known to measure nothing.
     fn let_leave(&mut self, device: Device, ports: Vec<PortId>, now: u64) {
-        self.note(now, "file", "device", &device.name, "is not in the inventory any more");
+        self.note(
+            now,
+            "file",
+            "device",
+            &device.name,
+            "is not in the inventory any more",
+        );
         self.leaving.insert(device.node, Leaving { device, ports });
     }
 
@@ -132,8 +156,12 @@ impl Core {
                 && status.difference == (0, 0)
                 && self.manager.actual(status.node).is_some_and(measures_nothing)
         };
-        let clean: Vec<NodeId> =
-            self.manager.device_states().filter(is_clean).map(|status| status.node).collect();
+        let clean: Vec<NodeId> = self
+            .manager
+            .device_states()
+            .filter(is_clean)
+            .map(|status| status.node)
+            .collect();
         for node in clean {
             self.release(node, "manager", "it measures nothing, and keeps its sinks", now);
         }
@@ -156,14 +184,28 @@ impl Core {
     }
 
     fn release(&mut self, node: NodeId, by: &str, text: &str, now: u64) {
-        let Some(Leaving { device, .. }) = self.leaving.remove(&node) else { return };
+        let Some(Leaving { device, .. }) = self.leaving.remove(&node) else {
+            return;
+        };
         self.drivers.remove(&node);
-        for port in self.opening.iter().filter(|port| port.0 == node).copied().collect::<Vec<_>>() {
+        for port in self
+            .opening
+            .iter()
+            .filter(|port| port.0 == node)
+            .copied()
+            .collect::<Vec<_>>()
+        {
             self.set_opening(port, false);
         }
         self.forget_device(node, now);
         tracing::info!(device = device.name, text, "a device is no longer driven");
-        self.note(now, by, "device", &device.name, &format!("is no longer driven: {text}"));
+        self.note(
+            now,
+            by,
+            "device",
+            &device.name,
+            &format!("is no longer driven: {text}"),
+        );
         self.save_devices();
         self.join_facts(now);
     }
@@ -228,7 +270,13 @@ impl Core {
         for Leaving { device, ports, .. } in self.leaving.values() {
             let name = free_name(&inventory, device);
             // Its node id is free: another device with it takes its place in `leaving`.
-            if inventory.add_device(Device { name, ..device.clone() }).is_ok() {
+            if inventory
+                .add_device(Device {
+                    name,
+                    ..device.clone()
+                })
+                .is_ok()
+            {
                 for port in ports {
                     // It had so many ports before.
                     let _ = inventory.add_port((device.node, *port), None, None);
@@ -243,11 +291,14 @@ impl Core {
         let old = self.manager.inventory();
         let links = |inventory: &Inventory| -> Vec<(NodeId, PortId)> {
             let devices = inventory.topology().devices.into_iter();
-            devices.flat_map(|(node, ports)| ports.links.into_keys().map(move |port| (node, port))).collect()
+            devices
+                .flat_map(|(node, ports)| ports.links.into_keys().map(move |port| (node, port)))
+                .collect()
         };
         let still: std::collections::BTreeSet<_> = links(new).into_iter().collect();
-        let opened =
-            links(old).into_iter().filter(|port| !still.contains(port) && new.device(port.0).is_some());
+        let opened = links(old)
+            .into_iter()
+            .filter(|port| !still.contains(port) && new.device(port.0).is_some());
         for port in opened.collect::<Vec<_>>() {
             self.set_opening(port, true);
         }
@@ -316,8 +367,18 @@ fn free_name(inventory: &Inventory, device: &Device) -> String {
 /// Whether the driver need not be started again. `before`, `after`: a device, and how devices are driven.
 fn is_same_way(before: (&Device, &ManagerSettings), after: (&Device, &ManagerSettings)) -> bool {
     let way = |(device, settings): (&Device, &ManagerSettings)| {
-        let Device { name, driver, address, options, role, .. } = device.clone();
-        let (gnmi, p4runtime) = (settings.gnmi.get(&name).cloned(), settings.p4runtime.get(&name).cloned());
+        let Device {
+            name,
+            driver,
+            address,
+            options,
+            role,
+            ..
+        } = device.clone();
+        let (gnmi, p4runtime) = (
+            settings.gnmi.get(&name).cloned(),
+            settings.p4runtime.get(&name).cloned(),
+        );
         let files = settings.files.get(&name).cloned();
         (name, driver, address, options, role, gnmi, p4runtime, files)
     };
@@ -327,7 +388,9 @@ fn is_same_way(before: (&Device, &ManagerSettings), after: (&Device, &ManagerSet
 /// Whether a device with these rules inserts nothing and reports nothing of its own. Each device of a domain with INT has the instructions:
 /// they concern only packets that others have marked.
 fn measures_nothing(rules: &Rules) -> bool {
-    !rules.iter().any(|rule| matches!(rule, Rule::Source(_) | Rule::Watch(_)))
+    !rules
+        .iter()
+        .any(|rule| matches!(rule, Rule::Source(_) | Rule::Watch(_)))
 }
 
 /// Devices that leave.
@@ -341,12 +404,23 @@ mod tests {
     fn a_driver_starts_again_only_if_it_reaches_its_device_in_another_way() {
         let device = |text: &str| {
             let text = format!("devices = [{{ name = \"a\", node = 7, address = \"10.0.0.1:1\"{text} }}]");
-            manager::inventory::read(&text, "i.toml").unwrap().devices().next().unwrap().clone()
+            manager::inventory::read(&text, "i.toml")
+                .unwrap()
+                .devices()
+                .next()
+                .unwrap()
+                .clone()
         };
         let (old, settings) = (device(""), ManagerSettings::default());
         let same = |new: &Device, new_settings| is_same_way((&old, &settings), (new, new_settings));
-        assert!(same(&device(", labels = [\"x\"], ports = 4, edge = [1]"), &settings));
-        let moved = Device { address: "10.0.0.2:1".to_owned(), ..old.clone() };
+        assert!(same(
+            &device(", labels = [\"x\"], ports = 4, edge = [1]"),
+            &settings
+        ));
+        let moved = Device {
+            address: "10.0.0.2:1".to_owned(),
+            ..old.clone()
+        };
         assert!(!same(&moved, &settings));
         let other = ManagerSettings {
             gnmi: BTreeMap::from([("a".to_owned(), Default::default())]),
@@ -365,11 +439,17 @@ mod tests {
         let text = "devices = [{ name = \"a\", node = 7, address = \"h:1\" }, { name = \"left-8\", node = 9, address = \"h:2\" }]";
         let inventory = manager::inventory::read(text, "i.toml").unwrap();
         let of = |name: &str, node| {
-            let device =
-                Device { name: name.to_owned(), node, ..inventory.devices().next().unwrap().clone() };
+            let device = Device {
+                name: name.to_owned(),
+                node,
+                ..inventory.devices().next().unwrap().clone()
+            };
             free_name(&inventory, &device)
         };
-        assert_eq!([of("b", 8), of("a", 6), of("a", 8)], ["b", "left-6", "left-left-8"]);
+        assert_eq!(
+            [of("b", 8), of("a", 6), of("a", 8)],
+            ["b", "left-6", "left-left-8"]
+        );
     }
 
     #[test]

@@ -46,7 +46,9 @@ impl Matching {
     /// Forgets a device, in whose place another one may count.
     pub(super) fn forget_device(&mut self, node: NodeId) {
         self.told.remove(&node);
-        self.packets.values_mut().for_each(|packets| _ = packets.remove(&node));
+        self.packets
+            .values_mut()
+            .for_each(|packets| _ = packets.remove(&node));
         self.renew();
     }
 
@@ -60,10 +62,22 @@ impl Matching {
             // An entry without packets is not told, so that one that is new begins at 0.
             let start = if is_first { *packets } else { 0 };
             let last = before.get(key).copied().unwrap_or(start);
-            let more = if last <= *packets { packets - last } else { *packets };
-            let names = self.served.entry((node, *key)).or_insert_with(|| served(key).into());
+            let more = if last <= *packets {
+                packets - last
+            } else {
+                *packets
+            };
+            let names = self
+                .served
+                .entry((node, *key))
+                .or_insert_with(|| served(key).into());
             for name in names.iter() {
-                *self.packets.entry(name.clone()).or_default().entry(node).or_default() += more;
+                *self
+                    .packets
+                    .entry(name.clone())
+                    .or_default()
+                    .entry(node)
+                    .or_default() += more;
             }
         }
     }
@@ -79,7 +93,11 @@ impl Core {
                     "packets that match are not compared with reports, so that silence of an intent is not found: {} intents (at most {MAX_INTENTS}), {entries} entries of {device} (at most {MAX_ENTRIES}); use fewer intents with wider prefixes",
                     self.intents.len()
                 );
-                tracing::warn!(device, entries, "packets that match are not compared with reports");
+                tracing::warn!(
+                    device,
+                    entries,
+                    "packets that match are not compared with reports"
+                );
                 self.note(now, "manager", "not_compared", &device, &text);
             }
             return;
@@ -87,13 +105,22 @@ impl Core {
         self.matching.cut.remove(&node);
         let compiler = self.manager.compiler();
         // Packets of an intent that another one has measured in its own mode are that one's.
-        let served = |key: &FlowKey| compiler.measured(node, key).into_iter().map(str::to_owned).collect();
+        let served = |key: &FlowKey| {
+            compiler
+                .measured(node, key)
+                .into_iter()
+                .map(str::to_owned)
+                .collect()
+        };
         self.matching.add(node, packets, served);
     }
 
     /// What other intents are to this one; `None`: it is not compiled, or there are too many to look for it.
     pub(super) fn overlap(&self, name: &str) -> Option<&Overlap> {
-        self.matching.overlaps.get_or_init(|| self.manager.compiler().overlaps()).get(name)
+        self.matching
+            .overlaps
+            .get_or_init(|| self.manager.compiler().overlaps())
+            .get(name)
     }
 
     /// The devices that measure packets of an intent: how many, and when the last report arrived. Empty if a packet need not be reported
@@ -104,13 +131,22 @@ impl Core {
         reported: &BTreeMap<NodeId, SourceCounters>,
     ) -> BTreeMap<NodeId, SourceCounters> {
         let packets = self.matching.packets.get(name);
-        let (Some(packets), Some(held)) = (packets, self.intents.get(name)) else { return BTreeMap::new() };
+        let (Some(packets), Some(held)) = (packets, self.intents.get(name)) else {
+            return BTreeMap::new();
+        };
         if held.intent.tell.filter.is_some() || !(self.is_local || self.all_report_here()) {
             return BTreeMap::new();
         }
         let source = |(node, packets): (&NodeId, &u64)| {
             let last_report = reported.get(node).and_then(|source| source.last_report);
-            (*node, SourceCounters { packets: *packets, sample: self.sample_of(held), last_report })
+            (
+                *node,
+                SourceCounters {
+                    packets: *packets,
+                    sample: self.sample_of(held),
+                    last_report,
+                },
+            )
         };
         packets.iter().map(source).collect()
     }
@@ -120,7 +156,10 @@ impl Core {
         let desired = self.manager.compiler().desired().iter();
         let reports =
             |rules: &manager::device::Rules| rules.iter().any(|rule| matches!(rule, Rule::Session(_)));
-        let mut all = desired.filter(|(_, rules)| reports(rules)).map(|(node, _)| *node).peekable();
+        let mut all = desired
+            .filter(|(_, rules)| reports(rules))
+            .map(|(node, _)| *node)
+            .peekable();
         all.peek().is_some() && all.all(|node| self.reports_here(node))
     }
 }
@@ -136,7 +175,10 @@ mod tests {
 
     #[test]
     fn packets_count_for_the_intents_of_their_entry_also_when_a_device_restarts() {
-        let key = |port: u16| FlowKey { dport: (port, port), ..FlowKey::default() };
+        let key = |port: u16| FlowKey {
+            dport: (port, port),
+            ..FlowKey::default()
+        };
         let served = |key: &FlowKey| match key.dport.0 {
             80 => vec!["a".to_owned(), "b".to_owned()],
             _ => vec!["b".to_owned()],

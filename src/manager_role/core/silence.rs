@@ -32,10 +32,26 @@ impl Core {
         let before = self.reported.get(&node).copied();
         let packets = before.map(|before| before.reported.packets);
         let is_more = packets.is_some_and(|before| reported.packets > before);
-        let advanced = if is_more { Some(now) } else { before.and_then(|before| before.advanced) };
+        let advanced = if is_more {
+            Some(now)
+        } else {
+            before.and_then(|before| before.advanced)
+        };
         let is_sending = before.is_some_and(|before| reported.sent > before.reported.sent);
-        let sent = if is_sending { Some(now) } else { before.and_then(|before| before.sent) };
-        self.reported.insert(node, Counted { reported, at: now, advanced, sent });
+        let sent = if is_sending {
+            Some(now)
+        } else {
+            before.and_then(|before| before.sent)
+        };
+        self.reported.insert(
+            node,
+            Counted {
+                reported,
+                at: now,
+                advanced,
+                sent,
+            },
+        );
         if packets.is_some_and(|before| reported.packets < before) {
             // It has restarted, and counts anew.
             self.reporters.remove(&node.to_string());
@@ -51,16 +67,34 @@ impl Core {
     ) {
         self.local = local;
         let sum = |of: fn(&Arrived) -> u64| arrived.values().map(of).sum();
-        self.arrivals = Arrivals { datagrams: sum(|one| one.datagrams), lost: sum(|one| one.lost) };
-        for (node, Counted { reported: Reported { packets, sent }, .. }) in self.reported.clone() {
+        self.arrivals = Arrivals {
+            datagrams: sum(|one| one.datagrams),
+            lost: sum(|one| one.lost),
+        };
+        for (
+            node,
+            Counted {
+                reported: Reported { packets, sent },
+                ..
+            },
+        ) in self.reported.clone()
+        {
             let name = node.to_string();
             if !self.reports_here(node) {
                 self.reporters.remove(&name);
                 continue;
             }
             let Arrived { datagrams, lost } = arrived.get(&node).copied().unwrap_or_default();
-            let edge = EdgeCounters { packets: Some(packets), reports: datagrams, sent, lost };
-            let counters = IntentCounters { edges: [(node, edge)].into(), ..IntentCounters::default() };
+            let edge = EdgeCounters {
+                packets: Some(packets),
+                reports: datagrams,
+                sent,
+                lost,
+            };
+            let counters = IntentCounters {
+                edges: [(node, edge)].into(),
+                ..IntentCounters::default()
+            };
             self.reporters.set_installed(&name, true, now);
             self.reporters.observe(&name, counters, now);
         }
@@ -83,7 +117,10 @@ impl Core {
                     Evidence::Sends(_) if is_old(sent, now) => Evidence::SendsNone,
                     evidence => evidence,
                 };
-                text(&Silence { evidence, ..silent.clone() })
+                text(&Silence {
+                    evidence,
+                    ..silent.clone()
+                })
             }),
             _ => None,
         }
@@ -91,20 +128,34 @@ impl Core {
 
     /// The sentence about sinks that have no packets to report, while packets of an intent match at sources and nothing of them arrives.
     pub(super) fn idle_sinks(&self, name: &str, state: Option<&State>, now: u64) -> Option<String> {
-        let Some(State::Silent(silent)) = state else { return None };
-        let ends = self.since.get(name).map(|since| &since.ends).filter(|ends| !ends.is_empty());
+        let Some(State::Silent(silent)) = state else {
+            return None;
+        };
+        let ends = self
+            .since
+            .get(name)
+            .map(|since| &since.ends)
+            .filter(|ends| !ends.is_empty());
         let sources: BTreeSet<NodeId> = silent.iter().map(|one| one.node).collect();
-        let is_idle =
-            |node: &NodeId| self.reported.get(node).is_some_and(|counted| is_old(counted.advanced, now));
+        let is_idle = |node: &NodeId| {
+            self.reported
+                .get(node)
+                .is_some_and(|counted| is_old(counted.advanced, now))
+        };
         let sinks: Vec<NodeId> = match ends {
             Some(ends) => ends.keys().copied().collect(),
             None => {
                 let devices = self.manager.compiler().topology().devices.iter();
-                let edges = devices.filter(|(_, ports)| !ports.edge.is_empty()).map(|(node, _)| *node);
+                let edges = devices
+                    .filter(|(_, ports)| !ports.edge.is_empty())
+                    .map(|(node, _)| *node);
                 edges.filter(|node| !sources.contains(node)).collect()
             }
         };
-        let idle = sinks.into_iter().filter(is_idle).map(|node| self.manager.inventory().name(node));
+        let idle = sinks
+            .into_iter()
+            .filter(is_idle)
+            .map(|node| self.manager.inventory().name(node));
         idle_text(idle.collect(), ends.is_some())
     }
 }
@@ -116,7 +167,9 @@ fn is_old(at: Option<u64>, now: u64) -> bool {
 
 /// What is known of a device whose reports do not arrive.
 fn text(silent: &Silence) -> String {
-    let Silence { name, packets, lost, .. } = silent;
+    let Silence {
+        name, packets, lost, ..
+    } = silent;
     let since = silent.last_report.unwrap_or(silent.installed) / 1_000_000_000;
     let arrived = format!("no report of it has arrived since then ({lost} datagrams lost in the network)");
     match silent.evidence {
@@ -136,7 +189,12 @@ fn idle_text(names: Vec<String>, ended: bool) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let list = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let list = names
+        .iter()
+        .take(MAX_NAMES)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     (!names.is_empty()).then(|| match ended {
         true => format!(
             "its flows ended at {list}{more}, which counts no packet to report: it removes INT and does not report, or the packets no longer get there"
@@ -211,6 +269,9 @@ mod tests {
             assert_eq!(seen, [true, false, false], "{listen:?}");
         }
         let one = Listen::Udp("10.0.0.2:9555".parse().unwrap());
-        assert_eq!(["10.0.0.1:9555", "10.0.0.2:9555"].map(|to| at(&one, to)), [false, true]);
+        assert_eq!(
+            ["10.0.0.1:9555", "10.0.0.2:9555"].map(|to| at(&one, to)),
+            [false, true]
+        );
     }
 }

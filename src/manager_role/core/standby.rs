@@ -43,14 +43,30 @@ enum Last {
 impl Peer {
     /// The other manager, of which nothing is known yet.
     pub(super) fn new(address: String) -> Self {
-        Self { address, last: Last::None, copied: None, left_out: None }
+        Self {
+            address,
+            last: Last::None,
+            copied: None,
+            left_out: None,
+        }
     }
 
     fn text(&self, now: u64) -> String {
-        let Self { address, last, copied, left_out } = self;
+        let Self {
+            address,
+            last,
+            copied,
+            left_out,
+        } = self;
         let age = copied.map(|copied| now.saturating_sub(copied) / 1_000_000_000);
-        let has = age.map_or_else(|| "none are copied".to_owned(), |age| format!("has those of {age} s ago"));
-        let left_out = left_out.as_ref().map(|why| format!("; left out: {why}")).unwrap_or_default();
+        let has = age.map_or_else(
+            || "none are copied".to_owned(),
+            |age| format!("has those of {age} s ago"),
+        );
+        let left_out = left_out
+            .as_ref()
+            .map(|why| format!("; left out: {why}"))
+            .unwrap_or_default();
         match last {
             Last::None => format!("has not asked {address} for its intents yet"),
             Last::Copied => format!("has the intents of {address}{left_out}"),
@@ -80,7 +96,10 @@ impl Core {
 
     /// What a manager on standby has of the other one, in one sentence; `None`: it acts, or it does not copy.
     pub(super) fn copy_text(&self, now: u64) -> Option<String> {
-        self.peer.as_ref().filter(|_| !self.is_acting()).map(|peer| peer.text(now))
+        self.peer
+            .as_ref()
+            .filter(|_| !self.is_acting())
+            .map(|peer| peer.text(now))
     }
 
     /// What a manager on standby copies, with its version. `known`: nothing, if it is still this version.
@@ -90,14 +109,32 @@ impl Core {
         if known == Some(&etag) {
             return (etag, None);
         }
-        let added = self.intents.iter().filter(|(_, held)| acting && held.origin == Origin::Api);
-        let intents = added.map(|(name, Held { kept: Kept { body, by, added }, .. })| CopiedView {
-            name: name.clone(),
-            intent: body.clone(),
-            by: by.clone(),
-            added: *added,
-        });
-        (etag, Some(CopyView { acting, stopped: self.stopped, intents: intents.collect() }))
+        let added = self
+            .intents
+            .iter()
+            .filter(|(_, held)| acting && held.origin == Origin::Api);
+        let intents = added.map(
+            |(
+                name,
+                Held {
+                    kept: Kept { body, by, added },
+                    ..
+                },
+            )| CopiedView {
+                name: name.clone(),
+                intent: body.clone(),
+                by: by.clone(),
+                added: *added,
+            },
+        );
+        (
+            etag,
+            Some(CopyView {
+                acting,
+                stopped: self.stopped,
+                intents: intents.collect(),
+            }),
+        )
     }
 
     /// Takes over what the other manager has; `None`: what it had before. Returns whether this manager has all of it.
@@ -124,8 +161,10 @@ impl Core {
             peer.copied = Some(now);
         }
         let failed = |last: &Last| matches!(last, Last::Failed(_));
-        let (is_new, complete) =
-            (failed(&last) != failed(&peer.last), matches!(last, Last::Copied | Last::Idle));
+        let (is_new, complete) = (
+            failed(&last) != failed(&peer.last),
+            matches!(last, Last::Copied | Last::Idle),
+        );
         peer.last = last;
         if is_new {
             let text = peer.text(now);
@@ -138,7 +177,9 @@ impl Core {
     fn take_copy(&mut self, copy: CopyView, now: u64) -> Result<Last, Error> {
         self.set_stopped(copy.stopped, BY, now)?;
         let collects = self.asking.collects();
-        let changes = changes(&self.intents, copy.intents, |body| intents::read(body, collects, now));
+        let changes = changes(&self.intents, copy.intents, |body| {
+            intents::read(body, collects, now)
+        });
         self.journal.change(&changes.gone, &changes.kept)?;
         for name in &changes.gone {
             self.drop_intent(name, now);
@@ -146,18 +187,38 @@ impl Core {
         let added: Vec<String> = changes.kept.iter().map(|(name, ..)| name.clone()).collect();
         for (name, intent, kept) in changes.kept {
             self.forget(&name);
-            self.hold(Held { intent, kept, origin: Origin::Api }, now);
+            self.hold(
+                Held {
+                    intent,
+                    kept,
+                    origin: Origin::Api,
+                },
+                now,
+            );
         }
         for (action, names) in [("remove", &changes.gone), ("add", &added)] {
-            names.iter().take(MAX_NOTES).for_each(|name| self.note(now, BY, action, name, ""));
+            names
+                .iter()
+                .take(MAX_NOTES)
+                .for_each(|name| self.note(now, BY, action, name, ""));
             if names.len() > MAX_NOTES {
-                self.note(now, BY, action, "", &format!("and {} more intents", names.len() - MAX_NOTES));
+                self.note(
+                    now,
+                    BY,
+                    action,
+                    "",
+                    &format!("and {} more intents", names.len() - MAX_NOTES),
+                );
             }
         }
         if let Some(peer) = &mut self.peer {
             peer.left_out = changes.left_out;
         }
-        Ok(if changes.is_all { Last::Copied } else { Last::Partly })
+        Ok(if changes.is_all {
+            Last::Copied
+        } else {
+            Last::Partly
+        })
     }
 }
 
@@ -184,9 +245,24 @@ fn changes(
     let is_gone =
         |(name, held): &(&String, &Held)| held.origin == Origin::Api && !names.contains(name.as_str());
     let gone: Vec<String> = own.iter().filter(is_gone).map(|(name, _)| name.clone()).collect();
-    let mut changes = Changes { gone, kept: Vec::new(), left_out: None, is_all: true };
-    for CopiedView { name, intent: body, by, added } in theirs {
-        let kept = Kept { body, by: text::bounded(&by, MAX_BY), added };
+    let mut changes = Changes {
+        gone,
+        kept: Vec::new(),
+        left_out: None,
+        is_all: true,
+    };
+    for CopiedView {
+        name,
+        intent: body,
+        by,
+        added,
+    } in theirs
+    {
+        let kept = Kept {
+            body,
+            by: text::bounded(&by, MAX_BY),
+            added,
+        };
         let is_kept = |held: &Held| held.origin != Origin::Api || held.kept == kept;
         if own.get(&name).is_some_and(is_kept) {
             continue;
@@ -223,34 +299,74 @@ mod tests {
 
     fn read(body: &Value) -> Result<Intent, String> {
         match body["name"].as_str() {
-            Some(name) => Ok(Intent { name: name.to_owned(), ..Intent::default() }),
+            Some(name) => Ok(Intent {
+                name: name.to_owned(),
+                ..Intent::default()
+            }),
             None => Err("no name".to_owned()),
         }
     }
 
     fn kept(name: &str, added: u64) -> Kept {
-        Kept { body: json!({"name": name}), by: "ana".to_owned(), added }
+        Kept {
+            body: json!({"name": name}),
+            by: "ana".to_owned(),
+            added,
+        }
     }
 
     fn held(name: &str, origin: Origin) -> (String, Held) {
-        let intent = Intent { name: name.to_owned(), ..Intent::default() };
-        (name.to_owned(), Held { intent, kept: kept(name, 5), origin })
+        let intent = Intent {
+            name: name.to_owned(),
+            ..Intent::default()
+        };
+        (
+            name.to_owned(),
+            Held {
+                intent,
+                kept: kept(name, 5),
+                origin,
+            },
+        )
     }
 
     fn copied(name: &str, added: u64) -> CopiedView {
         let Kept { body, by, added } = kept(name, added);
-        CopiedView { name: name.to_owned(), intent: body, by, added }
+        CopiedView {
+            name: name.to_owned(),
+            intent: body,
+            by,
+            added,
+        }
     }
 
     #[test]
     fn intents_become_those_of_the_other_manager() {
         let own = ["gone", "same", "other"].map(|name| held(name, Origin::Api));
-        let own = own.into_iter().chain([held("file", Origin::File), held("mine", Origin::File)]).collect();
-        let broken = CopiedView { intent: json!(5), ..copied("broken", 1) };
-        let forged = CopiedView { name: "forged".to_owned(), ..copied("file", 1) };
-        let theirs =
-            vec![copied("same", 5), copied("other", 6), copied("new", 7), copied("file", 8), broken, forged];
-        let intent = |name: &str| Intent { name: name.to_owned(), ..Intent::default() };
+        let own = own
+            .into_iter()
+            .chain([held("file", Origin::File), held("mine", Origin::File)])
+            .collect();
+        let broken = CopiedView {
+            intent: json!(5),
+            ..copied("broken", 1)
+        };
+        let forged = CopiedView {
+            name: "forged".to_owned(),
+            ..copied("file", 1)
+        };
+        let theirs = vec![
+            copied("same", 5),
+            copied("other", 6),
+            copied("new", 7),
+            copied("file", 8),
+            broken,
+            forged,
+        ];
+        let intent = |name: &str| Intent {
+            name: name.to_owned(),
+            ..Intent::default()
+        };
         let expected = Changes {
             gone: vec!["gone".to_owned()],
             kept: vec![
@@ -269,9 +385,16 @@ mod tests {
         let theirs = || names.iter().map(|name| copied(name, 5)).collect();
         let first = changes(&BTreeMap::new(), theirs(), read);
         assert_eq!((first.kept.len(), first.is_all), (MAX_CHANGES, false));
-        let own = first.kept.iter().map(|(name, ..)| held(name, Origin::Api)).collect();
+        let own = first
+            .kept
+            .iter()
+            .map(|(name, ..)| held(name, Origin::Api))
+            .collect();
         let second = changes(&own, theirs(), read);
-        assert_eq!((second.gone.len(), second.kept.len(), second.is_all), (0, 1, true));
+        assert_eq!(
+            (second.gone.len(), second.kept.len(), second.is_all),
+            (0, 1, true)
+        );
     }
 
     #[test]
@@ -281,10 +404,19 @@ mod tests {
         let text = |peer: &Peer| peer.text(now);
         assert_eq!(text(&peer), "has not asked 10.9.0.2:8080 for its intents yet");
         peer.last = Last::Failed("no answer".to_owned());
-        assert_eq!(text(&peer), "cannot copy the intents of 10.9.0.2:8080: no answer; none are copied");
+        assert_eq!(
+            text(&peer),
+            "cannot copy the intents of 10.9.0.2:8080: no answer; none are copied"
+        );
         peer.copied = Some(10_000_000_000);
-        assert_eq!(text(&peer), "cannot copy the intents of 10.9.0.2:8080: no answer; has those of 30 s ago");
+        assert_eq!(
+            text(&peer),
+            "cannot copy the intents of 10.9.0.2:8080: no answer; has those of 30 s ago"
+        );
         (peer.last, peer.left_out) = (Last::Copied, Some("`a`: no bits".to_owned()));
-        assert_eq!(text(&peer), "has the intents of 10.9.0.2:8080; left out: `a`: no bits");
+        assert_eq!(
+            text(&peer),
+            "has the intents of 10.9.0.2:8080; left out: `a`: no bits"
+        );
     }
 }

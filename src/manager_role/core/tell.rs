@@ -34,7 +34,13 @@ pub(super) struct Asking {
 impl Asking {
     /// Nothing is asked yet.
     pub(super) fn new(settings: Arc<Settings>, control: Control) -> Self {
-        Self { settings, control, asked: Arc::default(), left_out: BTreeMap::new(), is_due: true }
+        Self {
+            settings,
+            control,
+            asked: Arc::default(),
+            left_out: BTreeMap::new(),
+            is_due: true,
+        }
     }
 
     /// Takes over another version of the configuration.
@@ -71,7 +77,9 @@ impl Core {
         let mut all = self.all_asking();
         all.retain(|(other, _)| other.name != intent.name);
         all.push((intent, flows));
-        self.asking.refusal(&all).map_or(Ok(()), |reason| Err(Error::Wrong(reason)))
+        self.asking
+            .refusal(&all)
+            .map_or(Ok(()), |reason| Err(Error::Wrong(reason)))
     }
 
     /// The intents that the reports of a flow serve.
@@ -79,7 +87,12 @@ impl Core {
         if flow.known_id().is_some() {
             return Vec::new();
         }
-        self.manager.compiler().served(&key_of(flow)).into_iter().map(str::to_owned).collect()
+        self.manager
+            .compiler()
+            .served(&key_of(flow))
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The intents in force that ask something, with their flows.
@@ -88,7 +101,9 @@ impl Core {
         let intents = self.intents.values().map(|held| self.keeping.in_force(held));
         let asking = intents.filter(|intent| asks(intent));
         let in_force = asking.filter(|intent| compiler.outcome(&intent.name).is_some());
-        in_force.filter_map(|intent| Some((intent, matches(&compiler.flows(intent).ok()?)))).collect()
+        in_force
+            .filter_map(|intent| Some((intent, matches(&compiler.flows(intent).ok()?))))
+            .collect()
     }
 
     /// Tells the collector what intents ask of it, if that has changed. Of those that do not fit, the last ones are left out.

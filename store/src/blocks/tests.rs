@@ -19,7 +19,11 @@ impl Random {
         let class = Class {
             kind: self.next(12) as u8,
             metric: maybe(self.next(7)).map(|metric| metric as u8),
-            rule: if self.next(9) == 0 { self.next(most) as u32 } else { 0 },
+            rule: if self.next(9) == 0 {
+                self.next(most) as u32
+            } else {
+                0
+            },
             reason,
         };
         let place = Place {
@@ -27,11 +31,21 @@ impl Random {
             interface: maybe(self.next(3)).map(|interface| interface as u32 * 0x7fff_ffff),
             queue: maybe(self.next(3)).map(|queue| queue as u8 * 255),
         };
-        let path = if self.next(2) == 0 { self.next(most) as u32 } else { 0 };
+        let path = if self.next(2) == 0 {
+            self.next(most) as u32
+        } else {
+            0
+        };
         let value = maybe(self.next(most)).map(|value| value << (value % 2 * 31));
         let first = (self.next(3) == 0).then(|| (maybe(self.next(most)), maybe(self.next(1 << 32))));
         let values = Values { value, first };
-        Counted { class, place, flow: self.next(most) as u32, path, values }
+        Counted {
+            class,
+            place,
+            flow: self.next(most) as u32,
+            path,
+            values,
+        }
     }
 }
 
@@ -44,12 +58,29 @@ fn connection() -> Connection {
     conn
 }
 
-type Stored = (i64, u8, (u8, Option<u8>, u32, Option<u8>), [u64; 3], [u32; 2], (Option<u64>, Option<First>));
+type Stored = (
+    i64,
+    u8,
+    (u8, Option<u8>, u32, Option<u8>),
+    [u64; 3],
+    [u32; 2],
+    (Option<u64>, Option<First>),
+);
 
 fn stored(minute: i64, second: u8, event: &Counted) -> Stored {
-    let Counted { class, place, flow, path, values } = *event;
+    let Counted {
+        class,
+        place,
+        flow,
+        path,
+        values,
+    } = *event;
     let more = |part: Option<u32>| part.map_or(0, |part| u64::from(part) + 1);
-    let place = [more(place.node), more(place.interface), more(place.queue.map(u32::from))];
+    let place = [
+        more(place.node),
+        more(place.interface),
+        more(place.queue.map(u32::from)),
+    ];
     (
         minute,
         second,
@@ -72,12 +103,21 @@ fn all(conn: &Connection) -> (Vec<Stored>, BTreeMap<i64, usize>) {
         let before = found.len();
         let block = Block::read(&bytes).expect("a block is damaged");
         for run in &block.runs {
-            let seconds = run.seconds.iter().flat_map(|(second, count)| vec![*second; *count]);
+            let seconds = run
+                .seconds
+                .iter()
+                .flat_map(|(second, count)| vec![*second; *count]);
             for (i, second) in seconds.enumerate() {
                 let place = block.places[run.places.get(i) as usize];
                 let path = run.paths.map_or(0, |paths| paths.get(i) as u32);
                 let (flow, values) = (run.flows.get(i) as u32, run.values(i));
-                let event = Counted { class: run.class, place, flow, path, values };
+                let event = Counted {
+                    class: run.class,
+                    place,
+                    flow,
+                    path,
+                    values,
+                };
                 found.push(stored(minute, second, &event));
             }
         }
@@ -93,10 +133,18 @@ fn each_event_is_in_one_block_of_its_minute() {
     let mut expected = Vec::new();
     for transaction in 0..200 {
         // Some are large, and some events come late.
-        let count = if transaction % 50 == 49 { 20_000 } else { random.next(300) };
+        let count = if transaction % 50 == 49 {
+            20_000
+        } else {
+            random.next(300)
+        };
         let most = [1, 2, 300, 1 << 32][transaction % 4];
         for _ in 0..count {
-            let late = if random.next(10) == 0 { random.next(5) as i64 } else { 0 };
+            let late = if random.next(10) == 0 {
+                random.next(5) as i64
+            } else {
+                0
+            };
             let minute = (1_000 + transaction as i64 / 10 - late) * MINUTE;
             let (second, event) = (random.next(60) as u8, random.event(most));
             blocks.event(&conn, (minute, second), &event).unwrap();
@@ -109,7 +157,10 @@ fn each_event_is_in_one_block_of_its_minute() {
     assert_eq!(found.len(), expected.len());
     assert!(found == expected, "other events");
     // Small ones were joined as they became many.
-    assert!(blocks.values().all(|count| *count <= MOST_SMALL + 2), "{blocks:?}");
+    assert!(
+        blocks.values().all(|count| *count <= MOST_SMALL + 2),
+        "{blocks:?}"
+    );
     assert!(expected.len() > 80_000 + 20_000, "{}", expected.len());
 }
 
@@ -119,12 +170,17 @@ fn the_blocks_of_a_minute_that_has_passed_are_one() {
     for second in 0..180 {
         for _ in 0..20 {
             let minute = (100 + second / 60) * MINUTE;
-            blocks.event(&conn, (minute, (second % 60) as u8), &random.event(50)).unwrap();
+            blocks
+                .event(&conn, (minute, (second % 60) as u8), &random.event(50))
+                .unwrap();
         }
         blocks.write(&conn).unwrap();
     }
     let counts: Vec<usize> = all(&conn).1.into_values().collect();
-    assert!(counts[0] == 1 && counts[1..].iter().all(|count| (2..=16).contains(count)), "{counts:?}");
+    assert!(
+        counts[0] == 1 && counts[1..].iter().all(|count| (2..=16).contains(count)),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -146,7 +202,9 @@ fn another_run_of_the_program_goes_on_behind_what_is_stored() {
 fn many_minutes_of_one_transaction_do_not_pile_up() {
     let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(5));
     for minute in 0..1_000 {
-        blocks.event(&conn, (minute * MINUTE, 0), &random.event(9)).unwrap();
+        blocks
+            .event(&conn, (minute * MINUTE, 0), &random.event(9))
+            .unwrap();
         assert!(blocks.others.len() <= MOST_MINUTES && blocks.open.len() <= MOST_MINUTES);
     }
     blocks.write(&conn).unwrap();
@@ -190,7 +248,10 @@ fn a_damaged_block_is_an_error_or_has_numbers_in_its_bounds() {
 #[test]
 fn the_last_minute_that_there_is_has_blocks_too() {
     let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(13));
-    let (minute, second) = (i64::MAX - i64::MAX % MINUTE, (i64::MAX % MINUTE / 1_000_000_000) as u8);
+    let (minute, second) = (
+        i64::MAX - i64::MAX % MINUTE,
+        (i64::MAX % MINUTE / 1_000_000_000) as u8,
+    );
     for count in 1..=40 {
         blocks.event(&conn, (minute, second), &random.event(9)).unwrap();
         blocks.write(&conn).unwrap();
@@ -204,9 +265,13 @@ fn an_event_of_the_future_does_not_keep_blocks_from_being_joined() {
     let (conn, mut blocks, mut random) = (connection(), Blocks::default(), Random(17));
     for second in 0..180 {
         let minute = (100 + second / 60) * MINUTE;
-        blocks.event(&conn, (minute, (second % 60) as u8), &random.event(50)).unwrap();
+        blocks
+            .event(&conn, (minute, (second % 60) as u8), &random.event(50))
+            .unwrap();
         if second == 5 {
-            blocks.event(&conn, (9_000 * MINUTE, 0), &random.event(50)).unwrap();
+            blocks
+                .event(&conn, (9_000 * MINUTE, 0), &random.event(50))
+                .unwrap();
         }
         blocks.write(&conn).unwrap();
     }
@@ -220,16 +285,29 @@ fn a_block_that_cannot_be_read_stays_and_the_others_are_joined() {
         blocks.event(&conn, (70 * MINUTE, 3), &random.event(50)).unwrap();
         blocks.write(&conn).unwrap();
         if count == 4 {
-            conn.execute("UPDATE block_data SET events = x'01' WHERE id = ?1", [first_id(70 * MINUTE) + 2])
-                .unwrap();
-            conn.execute("UPDATE block_data SET events = 'text' WHERE id = ?1", [first_id(70 * MINUTE) + 3])
-                .unwrap();
+            conn.execute(
+                "UPDATE block_data SET events = x'01' WHERE id = ?1",
+                [first_id(70 * MINUTE) + 2],
+            )
+            .unwrap();
+            conn.execute(
+                "UPDATE block_data SET events = 'text' WHERE id = ?1",
+                [first_id(70 * MINUTE) + 3],
+            )
+            .unwrap();
         }
     }
-    assert_eq!(conn.execute("DELETE FROM block_data WHERE length(events) < 5", []).unwrap(), 2);
+    assert_eq!(
+        conn.execute("DELETE FROM block_data WHERE length(events) < 5", [])
+            .unwrap(),
+        2
+    );
     let (found, blocks) = all(&conn);
     assert_eq!(found.len(), 198);
-    assert!(blocks.values().all(|count| *count <= MOST_SMALL + 1), "{blocks:?}");
+    assert!(
+        blocks.values().all(|count| *count <= MOST_SMALL + 1),
+        "{blocks:?}"
+    );
 }
 
 #[test]

@@ -25,7 +25,12 @@ use crate::stacks::{Dimension, Measure, Prefixes, Source, TrafficQuestion};
 pub fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, QueryError> {
     let reader = Reader::open(dir).map_err(|error| failed(&error.to_string()))?;
     let end = START + minutes * MINUTE;
-    let spans = [("10 min", 10), ("53 min", 53), ("3 h 8 min", 188), ("all", minutes)];
+    let spans = [
+        ("10 min", 10),
+        ("53 min", 53),
+        ("3 h 8 min", 188),
+        ("all", minutes),
+    ];
     let mut timings = Vec::new();
     for (name, length) in spans {
         // Not at the full hour.
@@ -38,7 +43,11 @@ pub fn run_queries(dir: &Path, minutes: u64) -> Result<Vec<QueryTiming>, QueryEr
             ask(what, &|| question(&reader, span))?;
         }
         for (measure, by, text) in TRAFFIC {
-            let with = if text.is_empty() { String::new() } else { format!(" where {text}") };
+            let with = if text.is_empty() {
+                String::new()
+            } else {
+                format!(" where {text}")
+            };
             let names = by.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
             let question = traffic(span, *measure, by, text)?;
             ask(&format!("{} by {names}{with}", measure.name()), &|| {
@@ -57,37 +66,78 @@ type Question = fn(&Reader, Span) -> Result<usize, QueryError>;
 const QUESTIONS: [(&str, Question); 15] = [
     ("flows, slowest 100", |reader, span| {
         let order = FlowOrder::Latency;
-        let filter = FlowFilter { span, order, text: None, id: None, after: None, limit: 100 };
+        let filter = FlowFilter {
+            span,
+            order,
+            text: None,
+            id: None,
+            after: None,
+            limit: 100,
+        };
         reader.flow_spans(&filter).map(|flows| flows.flows.len())
     }),
     ("flows, slowest 100 of one node", |reader, span| {
         let order = FlowOrder::Latency;
-        let filter = FlowFilter { span, order, text: None, id: None, after: None, limit: 100 };
+        let filter = FlowFilter {
+            span,
+            order,
+            text: None,
+            id: None,
+            after: None,
+            limit: 100,
+        };
         let condition = condition("node == 7", View::Flows)?;
         let is_wanted = |flow: &_| condition.matches(&facts::of_span(flow));
-        reader.flow_spans_where(&filter, true, &is_wanted).map(|flows| flows.flows.len())
+        reader
+            .flow_spans_where(&filter, true, &is_wanted)
+            .map(|flows| flows.flows.len())
     }),
     ("one flow", |reader, span| {
         let (order, id) = (FlowOrder::LastSeen, Some(flow(77).id()));
-        let filter = FlowFilter { span, order, text: Some(flow(77).to_string()), id, after: None, limit: 1 };
+        let filter = FlowFilter {
+            span,
+            order,
+            text: Some(flow(77).to_string()),
+            id,
+            after: None,
+            limit: 1,
+        };
         reader.flow_spans(&filter).map(|flows| flows.flows.len())
     }),
-    ("nodes", |reader, span| reader.node_spans(span).map(|nodes| nodes.series.len())),
-    ("paths", |reader, span| reader.path_spans(span).map(|(paths, _)| paths.len())),
+    ("nodes", |reader, span| {
+        reader.node_spans(span).map(|nodes| nodes.series.len())
+    }),
+    ("paths", |reader, span| {
+        reader.path_spans(span).map(|(paths, _)| paths.len())
+    }),
     ("path changes", |reader, span| {
-        reader.path_changes(span, &FlowsOf::default(), 100).map(|changes| changes.groups.len())
+        reader
+            .path_changes(span, &FlowsOf::default(), 100)
+            .map(|changes| changes.groups.len())
     }),
     ("paths of one host", |reader, span| {
-        let of = FlowsOf { src: Some(flow(77).src().to_string()), ..FlowsOf::default() };
+        let of = FlowsOf {
+            src: Some(flow(77).src().to_string()),
+            ..FlowsOf::default()
+        };
         reader.path_uses(span, &of, 100).map(|uses| uses.uses.len())
     }),
     ("paths to 40 flows' host", |reader, span| {
-        let of = FlowsOf { dst: Some(flow(77).dst().to_string()), ..FlowsOf::default() };
+        let of = FlowsOf {
+            dst: Some(flow(77).dst().to_string()),
+            ..FlowsOf::default()
+        };
         reader.path_uses(span, &of, 100).map(|uses| uses.uses.len())
     }),
-    ("losses", |reader, span| reader.losses_of(span, None).map(|losses| losses.drops.len())),
+    ("losses", |reader, span| {
+        reader.losses_of(span, None).map(|losses| losses.drops.len())
+    }),
     ("rates", |reader, span| {
-        let column = if span.length() <= 30 * MINUTE { 5 * SECOND } else { 8 * MINUTE };
+        let column = if span.length() <= 30 * MINUTE {
+            5 * SECOND
+        } else {
+            8 * MINUTE
+        };
         reader.rate_span(span, column).map(|rates| rates.points.len())
     }),
     ("heat map", |reader, span| {
@@ -97,24 +147,40 @@ const QUESTIONS: [(&str, Question); 15] = [
             _ => (60, 8 * MINUTE),
         };
         let (from, to) = (span.from() / column * column, span.to());
-        let filter =
-            HeatFilter { metric: Metric::QueueOccupancy, from, to, column, interval, node: None, limit: 50 };
+        let filter = HeatFilter {
+            metric: Metric::QueueOccupancy,
+            from,
+            to,
+            column,
+            interval,
+            node: None,
+            limit: 50,
+        };
         reader.heat(&filter).map(|heat| heat.rows.len())
     }),
-    ("events, latest 200", |reader, span| reader.events(&latest(span)).map(|events| events.len())),
+    ("events, latest 200", |reader, span| {
+        reader.events(&latest(span)).map(|events| events.len())
+    }),
     ("events, latest 200 drops", |reader, span| {
-        let filter = EventFilter { kind: Some(Kind::Drop), ..latest(span) };
+        let filter = EventFilter {
+            kind: Some(Kind::Drop),
+            ..latest(span)
+        };
         reader.events(&filter).map(|events| events.len())
     }),
     ("events, latest 200 of a network", |reader, span| {
         let condition = condition("src in 10.0.1.0/24", View::Events)?;
         let is_wanted = |row: &_| condition.matches(&facts::of_row(row));
-        reader.events_where(&latest(span), is_wanted).map(|(events, _)| events.len())
+        reader
+            .events_where(&latest(span), is_wanted)
+            .map(|(events, _)| events.len())
     }),
     ("events, latest 200 of a rare host", |reader, span| {
         let condition = condition("host == 10.0.0.77", View::Events)?;
         let is_wanted = |row: &_| condition.matches(&facts::of_row(row));
-        reader.events_where(&latest(span), is_wanted).map(|(events, _)| events.len())
+        reader
+            .events_where(&latest(span), is_wanted)
+            .map(|(events, _)| events.len())
     }),
 ];
 
@@ -141,11 +207,19 @@ const TRAFFIC: &[(Measure, &[Dimension], &str)] = &[
     (Measure::Events, &[Dimension::Node], "hop_latency > 500us"),
     (Measure::Of(Metric::HopLatency), &[Dimension::Node], ""),
     (Measure::Of(Metric::QueueOccupancy), &[Dimension::Queue], ""),
-    (Measure::Of(Metric::QueueOccupancy), &[Dimension::Queue], "node == 7"),
+    (
+        Measure::Of(Metric::QueueOccupancy),
+        &[Dimension::Queue],
+        "node == 7",
+    ),
 ];
 
 fn latest(span: Span) -> EventFilter {
-    EventFilter { from: Some(span.from()), before: Some(span.to()), ..EventFilter::default() }
+    EventFilter {
+        from: Some(span.from()),
+        before: Some(span.to()),
+        ..EventFilter::default()
+    }
 }
 
 fn traffic(
@@ -154,7 +228,11 @@ fn traffic(
     by: &[Dimension],
     text: &str,
 ) -> Result<Arc<TrafficQuestion>, QueryError> {
-    let view = if measure.source() == Source::Flows { View::Flows } else { View::Events };
+    let view = if measure.source() == Source::Flows {
+        View::Flows
+    } else {
+        View::Events
+    };
     let condition = match text {
         "" => None,
         text => Some(Arc::new(condition(text, view)?)),

@@ -22,7 +22,10 @@ fn postcard(ts: u64, number: u32, node: u32) -> ReportRow {
         report_type: Some(1),
         drop_reason: None,
         flow: Some(flow(number)),
-        hops: vec![Hop { node_id: Some(node), ..Hop::default() }],
+        hops: vec![Hop {
+            node_id: Some(node),
+            ..Hop::default()
+        }],
         is_path: true,
     }
 }
@@ -30,11 +33,23 @@ fn postcard(ts: u64, number: u32, node: u32) -> ReportRow {
 /// Of flows on `1>2`.
 fn stored(flows: u32, reports: Vec<ReportRow>) -> (Dir, Reader) {
     let dir = Dir::new("most-losses");
-    let store = Store::open(Config { reports_table: true, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        reports_table: true,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     let mut batch = Batch::with_capacity(16);
     for number in 1..=flows {
         let (metric, flow) = (Some(Metric::FlowPath), Some(flow(number)));
-        batch.event(&Event { kind: Kind::New, metric, flow, ..bare(START) }, &[1, 2]);
+        batch.event(
+            &Event {
+                kind: Kind::New,
+                metric,
+                flow,
+                ..bare(START)
+            },
+            &[1, 2],
+        );
     }
     store.submit(batch).unwrap();
     // What is given together is stored in one file.
@@ -50,20 +65,47 @@ const DAY: u64 = 24 * 3_600 * SECOND;
 
 /// What is counted of two days.
 fn counted(reader: &Reader, reports: u64, passed: usize) -> Losses {
-    reader.losses_within(Span::of(START, START + 2 * DAY), Some(u64::MAX), Most { reports, passed }).unwrap()
+    reader
+        .losses_within(
+            Span::of(START, START + 2 * DAY),
+            Some(u64::MAX),
+            Most { reports, passed },
+        )
+        .unwrap()
 }
 
 fn count(sent: u64) -> BTreeMap<(u32, u32), LinkCount> {
-    [((1, 2), LinkCount { sent, arrived: sent, flows: 1 })].into()
+    [(
+        (1, 2),
+        LinkCount {
+            sent,
+            arrived: sent,
+            flows: 1,
+        },
+    )]
+    .into()
 }
 
 #[test]
 fn of_too_many_reports_none_of_a_packet_is_counted_alone() {
     // Four packets: both ends report each at the same time, the last two the day after.
-    let times = [START + SECOND, START + 2 * SECOND, START + DAY, START + DAY + SECOND];
-    let reports = times.iter().flat_map(|ts| [1, 2].map(|node| postcard(*ts, 1, node)));
+    let times = [
+        START + SECOND,
+        START + 2 * SECOND,
+        START + DAY,
+        START + DAY + SECOND,
+    ];
+    let reports = times
+        .iter()
+        .flat_map(|ts| [1, 2].map(|node| postcard(*ts, 1, node)));
     let (_dir, reader) = stored(1, reports.collect());
-    let expected = [(3, 1, Some(1)), (4, 2, Some(2)), (5, 2, Some(2)), (6, 3, Some(3)), (8, 4, None)];
+    let expected = [
+        (3, 1, Some(1)),
+        (4, 2, Some(2)),
+        (5, 2, Some(2)),
+        (6, 3, Some(3)),
+        (8, 4, None),
+    ];
     for (most, sent, cut) in expected {
         let found = counted(&reader, most, MOST_PASSED);
         assert_eq!(found.links, count(sent), "{most}");
@@ -78,20 +120,44 @@ fn a_flow_of_which_a_node_is_not_counted_is_left_out() {
     let (_dir, reader) = stored(2, reports.collect());
     for (most, left_out) in [(2, 0), (3, 1)] {
         let found = counted(&reader, MOST_REPORTS, most);
-        assert_eq!((&found.links, found.left_out, found.truncated), (&count(1), left_out, true), "{most}");
+        assert_eq!(
+            (&found.links, found.left_out, found.truncated),
+            (&count(1), left_out, true),
+            "{most}"
+        );
     }
     let all = counted(&reader, MOST_REPORTS, 4);
-    assert_eq!((all.links[&(1, 2)].flows, all.left_out, all.truncated), (2, 0, false));
+    assert_eq!(
+        (all.links[&(1, 2)].flows, all.left_out, all.truncated),
+        (2, 0, false)
+    );
 }
 
 #[test]
 fn flows_of_a_place_are_told_apart_up_to_a_limit() {
-    let place = DropPlace { node: Some(7), egress_if: None, queue: None, reason: None };
+    let place = DropPlace {
+        node: Some(7),
+        egress_if: None,
+        queue: None,
+        reason: None,
+    };
     let mut flows = DropFlows::default();
     assert!((0..MOST_FLOWS_OF_PLACE as u64).all(|flow| flows.add(place, flow)));
     assert!(flows.add(place, 5), "it is known");
     assert!(!flows.add(place, u64::MAX));
-    assert!(flows.add(DropPlace { queue: Some(1), ..place }, u64::MAX));
+    assert!(flows.add(
+        DropPlace {
+            queue: Some(1),
+            ..place
+        },
+        u64::MAX
+    ));
     flows.total = MOST_FLOWS_OF_PLACES;
-    assert!(!flows.add(DropPlace { queue: Some(2), ..place }, 1));
+    assert!(!flows.add(
+        DropPlace {
+            queue: Some(2),
+            ..place
+        },
+        1
+    ));
 }

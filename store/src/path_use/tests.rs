@@ -13,13 +13,33 @@ fn more_parts_of_time_than_there_is_room_for_are_left_out_and_said() {
     let mut batch = Batch::with_capacity(16);
     let (metric, node, interface, queue) = (Metric::FlowLatency, None, None, None);
     let key = Some(flow(1));
-    batch
-        .event(&Event { kind: Kind::New, metric: Some(Metric::FlowPath), flow: key, ..bare(START) }, &[1, 2]);
+    batch.event(
+        &Event {
+            kind: Kind::New,
+            metric: Some(Metric::FlowPath),
+            flow: key,
+            ..bare(START)
+        },
+        &[1, 2],
+    );
     for at in 0..5 {
         let (ts, interval, flow) = (START + at * MINUTE, 60, key);
         let (count, min, max, sum, p50, p99) = (10, 1, 9, 50, None, None);
-        let rollup =
-            Rollup { ts, interval, metric, flow, node, interface, queue, count, min, max, sum, p50, p99 };
+        let rollup = Rollup {
+            ts,
+            interval,
+            metric,
+            flow,
+            node,
+            interface,
+            queue,
+            count,
+            min,
+            max,
+            sum,
+            p50,
+            p99,
+        };
         batch.rollup(&rollup);
     }
     store.submit(batch).unwrap();

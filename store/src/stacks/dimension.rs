@@ -157,7 +157,10 @@ impl Dimension {
     /// Whether the flow alone decides.
     pub(super) fn is_of_flow(self) -> bool {
         use Dimension::{Dst, DstPort, DstPrefix, Flow, Port, Proto, Src, SrcPort, SrcPrefix};
-        matches!(self, Src | Dst | SrcPrefix | DstPrefix | SrcPort | DstPort | Port | Proto | Flow)
+        matches!(
+            self,
+            Src | Dst | SrcPrefix | DstPrefix | SrcPort | DstPort | Port | Proto | Flow
+        )
     }
 
     /// The groups of a flow that took a path; at least one.
@@ -203,7 +206,9 @@ impl Dimension {
             Self::Kind => word(event.kind.map(collector::Kind::name)),
             Self::Metric => word(event.metric.map(detect::Metric::name)),
             Self::Rule => event.rule.clone().map_or(Part::Unknown, Part::Text),
-            Self::Reason => event.reason.map_or(Part::Unknown, |code| Part::Number(code.into())),
+            Self::Reason => event
+                .reason
+                .map_or(Part::Unknown, |code| Part::Number(code.into())),
             Self::Path if !event.path.is_empty() => Part::Path(event.path.clone()),
             Self::Node => event.node.map_or(Part::Unknown, Part::Node),
             Self::Queue => match (event.node, event.queue) {
@@ -215,9 +220,16 @@ impl Dimension {
                 _ => Part::Unknown,
             },
             Self::Label => {
-                return known(event.node.map(|node| labels(node, making).collect()).unwrap_or_default());
+                return known(
+                    event
+                        .node
+                        .map(|node| labels(node, making).collect())
+                        .unwrap_or_default(),
+                );
             }
-            _ if self.is_of_flow() => event.flow.map_or(Part::Unknown, |flow| self.of_key(&flow, making)),
+            _ if self.is_of_flow() => event
+                .flow
+                .map_or(Part::Unknown, |flow| self.of_key(&flow, making)),
             _ => Part::Unknown,
         };
         vec![part]
@@ -228,7 +240,9 @@ impl Dimension {
         let part = match self {
             Self::Node => Part::Node(key.node),
             Self::Queue => Part::Queue(key.node, key.queue),
-            Self::Interface => key.interface.map_or(Part::Unknown, |one| Part::Interface(key.node, one)),
+            Self::Interface => key
+                .interface
+                .map_or(Part::Unknown, |one| Part::Interface(key.node, one)),
             Self::Label => return known(labels(key.node, making).collect()),
             _ => Part::Unknown,
         };
@@ -250,7 +264,10 @@ impl Dimension {
             Part::Prefix(..) => format!("{field} in {part}"),
             Part::Flow(text) | Part::Text(text) if self != Self::Label => quoted(field, text)?,
             Part::Text(label) | Part::Flow(label) => {
-                let nodes = labels.iter().filter(|(_, of)| of.contains(label)).take(MOST_NAMED + 1);
+                let nodes = labels
+                    .iter()
+                    .filter(|(_, of)| of.contains(label))
+                    .take(MOST_NAMED + 1);
                 let nodes: Vec<String> = nodes.map(|(node, _)| node.to_string()).collect();
                 if nodes.is_empty() || nodes.len() > MOST_NAMED {
                     return None;
@@ -293,22 +310,42 @@ impl fmt::Display for Part {
 }
 
 fn known(parts: BTreeSet<Part>) -> Vec<Part> {
-    if parts.is_empty() { vec![Part::Unknown] } else { parts.into_iter().collect() }
+    if parts.is_empty() {
+        vec![Part::Unknown]
+    } else {
+        parts.into_iter().collect()
+    }
 }
 
 fn labels(node: u32, making: Making<'_>) -> impl Iterator<Item = Part> {
-    making.labels.get(&node).into_iter().flatten().cloned().map(Part::Text)
+    making
+        .labels
+        .get(&node)
+        .into_iter()
+        .flatten()
+        .cloned()
+        .map(Part::Text)
 }
 
 fn prefix(address: IpAddr, prefixes: Prefixes) -> Part {
     match address {
         IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefixes.v4.min(32))).unwrap_or(0);
-            Part::Prefix(Ipv4Addr::from_bits(address.to_bits() & mask).into(), prefixes.v4.min(32))
+            let mask = u32::MAX
+                .checked_shl(32 - u32::from(prefixes.v4.min(32)))
+                .unwrap_or(0);
+            Part::Prefix(
+                Ipv4Addr::from_bits(address.to_bits() & mask).into(),
+                prefixes.v4.min(32),
+            )
         }
         IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(prefixes.v6.min(128))).unwrap_or(0);
-            Part::Prefix(Ipv6Addr::from_bits(address.to_bits() & mask).into(), prefixes.v6.min(128))
+            let mask = u128::MAX
+                .checked_shl(128 - u32::from(prefixes.v6.min(128)))
+                .unwrap_or(0);
+            Part::Prefix(
+                Ipv6Addr::from_bits(address.to_bits() & mask).into(),
+                prefixes.v6.min(128),
+            )
         }
     }
 }

@@ -91,12 +91,21 @@ struct Cells {
 
 impl Cells {
     fn new(columns: usize, is_count: bool) -> Self {
-        Self { columns, is_count, counts: Vec::new(), sums: Vec::new() }
+        Self {
+            columns,
+            is_count,
+            counts: Vec::new(),
+            sums: Vec::new(),
+        }
     }
 
     /// Whether there is room for so many groups.
     fn has_room(&self, groups: usize) -> bool {
-        let most = if self.is_count { MOST_CELLS * size_of::<Sums>() / size_of::<u64>() } else { MOST_CELLS };
+        let most = if self.is_count {
+            MOST_CELLS * size_of::<Sums>() / size_of::<u64>()
+        } else {
+            MOST_CELLS
+        };
         groups.saturating_mul(self.columns) <= most
     }
 
@@ -117,9 +126,11 @@ impl Cells {
     fn add(&mut self, group: u32, column: usize, sum: &SpanSum) {
         let place = group as usize * self.columns + column;
         match self.is_count {
-            true => {
-                self.counts.get_mut(place).iter_mut().for_each(|cell| **cell = cell.saturating_add(sum.count))
-            }
+            true => self
+                .counts
+                .get_mut(place)
+                .iter_mut()
+                .for_each(|cell| **cell = cell.saturating_add(sum.count)),
             false => self.sums.get_mut(place).iter_mut().for_each(|cell| cell.add(sum)),
         }
     }
@@ -127,7 +138,10 @@ impl Cells {
     fn get(&self, group: u32, column: usize) -> Sums {
         let place = group as usize * self.columns + column;
         match self.is_count {
-            true => Sums { count: self.counts.get(place).copied().unwrap_or(0), ..Sums::default() },
+            true => Sums {
+                count: self.counts.get(place).copied().unwrap_or(0),
+                ..Sums::default()
+            },
             false => self.sums.get(place).copied().unwrap_or_default(),
         }
     }
@@ -159,7 +173,11 @@ impl Sums {
 
     /// Greatest first: what is counted by its number, other values by the greatest.
     fn rank(&self, is_count: bool) -> (u64, u64) {
-        if is_count { (self.count, 0) } else { (self.max, self.count) }
+        if is_count {
+            (self.count, 0)
+        } else {
+            (self.max, self.count)
+        }
     }
 }
 
@@ -211,7 +229,11 @@ impl Stacks {
         if self.cells.has_room(self.groups.len()) || self.is_closed {
             return false;
         }
-        let top = self.ranked().into_iter().take(self.question.top).map(|(parts, _)| parts.clone());
+        let top = self
+            .ranked()
+            .into_iter()
+            .take(self.question.top)
+            .map(|(parts, _)| parts.clone());
         let top: Vec<Vec<Part>> = top.collect();
         self.is_full |= self.groups.len() >= MOST_GROUPS;
         let others = self.groups.len().saturating_sub(top.len()) as u64;
@@ -233,7 +255,10 @@ impl Stacks {
         };
         let known: Vec<bool> = (0..columns.count()).map(is_known).collect();
         let shown = |sums: &[Sums]| -> Vec<Option<Sums>> {
-            sums.iter().zip(&known).map(|(sums, known)| known.then_some(*sums)).collect()
+            sums.iter()
+                .zip(&known)
+                .map(|(sums, known)| known.then_some(*sums))
+                .collect()
         };
         let is_count = self.question.measure.is_count();
         let whole = |group: u32| {
@@ -242,19 +267,29 @@ impl Stacks {
             columns.for_each(|column| sums.join(&self.cells.get(group, column)));
             sums
         };
-        let mut ranked: Vec<(Sums, &Vec<Part>, u32)> =
-            self.groups.iter().map(|(parts, group)| (whole(*group), parts, *group)).collect();
+        let mut ranked: Vec<(Sums, &Vec<Part>, u32)> = self
+            .groups
+            .iter()
+            .map(|(parts, group)| (whole(*group), parts, *group))
+            .collect();
         // A group that has something only in columns that are not counted is none.
         ranked.retain(|(sums, ..)| sums.count > 0);
         ranked.sort_unstable_by(|(one, parts, _), (other, others_parts, _)| {
-            other.rank(is_count).cmp(&one.rank(is_count)).then_with(|| parts.cmp(others_parts))
+            other
+                .rank(is_count)
+                .cmp(&one.rank(is_count))
+                .then_with(|| parts.cmp(others_parts))
         });
         let beyond = ranked.split_off(ranked.len().min(self.question.top));
         let row = |group: u32| -> Vec<Sums> {
-            (0..columns.count()).map(|column| self.cells.get(group, column)).collect()
+            (0..columns.count())
+                .map(|column| self.cells.get(group, column))
+                .collect()
         };
-        let groups: Vec<Group> =
-            ranked.iter().map(|(_, parts, group)| ((*parts).clone(), shown(&row(*group)))).collect();
+        let groups: Vec<Group> = ranked
+            .iter()
+            .map(|(_, parts, group)| ((*parts).clone(), shown(&row(*group))))
+            .collect();
         let mut others = match self.is_closed {
             true => self.others,
             false => beyond.len() as u64,
@@ -332,11 +367,22 @@ impl Stacks {
         of: impl Fn(super::Dimension, Making<'_>) -> Vec<Part>,
     ) -> u32 {
         let question = &self.question;
-        if question.condition.as_ref().is_some_and(|condition| !condition.matches(facts)) {
+        if question
+            .condition
+            .as_ref()
+            .is_some_and(|condition| !condition.matches(facts))
+        {
             return UNWANTED;
         }
-        let making = Making { prefixes: question.prefixes, labels: &question.labels };
-        let parts = question.by.iter().map(|dimension| of(*dimension, making)).collect();
+        let making = Making {
+            prefixes: question.prefixes,
+            labels: &question.labels,
+        };
+        let parts = question
+            .by
+            .iter()
+            .map(|dimension| of(*dimension, making))
+            .collect();
         self.number(parts)
     }
 }
@@ -347,7 +393,13 @@ impl Stacks {
         let mut values = [None; Metric::COUNT];
         values[Metric::FlowLatency as usize] = sum.filter(|sum| sum.has_values()).map(|sum| sum.max);
         let reports = sum.map(|sum| sum.count);
-        let facts = Facts { flow: Some(flow), path, reports, values, ..Facts::default() };
+        let facts = Facts {
+            flow: Some(flow),
+            path,
+            reports,
+            values,
+            ..Facts::default()
+        };
         self.number_of(&facts, |dimension, making| dimension.of_flow(flow, path, making))
     }
 }
@@ -360,7 +412,8 @@ impl Tally for Stacks {
             self.ranks.clear();
             self.is_full = false;
         }
-        self.cells.clear(if self.is_closed { self.groups.len() } else { 0 });
+        self.cells
+            .clear(if self.is_closed { self.groups.len() } else { 0 });
         self.rest = vec![Sums::default(); columns];
         self.total = vec![Sums::default(); columns];
         self.seen = vec![false; columns];
@@ -380,7 +433,10 @@ impl Tally for Stacks {
         let question = &self.question;
         let by_flow = question.condition.is_some() || question.by.iter().any(|one| one.is_of_flow());
         let by_path = question.by_path();
-        let key = (by_flow.then_some(*flow), if by_path { path.to_vec() } else { Vec::new() });
+        let key = (
+            by_flow.then_some(*flow),
+            if by_path { path.to_vec() } else { Vec::new() },
+        );
         if let Some(number) = self.of_flows.get(&key) {
             return *number;
         }
@@ -392,12 +448,19 @@ impl Tally for Stacks {
     }
 
     fn event(&mut self, event: &EventGroup) -> u32 {
-        let flow = event.flow.filter(|_| *event == EventGroup { flow: event.flow, ..EventGroup::default() });
+        let flow = event.flow.filter(|_| {
+            *event
+                == EventGroup {
+                    flow: event.flow,
+                    ..EventGroup::default()
+                }
+        });
         if let Some(number) = flow.and_then(|flow| self.of_events.get(&flow)) {
             return *number;
         }
-        let number =
-            self.number_of(&facts::of_group(event), |dimension, making| dimension.of_event(event, making));
+        let number = self.number_of(&facts::of_group(event), |dimension, making| {
+            dimension.of_event(event, making)
+        });
         if let Some(flow) = flow.filter(|_| self.of_events.len() < MOST_NUMBERS) {
             self.of_events.insert(flow, number);
         }
@@ -406,10 +469,15 @@ impl Tally for Stacks {
 
     fn alike(&mut self, flow: &FlowKey) -> Option<u32> {
         let alike = self.alike.as_mut()?;
-        let making = Making { prefixes: self.question.prefixes, labels: &self.question.labels };
+        let making = Making {
+            prefixes: self.question.prefixes,
+            labels: &self.question.labels,
+        };
         let by = self.question.by.iter().filter(|dimension| dimension.is_of_flow());
         let parts: Vec<Part> = by.map(|dimension| dimension.of_key(flow, making)).collect();
-        let next = u32::try_from(alike.len()).ok().filter(|_| alike.len() < MOST_GROUPS);
+        let next = u32::try_from(alike.len())
+            .ok()
+            .filter(|_| alike.len() < MOST_GROUPS);
         match (alike.get(&parts), next) {
             (Some(number), _) => Some(*number),
             (None, Some(next)) => Some(*alike.entry(parts).or_insert(next)),
@@ -418,7 +486,12 @@ impl Tally for Stacks {
     }
 
     fn bounds(&self) -> Option<[Vec<u64>; Metric::COUNT]> {
-        let of = |metric| self.question.condition.as_ref().map_or_else(Vec::new, |one| one.bounds(metric));
+        let of = |metric| {
+            self.question
+                .condition
+                .as_ref()
+                .map_or_else(Vec::new, |one| one.bounds(metric))
+        };
         Some(Metric::ALL.map(of))
     }
 
@@ -441,7 +514,9 @@ impl Tally for Stacks {
 
     fn add(&mut self, number: u32, column: usize, sum: &SpanSum) {
         let columns = self.columns.count();
-        let Some(places) = self.places.get(number as usize).filter(|_| number != UNWANTED) else { return };
+        let Some(places) = self.places.get(number as usize).filter(|_| number != UNWANTED) else {
+            return;
+        };
         if column >= columns {
             return;
         }

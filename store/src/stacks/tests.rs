@@ -29,7 +29,14 @@ fn flow(number: u32) -> FlowKey {
 }
 
 fn sum(count: u64, latency: u64) -> SpanSum {
-    SpanSum { count, min: latency, max: latency, sum: count * latency, first: 0, last: 0 }
+    SpanSum {
+        count,
+        min: latency,
+        max: latency,
+        sum: count * latency,
+        first: 0,
+        last: 0,
+    }
 }
 
 /// Fills a minute of each flow with as many reports as its number says.
@@ -83,12 +90,25 @@ fn more_groups_than_there_is_room_for_are_read_once_more_and_are_exact() {
     // With forty columns there is room for some 100,000 groups.
     let flows = 1..120_001;
     let question = question(Measure::Reports, &[Dimension::Flow], 5);
-    let traffic = asked(TrafficQuestion { span: (START, START + 40 * MINUTE), ..question }, flows.clone());
-    let greatest: Vec<u64> = traffic.groups.iter().map(|(_, values)| Sums::of(values).count).collect();
+    let traffic = asked(
+        TrafficQuestion {
+            span: (START, START + 40 * MINUTE),
+            ..question
+        },
+        flows.clone(),
+    );
+    let greatest: Vec<u64> = traffic
+        .groups
+        .iter()
+        .map(|(_, values)| Sums::of(values).count)
+        .collect();
     assert_eq!(greatest, [120_000, 119_999, 119_998, 119_997, 119_996]);
     let all: u64 = flows.map(u64::from).sum();
     let others = Sums::of(&traffic.others.1).count;
-    assert_eq!((traffic.others.0, others), (119_995, all - greatest.iter().sum::<u64>()));
+    assert_eq!(
+        (traffic.others.0, others),
+        (119_995, all - greatest.iter().sum::<u64>())
+    );
     assert_eq!(Sums::of(&traffic.total).count, all);
     assert!(!traffic.truncated);
 }
@@ -96,16 +116,26 @@ fn more_groups_than_there_is_room_for_are_read_once_more_and_are_exact() {
 #[test]
 fn beyond_the_most_groups_the_answer_says_so_and_loses_nothing() {
     let traffic = asked(question(Measure::Reports, &[Dimension::Flow], 2), 1..200_101);
-    let parts: u64 = traffic.groups.iter().map(|(_, values)| Sums::of(values).count).sum();
-    assert_eq!(parts + Sums::of(&traffic.others.1).count, (1..200_101).sum::<u64>());
+    let parts: u64 = traffic
+        .groups
+        .iter()
+        .map(|(_, values)| Sums::of(values).count)
+        .sum();
+    assert_eq!(
+        parts + Sums::of(&traffic.others.1).count,
+        (1..200_101).sum::<u64>()
+    );
     assert!(traffic.truncated);
 }
 
 #[test]
 fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
     let node = asked(question(Measure::Reports, &[Dimension::Node], 10), 1..4);
-    let found: Vec<_> =
-        node.groups.iter().map(|(parts, values)| (parts[0].to_string(), Sums::of(values).count)).collect();
+    let found: Vec<_> = node
+        .groups
+        .iter()
+        .map(|(parts, values)| (parts[0].to_string(), Sums::of(values).count))
+        .collect();
     // Paths 1>2>2, 1>2>3, 1>2>1 with 1, 2 and 3 reports.
     assert_eq!(found, [("1".into(), 6), ("2".into(), 6), ("3".into(), 2)]);
     assert_eq!(Sums::of(&node.total).count, 6);
@@ -116,7 +146,14 @@ fn a_report_is_in_every_node_and_link_of_its_path_and_once_in_the_total() {
         .groups
         .iter()
         .map(|(parts, values)| {
-            (parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "), Sums::of(values).count)
+            (
+                parts
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+                Sums::of(values).count,
+            )
         })
         .collect();
     let expected = [("1>2 443", 6), ("2>1 443", 3), ("2>3 443", 2), ("2>2 443", 1)];
@@ -129,28 +166,67 @@ fn nothing_is_known_of_a_minute_that_may_still_be_written_and_gaps_are_no_zeros(
     // The fifth minute has ended, but not long ago.
     question.now = START + 5 * MINUTE + LATE - 1;
     let traffic = asked(question, 1..8);
-    let expected = vec![None, Some(1), Some(2), Some(3), None, None, None, None, None, None];
-    assert_eq!(counts(&traffic.total), expected, "nothing was stored in the first minute");
+    let expected = vec![
+        None,
+        Some(1),
+        Some(2),
+        Some(3),
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+    ];
+    assert_eq!(
+        counts(&traffic.total),
+        expected,
+        "nothing was stored in the first minute"
+    );
     assert_eq!(traffic.groups[0].0, [Part::Proto(6)]);
-    let cut = Counted { from: Some(START + 2 * MINUTE), truncated: false };
+    let cut = Counted {
+        from: Some(START + 2 * MINUTE),
+        truncated: false,
+    };
     let columns = Columns::of((START, START + 10 * MINUTE), MINUTE);
     let question = super::tests::question(Measure::Reports, &[Dimension::Src], 3);
     let mut stacks = Stacks::new(Arc::new(question), columns, HashMap::new());
     fill(&mut stacks, 1..5);
     let traffic = stacks.answer(cut);
-    assert_eq!(counts(&traffic.total)[..5], [None, None, Some(2), Some(3), Some(4)]);
+    assert_eq!(
+        counts(&traffic.total)[..5],
+        [None, None, Some(2), Some(3), Some(4)]
+    );
     assert_eq!(traffic.groups.len(), 3, "what was not counted is no group");
 }
 
 #[test]
 fn a_filter_selects_flows_events_and_queues() {
     let with = |measure: Measure, by, text: &str| {
-        let view = if measure.source() == Source::Flows { View::Flows } else { View::Events };
+        let view = if measure.source() == Source::Flows {
+            View::Flows
+        } else {
+            View::Events
+        };
         let condition = Filter::parse(text, view, &|_| None).unwrap();
-        TrafficQuestion { condition: Some(Arc::new(condition)), ..question(measure, by, 10) }
+        TrafficQuestion {
+            condition: Some(Arc::new(condition)),
+            ..question(measure, by, 10)
+        }
     };
-    let traffic = asked(with(Measure::Reports, &[Dimension::Src], "src == 10.0.0.2 or path ~ 2>3"), 1..9);
-    let found: Vec<String> = traffic.groups.iter().map(|(parts, _)| parts[0].to_string()).collect();
+    let traffic = asked(
+        with(
+            Measure::Reports,
+            &[Dimension::Src],
+            "src == 10.0.0.2 or path ~ 2>3",
+        ),
+        1..9,
+    );
+    let found: Vec<String> = traffic
+        .groups
+        .iter()
+        .map(|(parts, _)| parts[0].to_string())
+        .collect();
     assert_eq!(found, ["10.0.0.8", "10.0.0.5", "10.0.0.2"]);
     assert_eq!(Sums::of(&traffic.total).count, 15);
 
@@ -163,15 +239,32 @@ fn a_filter_selects_flows_events_and_queues() {
         queue: Some(1),
         ..EventGroup::default()
     };
-    for (kind, node, count) in
-        [(collector::Kind::Drop, 7, 5), (collector::Kind::Change, 7, 9), (collector::Kind::Drop, 8, 9)]
-    {
+    for (kind, node, count) in [
+        (collector::Kind::Drop, 7, 5),
+        (collector::Kind::Change, 7, 9),
+        (collector::Kind::Drop, 8, 9),
+    ] {
         let place = stacks.event(&event(kind, node));
-        stacks.add(place, 0, &SpanSum { min: u64::MAX, max: 0, ..sum(count, 0) });
+        stacks.add(
+            place,
+            0,
+            &SpanSum {
+                min: u64::MAX,
+                max: 0,
+                ..sum(count, 0)
+            },
+        );
     }
     stacks.seen(0);
     let traffic = stacks.answer(Counted::default());
-    assert_eq!(traffic.groups.iter().map(|(parts, _)| parts[0].to_string()).collect::<Vec<_>>(), ["7.1"]);
+    assert_eq!(
+        traffic
+            .groups
+            .iter()
+            .map(|(parts, _)| parts[0].to_string())
+            .collect::<Vec<_>>(),
+        ["7.1"]
+    );
     assert_eq!(Sums::of(&traffic.total).count, 5);
 }
 
@@ -179,30 +272,54 @@ fn a_filter_selects_flows_events_and_queues() {
 fn what_values_do_not_have_is_named() {
     let question = |measure, by: &[Dimension], text: &str| {
         let condition = Filter::parse(text, View::Events, &|_| None).unwrap();
-        TrafficQuestion { condition: Some(Arc::new(condition)), ..question(measure, by, 10) }
+        TrafficQuestion {
+            condition: Some(Arc::new(condition)),
+            ..question(measure, by, 10)
+        }
     };
     let occupancy = Measure::Of(Metric::QueueOccupancy);
-    assert_eq!(question(occupancy, &[Dimension::Queue, Dimension::Node], "node == 1").lacks(), [""; 0]);
-    assert_eq!(question(occupancy, &[Dimension::Src], "src == 10.0.0.1").lacks(), ["src"]);
+    assert_eq!(
+        question(occupancy, &[Dimension::Queue, Dimension::Node], "node == 1").lacks(),
+        [""; 0]
+    );
+    assert_eq!(
+        question(occupancy, &[Dimension::Src], "src == 10.0.0.1").lacks(),
+        ["src"]
+    );
     assert_eq!(
         question(Measure::Reports, &[Dimension::Queue], "hop_latency > 1us").lacks(),
         ["queue", "hop_latency"]
     );
-    assert_eq!(question(Measure::Events, &[Dimension::Link], "").lacks(), ["link"]);
+    assert_eq!(
+        question(Measure::Events, &[Dimension::Link], "").lacks(),
+        ["link"]
+    );
 }
 
 #[test]
 fn a_group_has_a_filter_that_selects_it_alone() {
-    let labels: BTreeMap<u32, Vec<String>> =
-        [(1, vec!["leaf".to_owned()]), (2, vec!["spine".to_owned()]), (3, vec!["leaf".to_owned()])].into();
-    let making = dimension::Making { prefixes: Prefixes { v4: 24, v6: 64 }, labels: &labels };
+    let labels: BTreeMap<u32, Vec<String>> = [
+        (1, vec!["leaf".to_owned()]),
+        (2, vec!["spine".to_owned()]),
+        (3, vec!["leaf".to_owned()]),
+    ]
+    .into();
+    let making = dimension::Making {
+        prefixes: Prefixes { v4: 24, v6: 64 },
+        labels: &labels,
+    };
     let flows = [
         (flow(1), vec![1, 2, 3]),
-        (FlowKey::v4([10, 9, 9, 9], [10, 200, 0, 2], Some((80, 6_000)), 17), vec![1, 2]),
+        (
+            FlowKey::v4([10, 9, 9, 9], [10, 200, 0, 2], Some((80, 6_000)), 17),
+            vec![1, 2],
+        ),
         (FlowKey::v6([1; 16], [2; 16], None, 58), vec![4, 5]),
         (FlowKey::of_id(7), vec![]),
     ];
-    let of_flows = Dimension::ALL.into_iter().filter(|dimension| Measure::Reports.has(*dimension));
+    let of_flows = Dimension::ALL
+        .into_iter()
+        .filter(|dimension| Measure::Reports.has(*dimension));
     for dimension in of_flows {
         for (flow, path) in &flows {
             for part in dimension.of_flow(flow, path, making) {
@@ -213,7 +330,11 @@ fn a_group_has_a_filter_that_selects_it_alone() {
                 let filter = Filter::parse(&text, View::Flows, &|_| None)
                     .unwrap_or_else(|fault| panic!("{text}: {fault}"));
                 for (other, path) in &flows {
-                    let facts = filter::Facts { flow: Some(other), path, ..filter::Facts::default() };
+                    let facts = filter::Facts {
+                        flow: Some(other),
+                        path,
+                        ..filter::Facts::default()
+                    };
                     let is_in = dimension.of_flow(other, path, making).contains(&part);
                     // Either port of a flow may be the one that a filter asks for.
                     if dimension != Dimension::Port {
@@ -250,23 +371,47 @@ fn a_group_has_a_filter_that_selects_it_alone() {
         let filter = Filter::parse(&text, View::Events, &|_| None).unwrap();
         assert!(filter.matches(&crate::facts::of_group(&event)), "{text}");
     }
-    let key = SeriesKey { metric: Metric::QueueOccupancy as u8, node: 3, interface: None, queue: Some(2) };
-    assert_eq!(Dimension::Queue.of_series(&key, making), [Part::Queue(3, Some(2))]);
+    let key = SeriesKey {
+        metric: Metric::QueueOccupancy as u8,
+        node: 3,
+        interface: None,
+        queue: Some(2),
+    };
+    assert_eq!(
+        Dimension::Queue.of_series(&key, making),
+        [Part::Queue(3, Some(2))]
+    );
 }
 
 #[test]
 fn prefixes_are_as_long_as_wanted() {
     let labels = BTreeMap::new();
     let text = |v4, v6, flow: &FlowKey| {
-        let making = dimension::Making { prefixes: Prefixes { v4, v6 }, labels: &labels };
-        Dimension::SrcPrefix.of_flow(flow, &[], making).remove(0).to_string()
+        let making = dimension::Making {
+            prefixes: Prefixes { v4, v6 },
+            labels: &labels,
+        };
+        Dimension::SrcPrefix
+            .of_flow(flow, &[], making)
+            .remove(0)
+            .to_string()
     };
     let v4 = FlowKey::v4([10, 1, 255, 3], [0; 4], None, 6);
-    let v6 =
-        FlowKey::v6([0x20, 1, 0xd, 0xb8, 0xff, 0xff, 0xff, 0xff, 9, 9, 9, 9, 9, 9, 9, 9], [0; 16], None, 6);
+    let v6 = FlowKey::v6(
+        [0x20, 1, 0xd, 0xb8, 0xff, 0xff, 0xff, 0xff, 9, 9, 9, 9, 9, 9, 9, 9],
+        [0; 16],
+        None,
+        6,
+    );
     assert_eq!(
         [0, 8, 23, 24, 32].map(|length| text(length, 64, &v4)),
-        ["0.0.0.0/0", "10.0.0.0/8", "10.1.254.0/23", "10.1.255.0/24", "10.1.255.3/32"]
+        [
+            "0.0.0.0/0",
+            "10.0.0.0/8",
+            "10.1.254.0/23",
+            "10.1.255.0/24",
+            "10.1.255.3/32"
+        ]
     );
     assert_eq!(
         [0, 32, 64].map(|length| text(24, length, &v6)),
@@ -278,16 +423,33 @@ fn prefixes_are_as_long_as_wanted() {
 fn the_column_is_as_long_as_the_range_needs() {
     let column = |seconds: u64, columns| {
         let span = (START, START + seconds * SECOND);
-        TrafficQuestion { span, columns, ..question(Measure::Events, &[Dimension::Node], 1) }.column()
+        TrafficQuestion {
+            span,
+            columns,
+            ..question(Measure::Events, &[Dimension::Node], 1)
+        }
+        .column()
             / SECOND
     };
     assert_eq!([column(60, 180), column(300, 180), column(900, 180)], [1, 2, 10]);
-    assert_eq!([column(3_600, 180), column(86_400, 180), column(7 * 86_400, 180)], [30, 600, 3_600]);
+    assert_eq!(
+        [column(3_600, 180), column(86_400, 180), column(7 * 86_400, 180)],
+        [30, 600, 3_600]
+    );
     assert_eq!([column(60, 1), column(400 * 86_400, 10)], [60, 45 * 86_400]);
     let of_nodes = |seconds: u64| {
         let span = (START, START + seconds * SECOND);
         let question = question(Measure::Of(Metric::HopLatency), &[Dimension::Node], 1);
-        TrafficQuestion { span, columns: 180, ..question }.column() / SECOND
+        TrafficQuestion {
+            span,
+            columns: 180,
+            ..question
+        }
+        .column()
+            / SECOND
     };
-    assert_eq!([of_nodes(900), of_nodes(1_800), of_nodes(1_801), of_nodes(86_400)], [10, 15, 60, 600]);
+    assert_eq!(
+        [of_nodes(900), of_nodes(1_800), of_nodes(1_801), of_nodes(86_400)],
+        [10, 15, 60, 600]
+    );
 }

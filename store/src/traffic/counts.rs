@@ -105,11 +105,18 @@ impl<'a> CountReader<'a> {
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<Option<usize>> {
         let count = if self.parts.place { block.places.len() } else { 0 };
-        let mut places = BlockPlaces { places: &block.places, numbers: vec![UNKNOWN; count] };
+        let mut places = BlockPlaces {
+            places: &block.places,
+            numbers: vec![UNKNOWN; count],
+        };
         let mut cost = None;
         for run in &block.runs {
             let before = |end: u8| -> usize {
-                run.seconds.iter().take_while(|(second, _)| *second < end).map(|(_, count)| count).sum()
+                run.seconds
+                    .iter()
+                    .take_while(|(second, _)| *second < end)
+                    .map(|(_, count)| count)
+                    .sum()
             };
             let rows = before(seconds.start)..before(seconds.end);
             if rows.is_empty() {
@@ -155,9 +162,9 @@ impl<'a> CountReader<'a> {
             (false, true, None) => {
                 let most = at_places.iter().map(|(place, _)| *place).max().unwrap_or(0);
                 of_class.reserve(most, room)
-                    && at_places
-                        .iter()
-                        .fold(true, |all, (place, count)| all & of_class.add(*place, *count, room))
+                    && at_places.iter().fold(true, |all, (place, count)| {
+                        all & of_class.add(*place, *count, room)
+                    })
             }
             _ => false,
         };
@@ -184,7 +191,9 @@ impl<'a> CountReader<'a> {
         let mut counts = vec![0_usize; usize::try_from(run.places.largest()).unwrap_or(0) + 1];
         rows.for_each(|i| counts[run.places.get(i) as usize] += 1);
         let there_are = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
-        there_are.map_while(|(at, count)| Some((self.place_in(places, at, tally)? as usize, count))).collect()
+        there_are
+            .map_while(|(at, count)| Some((self.place_in(places, at, tally)? as usize, count)))
+            .collect()
     }
 
     /// The same, of events whose values matter.
@@ -260,7 +269,11 @@ impl<'a> CountReader<'a> {
         places: &mut BlockPlaces<'_>,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<()> {
-        let flow = if self.parts.flow { self.flow(run.flows.get(i), tally)? } else { 0 };
+        let flow = if self.parts.flow {
+            self.flow(run.flows.get(i), tally)?
+        } else {
+            0
+        };
         if flow == UNWANTED {
             return Ok(());
         }
@@ -270,8 +283,14 @@ impl<'a> CountReader<'a> {
         };
         let Some(place) = place else { return Ok(()) };
         if self.wanted_places.get(place as usize).copied().unwrap_or(true) {
-            let path = run.paths.filter(|_| self.parts.path).map_or(0, |paths| paths.get(i));
-            let key = ((class as u64) << 32 | u64::from(place), u64::from(flow) << 32 | path);
+            let path = run
+                .paths
+                .filter(|_| self.parts.path)
+                .map_or(0, |paths| paths.get(i));
+            let key = (
+                (class as u64) << 32 | u64::from(place),
+                u64::from(flow) << 32 | path,
+            );
             *self.counts.entry(key).or_default() += 1;
         }
         Ok(())
@@ -279,7 +298,12 @@ impl<'a> CountReader<'a> {
 
     /// The number of a class, as far as it is asked.
     fn class(&mut self, class: Class, values: Values, tally: &mut dyn Tally) -> rusqlite::Result<usize> {
-        let Class { kind, metric, rule, reason } = class;
+        let Class {
+            kind,
+            metric,
+            rule,
+            reason,
+        } = class;
         let asked = Class {
             kind: if self.parts.any_kind { u8::MAX } else { kind },
             metric: metric.filter(|_| self.parts.metric || self.parts.values),
@@ -294,7 +318,14 @@ impl<'a> CountReader<'a> {
         let group = self.names.group((&asked, values), Place::default(), (0, 0))?;
         let is_wanted = !tally.excludes(&group);
         let (counts, touched, numbers) = Default::default();
-        self.of_class.push(OfClass { class: asked, values, is_wanted, counts, touched, numbers });
+        self.of_class.push(OfClass {
+            class: asked,
+            values,
+            is_wanted,
+            counts,
+            touched,
+            numbers,
+        });
         Ok(number)
     }
 
@@ -320,14 +351,27 @@ impl<'a> CountReader<'a> {
                 let number = self.places.len() as u32;
                 self.place_numbers.insert(place, number);
                 self.places.push(place);
-                let Place { node, interface, queue } = place;
-                let group = EventGroup { node, interface, queue, ..EventGroup::default() };
+                let Place {
+                    node,
+                    interface,
+                    queue,
+                } = place;
+                let group = EventGroup {
+                    node,
+                    interface,
+                    queue,
+                    ..EventGroup::default()
+                };
                 self.wanted_places.push(!tally.excludes(&group));
                 self.unpaid += COST;
                 number
             }
         };
-        places.numbers.get_mut(at).iter_mut().for_each(|known| **known = number);
+        places
+            .numbers
+            .get_mut(at)
+            .iter_mut()
+            .for_each(|known| **known = number);
         Some(number)
     }
 
@@ -349,7 +393,13 @@ impl<'a> CountReader<'a> {
         }
         let flow = self.names.flow(number as i64)?;
         let alike = flow.and_then(|flow| tally.alike(&flow));
-        self.flows[number] = match (tally.excludes(&EventGroup { flow, ..EventGroup::default() }), alike) {
+        self.flows[number] = match (
+            tally.excludes(&EventGroup {
+                flow,
+                ..EventGroup::default()
+            }),
+            alike,
+        ) {
             (true, _) => UNWANTED,
             (false, Some(alike)) => *self.alike.entry(alike).or_insert(number as u32),
             (false, None) => number as u32,
@@ -362,19 +412,39 @@ impl<'a> CountReader<'a> {
         let mut cost = 0;
         let (parts, places) = (self.parts, &self.places);
         for of_class in &mut self.of_class {
-            let OfClass { class, values, counts, touched, numbers, .. } = of_class;
+            let OfClass {
+                class,
+                values,
+                counts,
+                touched,
+                numbers,
+                ..
+            } = of_class;
             for i in touched.drain(..) {
                 let count = std::mem::take(&mut counts[i as usize]);
                 let known = &mut numbers[i as usize];
                 if *known == UNKNOWN {
                     // Of what is asked, it is the number of the first: of more, the others are none.
                     let (is_place, is_path) = (parts.place && !parts.flow, !parts.place && !parts.flow);
-                    let place = places.get(i as usize).copied().filter(|_| is_place).unwrap_or_default();
+                    let place = places
+                        .get(i as usize)
+                        .copied()
+                        .filter(|_| is_place)
+                        .unwrap_or_default();
                     let is = |asked| if asked { i64::from(i) } else { 0 };
-                    let group = self.names.group((class, *values), place, (is(parts.flow), is(is_path)))?;
+                    let group = self
+                        .names
+                        .group((class, *values), place, (is(parts.flow), is(is_path)))?;
                     *known = tally.event(&group);
                 }
-                tally.add(*known, column, &SpanSum { count: count.into(), ..NO_VALUES });
+                tally.add(
+                    *known,
+                    column,
+                    &SpanSum {
+                        count: count.into(),
+                        ..NO_VALUES
+                    },
+                );
             }
         }
         for (key, count) in self.counts.drain() {
@@ -397,7 +467,14 @@ impl<'a> CountReader<'a> {
                     number
                 }
             };
-            tally.add(number, column, &SpanSum { count: count.into(), ..NO_VALUES });
+            tally.add(
+                number,
+                column,
+                &SpanSum {
+                    count: count.into(),
+                    ..NO_VALUES
+                },
+            );
         }
         Ok(cost)
     }

@@ -42,7 +42,13 @@ impl<'a> EventReader<'a> {
     pub(super) fn new(names: Names<'a>, features: Features, parts: EventParts) -> rusqlite::Result<Self> {
         let kinds = kinds(names.conn)?;
         let sql = sql_of(parts, features.first_values);
-        Ok(Self { names, parts, sql, kinds, numbers: HashMap::new() })
+        Ok(Self {
+            names,
+            parts,
+            sql,
+            kinds,
+            numbers: HashMap::new(),
+        })
     }
 
     fn number(&mut self, event: RawEvent, tally: &mut dyn Tally) -> rusqlite::Result<u32> {
@@ -52,14 +58,24 @@ impl<'a> EventReader<'a> {
         let [node, interface, queue] = event.place;
         let number = |value: i64| u32::try_from(value).ok();
         let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
-        let latencies = |text: &str| if text.is_empty() { Vec::new() } else { parse_path(text) };
-        let first = event
-            .first
-            .as_ref()
-            .map(|(flow, hops)| (flow.map(unsigned), hops.as_deref().map(latencies).unwrap_or_default()));
+        let latencies = |text: &str| {
+            if text.is_empty() {
+                Vec::new()
+            } else {
+                parse_path(text)
+            }
+        };
+        let first = event.first.as_ref().map(|(flow, hops)| {
+            (
+                flow.map(unsigned),
+                hops.as_deref().map(latencies).unwrap_or_default(),
+            )
+        });
         let group = EventGroup {
             kind: self.kinds.get(&event.kind).copied(),
-            metric: usize::try_from(event.metric).ok().and_then(|metric| Metric::ALL.get(metric).copied()),
+            metric: usize::try_from(event.metric)
+                .ok()
+                .and_then(|metric| Metric::ALL.get(metric).copied()),
             flow: self.names.flow(event.flow)?,
             path: self.names.path(event.path)?.to_vec(),
             node: number(node),
@@ -124,14 +140,26 @@ fn sql_of(parts: EventParts, has_first_values: bool) -> String {
         column("x.flow_latency", has_first),
         column("x.hop_latencies", has_first),
     ];
-    let first = if has_first { "LEFT JOIN f0.first_data x ON x.ts = e.ts AND x.seq = e.seq" } else { "" };
-    format!("SELECT {} FROM f0.event_data e {first} WHERE e.ts >= ?1 AND e.ts < ?2", columns.join(", "))
+    let first = if has_first {
+        "LEFT JOIN f0.first_data x ON x.ts = e.ts AND x.seq = e.seq"
+    } else {
+        ""
+    };
+    format!(
+        "SELECT {} FROM f0.event_data e {first} WHERE e.ts >= ?1 AND e.ts < ?2",
+        columns.join(", ")
+    )
 }
 
 fn raw(row: &Row<'_>, parts: EventParts) -> rusqlite::Result<RawEvent> {
     let part = |i: usize, none: i64| row.get::<_, Option<i64>>(i).map(|part| part.unwrap_or(none));
     let kind = if parts.any_kind { NOTHING } else { row.get(0)? };
-    let mut event = RawEvent { kind, metric: NOTHING, reason: NOTHING, ..RawEvent::default() };
+    let mut event = RawEvent {
+        kind,
+        metric: NOTHING,
+        reason: NOTHING,
+        ..RawEvent::default()
+    };
     event.place = [NOTHING; 3];
     if parts.metric || parts.values {
         event.metric = part(1, NOTHING)?;

@@ -33,7 +33,14 @@ impl<'a> FlowReader<'a> {
             true => takings(names.conn, features, (columns.from, columns.to))?,
             false => (Taken::default(), false),
         };
-        Ok(Self { names, features, columns, taken, numbers: FastMap::default(), truncated })
+        Ok(Self {
+            names,
+            features,
+            columns,
+            taken,
+            numbers: FastMap::default(),
+            truncated,
+        })
     }
 
     /// Reads a column. Returns whether all of it was read.
@@ -43,7 +50,11 @@ impl<'a> FlowReader<'a> {
         budget: &mut Budget,
         tally: &mut dyn Tally,
     ) -> rusqlite::Result<bool> {
-        let interval = if self.features.spans { self.columns.interval.max(60) } else { 60 };
+        let interval = if self.features.spans {
+            self.columns.interval.max(60)
+        } else {
+            60
+        };
         if interval == 60 || to > self.columns.known_to {
             return self.pieces((from, to.min(self.columns.known_to)), column, (budget, tally));
         }
@@ -57,9 +68,17 @@ impl<'a> FlowReader<'a> {
         column: usize,
         (budget, tally): (&mut Budget, &mut dyn Tally),
     ) -> rusqlite::Result<bool> {
-        let all = Piece { interval: 60, from, to };
+        let all = Piece {
+            interval: 60,
+            from,
+            to,
+        };
         let is_short = !self.features.spans || self.columns.interval <= 60;
-        let pieces = if is_short || from >= to { vec![all] } else { Span::of(from, to).pieces() };
+        let pieces = if is_short || from >= to {
+            vec![all]
+        } else {
+            Span::of(from, to).pieces()
+        };
         let (mut whole, conn) = (true, self.names.conn);
         for piece in pieces {
             if piece.interval > 60 {
@@ -87,7 +106,9 @@ impl<'a> FlowReader<'a> {
         let mut select = conn.prepare_cached(sql)?;
         let mut rows = select.query(params![interval, Metric::FlowLatency as i64, int(from), int(to)])?;
         while let Some(row) = rows.next()? {
-            let Some(flow) = row.get::<_, Option<i64>>(0)?.filter(|flow| *flow != NOTHING) else { continue };
+            let Some(flow) = row.get::<_, Option<i64>>(0)?.filter(|flow| *flow != NOTHING) else {
+                continue;
+            };
             let sum = SpanSum::read(row, 1, interval)?;
             tally.seen(column);
             if let Some(number) = self.number(flow, sum.last, tally)? {

@@ -33,7 +33,16 @@ impl<'a> Names<'a> {
     ) -> rusqlite::Result<Self> {
         let keys = known.of(conn, file, 0)?;
         let (flows, paths, rules) = Default::default();
-        Ok(Self { conn, known, file, keys, looked: 0, flows, paths, rules })
+        Ok(Self {
+            conn,
+            known,
+            file,
+            keys,
+            looked: 0,
+            flows,
+            paths,
+            rules,
+        })
     }
 
     /// What [`Names::new`] needs.
@@ -74,9 +83,12 @@ impl<'a> Names<'a> {
             if self.paths.len() >= MOST_KNOWN {
                 self.paths.clear();
             }
-            let mut select = self.conn.prepare_cached("SELECT path FROM f0.path_text WHERE id = ?1")?;
+            let mut select = self
+                .conn
+                .prepare_cached("SELECT path FROM f0.path_text WHERE id = ?1")?;
             let text: Option<String> = select.query_row([number], |row| row.get(0)).optional()?;
-            self.paths.insert(number, text.as_deref().map(parse_path).unwrap_or_default());
+            self.paths
+                .insert(number, text.as_deref().map(parse_path).unwrap_or_default());
         }
         Ok(self.paths.get(&number).map_or(&[], Vec::as_slice))
     }
@@ -89,8 +101,13 @@ impl<'a> Names<'a> {
         if let Some(rule) = self.rules.get(&number) {
             return Ok(Some(rule.clone()));
         }
-        let mut select = self.conn.prepare_cached("SELECT rule FROM f0.rule_text WHERE id = ?1")?;
-        let rule: String = select.query_row([number], |row| row.get(0)).optional()?.unwrap_or_default();
+        let mut select = self
+            .conn
+            .prepare_cached("SELECT rule FROM f0.rule_text WHERE id = ?1")?;
+        let rule: String = select
+            .query_row([number], |row| row.get(0))
+            .optional()?
+            .unwrap_or_default();
         self.rules.insert(number, rule.clone());
         Ok(Some(rule))
     }
@@ -104,7 +121,9 @@ impl<'a> Names<'a> {
     ) -> rusqlite::Result<EventGroup> {
         Ok(EventGroup {
             kind: Kind::ALL.get(usize::from(class.kind)).copied(),
-            metric: class.metric.and_then(|metric| Metric::ALL.get(usize::from(metric)).copied()),
+            metric: class
+                .metric
+                .and_then(|metric| Metric::ALL.get(usize::from(metric)).copied()),
             flow: self.flow(flow)?,
             path: self.path(path)?.to_vec(),
             node: place.node,
@@ -113,9 +132,12 @@ impl<'a> Names<'a> {
             rule: self.rule(class.rule.into())?,
             reason: class.reason,
             value: values.value,
-            first: values
-                .first
-                .map(|(flow, hop)| (flow, hop.and_then(|hop| u32::try_from(hop).ok()).into_iter().collect())),
+            first: values.first.map(|(flow, hop)| {
+                (
+                    flow,
+                    hop.and_then(|hop| u32::try_from(hop).ok()).into_iter().collect(),
+                )
+            }),
         })
     }
 }

@@ -26,7 +26,9 @@ impl Writer {
     /// Gives up the open file between two transactions if it, or its log, is not at its path any more: nothing more is written where
     /// nobody finds it.
     pub(super) fn abandon_moved(&mut self) {
-        let Some(segment) = self.segment.take_if(|segment| segment.uncommitted() == 0) else { return };
+        let Some(segment) = self.segment.take_if(|segment| segment.uncommitted() == 0) else {
+            return;
+        };
         if segment.change().is_some() {
             segment.abandon();
             self.rescan();
@@ -78,7 +80,12 @@ impl Writer {
         stats.moved_files += 1;
         stats.removed += lost;
         let file = problems::name_of(log);
-        let problem = NewProblem { file, kind: ProblemKind::Removed, message, records: lost };
+        let problem = NewProblem {
+            file,
+            kind: ProblemKind::Removed,
+            message,
+            records: lost,
+        };
         stats.problems.add(problem, nanos((self.wall)()));
     }
 
@@ -91,7 +98,11 @@ impl Writer {
 
     /// Marks a file of an earlier period as one that cannot be opened. Its period goes on in another one, and housekeeping names it.
     pub(crate) fn set_unusable(&mut self, id: FileId, error: &Error) {
-        let kind = if error.is_damage() { ProblemKind::Damaged } else { ProblemKind::Unreadable };
+        let kind = if error.is_damage() {
+            ProblemKind::Damaged
+        } else {
+            ProblemKind::Unreadable
+        };
         let advice = match kind {
             ProblemKind::Damaged => "`hopwise store check` says what can be read",
             _ => "it is used as soon as it can be opened",
@@ -110,14 +121,23 @@ impl Writer {
         stats.removed += records;
         let message = format!("{error}; {SET_ASIDE}");
         let file = problems::name_of(&aside);
-        let problem = NewProblem { file, kind: ProblemKind::Damaged, message, records };
+        let problem = NewProblem {
+            file,
+            kind: ProblemKind::Damaged,
+            message,
+            records,
+        };
         stats.problems.add(problem, nanos((self.wall)()));
         Ok(())
     }
 
     /// Counts the records that were in a file that something else removed or replaced.
     pub(super) fn count_missing(&mut self, missing: &MissingFile) {
-        let MissingFile { path, change, records } = missing;
+        let MissingFile {
+            path,
+            change,
+            records,
+        } = missing;
         let kind = match change {
             FileChange::Removed => ProblemKind::Removed,
             FileChange::Replaced => ProblemKind::Replaced,
@@ -130,7 +150,12 @@ impl Writer {
         let mut stats = self.shared.stats();
         stats.moved_files += 1;
         stats.removed += records;
-        let problem = NewProblem { file: problems::name_of(path), kind, message, records: *records };
+        let problem = NewProblem {
+            file: problems::name_of(path),
+            kind,
+            message,
+            records: *records,
+        };
         stats.problems.add(problem, nanos((self.wall)()));
     }
 
@@ -145,7 +170,8 @@ impl Writer {
             found.files.iter().any(|file| file.id == *id) || found.not_files.iter().any(|(one, _)| one == id)
         };
         let dir = &self.config.dir;
-        self.unusable.retain(|id, _| is_there(id) && !is_usable(&dir.join(id.to_string())));
+        self.unusable
+            .retain(|id, _| is_there(id) && !is_usable(&dir.join(id.to_string())));
         found
     }
 
@@ -153,21 +179,34 @@ impl Writer {
     pub(super) fn update_problems(&self, found: &Listing) {
         let state = |path: &Path, kind, message: &str| {
             let message = message.to_owned();
-            NewProblem { file: problems::name_of(path), kind, message, records: 0 }
+            NewProblem {
+                file: problems::name_of(path),
+                kind,
+                message,
+                records: 0,
+            }
         };
         let not_files = found
             .not_files
             .iter()
             .map(|(_, path)| state(path, ProblemKind::Unreadable, "not a regular file; move it away"));
         let message = format!("set aside, because it is damaged; {SET_ASIDE}");
-        let set_aside = found.set_aside.iter().filter(|file| !files::is_salvaged(&file.path));
+        let set_aside = found
+            .set_aside
+            .iter()
+            .filter(|file| !files::is_salvaged(&file.path));
         let set_aside = set_aside.map(|file| state(&file.path, ProblemKind::Damaged, &message));
-        let unusable =
-            self.unusable.iter().filter(|(id, _)| found.not_files.iter().all(|(one, _)| one != *id));
+        let unusable = self
+            .unusable
+            .iter()
+            .filter(|(id, _)| found.not_files.iter().all(|(one, _)| one != *id));
         let unusable =
             unusable.map(|(id, (kind, message))| state(Path::new(&id.to_string()), *kind, message));
         let states = not_files.chain(set_aside).chain(unusable).collect();
-        self.shared.stats().problems.set_states(states, nanos((self.wall)()));
+        self.shared
+            .stats()
+            .problems
+            .set_states(states, nanos((self.wall)()));
     }
 
     /// Copies the log of a finished file into it, where readers kept that from happening when it was closed. One at a time, each in turn.
@@ -177,7 +216,10 @@ impl Writer {
             let is_other = Some(file.id) != open && !self.unusable.contains_key(&file.id);
             file.log > 0 && is_other && !self.indexer.has(&file.path)
         };
-        let next = found.iter().filter(has_log).find(|file| Some(file.id) > self.folded);
+        let next = found
+            .iter()
+            .filter(has_log)
+            .find(|file| Some(file.id) > self.folded);
         let next = next.or_else(|| found.iter().find(has_log));
         if let Some(file) = next {
             self.folded = Some(file.id);

@@ -7,7 +7,15 @@ use testkit::records::{Dir, SECOND, START, changes};
 /// A writer without its thread, and its accounts.
 fn writer(dir: &Dir) -> (Writer, Arc<Shared>) {
     let shared = Arc::new(Shared::default());
-    (Writer::new(Config::new(dir.path()), Arc::clone(&shared), Numbering::new(START, 0), None), shared)
+    (
+        Writer::new(
+            Config::new(dir.path()),
+            Arc::clone(&shared),
+            Numbering::new(START, 0),
+            None,
+        ),
+        shared,
+    )
 }
 
 fn deliver(writer: &mut Writer, shared: &Shared, batch: Batch) {
@@ -44,7 +52,10 @@ fn a_failed_transaction_is_counted_and_the_next_second_is_another_try() {
     assert_eq!(shared.stats().state, State::Full);
     writer.commit();
     let stats = shared.stats().clone();
-    assert_eq!((stats.committed, stats.state, stats.message), (5100, State::Ok, None));
+    assert_eq!(
+        (stats.committed, stats.state, stats.message),
+        (5100, State::Ok, None)
+    );
 }
 
 #[test]
@@ -56,13 +67,19 @@ fn the_log_is_copied_when_it_is_long_and_not_at_every_commit() {
         deliver(&mut writer, &shared, changes(START + i * SECOND, 2000, 500));
         writer.commit();
         let log = writer.segment.as_ref().unwrap().log();
-        assert!(log.waiting <= CALM_LOG && log.reach <= CALM_LOG + (2 << 20), "{log:?}");
+        assert!(
+            log.waiting <= CALM_LOG && log.reach <= CALM_LOG + (2 << 20),
+            "{log:?}"
+        );
         seen.push(log);
     }
     // It grew for many commits, was copied as a whole, and was reset, several times.
     let copied = seen.iter().filter(|log| log.waiting == 0).count();
     assert!((2..20).contains(&copied), "{copied} of {}", seen.len());
-    let anew = seen.windows(2).filter(|pair| pair[1].reach < pair[0].reach).count();
+    let anew = seen
+        .windows(2)
+        .filter(|pair| pair[1].reach < pair[0].reach)
+        .count();
     assert!(anew >= copied - 1, "{anew} of {copied}");
 }
 
@@ -80,12 +97,18 @@ fn under_a_flood_a_file_goes_on_in_the_next_at_its_share() {
     writer.segment = None;
     let found = files::list(dir.path()).unwrap();
     let sizes: Vec<u64> = found.iter().map(|file| file.bytes).collect();
-    assert!(sizes.len() >= 4 && sizes.iter().all(|size| *size < 2 * LEAST_PART), "{sizes:?}");
+    assert!(
+        sizes.len() >= 4 && sizes.iter().all(|size| *size < 2 * LEAST_PART),
+        "{sizes:?}"
+    );
     assert_eq!(shared.stats().committed, 40 * 5000);
     // So the oldest part goes, and most is kept.
     writer.housekeeping(Instant::now());
     let stats = shared.stats().clone();
-    assert!(stats.deleted >= 1 && (max_bytes / 2..=max_bytes).contains(&stats.bytes), "{stats:?}");
+    assert!(
+        stats.deleted >= 1 && (max_bytes / 2..=max_bytes).contains(&stats.bytes),
+        "{stats:?}"
+    );
 }
 
 #[test]
@@ -100,7 +123,12 @@ fn a_transaction_does_not_grow_without_bound() {
 }
 
 /// Bulk writing after 2000 events, in files of 5000, at any rate.
-const SMALL: Bulk = Bulk { rate: 1, least: 2000, most: 5000, calm: Duration::from_secs(3600) };
+const SMALL: Bulk = Bulk {
+    rate: 1,
+    least: 2000,
+    most: 5000,
+    calm: Duration::from_secs(3600),
+};
 
 fn commit_and_roll(writer: &mut Writer) {
     writer.commit();
@@ -111,11 +139,31 @@ fn commit_and_roll(writer: &mut Writer) {
 fn found(dir: &Path) -> [i64; 2] {
     let reader = crate::Reader::open(dir).unwrap();
     let flow = testkit::records::flow(7).to_string();
-    ["SELECT count(*) FROM events", "SELECT count(*) FROM events WHERE flow = ?1"].map(|sql| {
-        let params = if sql.contains('?') { vec![crate::Value::Text(flow.clone())] } else { Vec::new() };
-        let table = reader.query(sql, &crate::QueryOptions { params, ..Default::default() }).unwrap();
+    [
+        "SELECT count(*) FROM events",
+        "SELECT count(*) FROM events WHERE flow = ?1",
+    ]
+    .map(|sql| {
+        let params = if sql.contains('?') {
+            vec![crate::Value::Text(flow.clone())]
+        } else {
+            Vec::new()
+        };
+        let table = reader
+            .query(
+                sql,
+                &crate::QueryOptions {
+                    params,
+                    ..Default::default()
+                },
+            )
+            .unwrap();
         assert_eq!(table.notes, [] as [String; 0]);
-        if let crate::Value::Int(count) = table.rows[0][0] { count } else { panic!("{table:?}") }
+        if let crate::Value::Int(count) = table.rows[0][0] {
+            count
+        } else {
+            panic!("{table:?}")
+        }
     })
 }
 
@@ -123,7 +171,9 @@ fn found(dir: &Path) -> [i64; 2] {
 fn indexed(dir: &Path) -> Vec<bool> {
     let soundly = |file: &files::StoreFile| {
         let conn = rusqlite::Connection::open(&file.path).unwrap();
-        let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        let check: String = conn
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .unwrap();
         assert_eq!(check, "ok");
         schema::has_event_indexes(&conn).unwrap()
     };
@@ -138,8 +188,13 @@ fn at_a_high_rate_indexes_are_built_when_a_file_is_complete() {
     let (mut seen, mut expected) = (Vec::new(), [0, 0]);
     let mut deliver = |writer: &mut Writer, second: u64, count: u32| {
         let batch = changes(START + second * SECOND, count, 100);
-        let of_flow = batch.events().filter(|(event, _)| event.flow == Some(testkit::records::flow(7)));
-        expected = [expected[0] + i64::from(count), expected[1] + of_flow.count() as i64];
+        let of_flow = batch
+            .events()
+            .filter(|(event, _)| event.flow == Some(testkit::records::flow(7)));
+        expected = [
+            expected[0] + i64::from(count),
+            expected[1] + of_flow.count() as i64,
+        ];
         deliver(writer, &shared, batch);
         expected
     };
@@ -163,7 +218,10 @@ fn at_a_high_rate_indexes_are_built_when_a_file_is_complete() {
     assert_eq!(indexed(dir.path()), [true; 4]);
     assert_eq!(found(dir.path()), expected);
     let stats = shared.stats().clone();
-    assert_eq!((stats.indexed_later, stats.index_failures, stats.committed), (2, 0, 8100));
+    assert_eq!(
+        (stats.indexed_later, stats.index_failures, stats.committed),
+        (2, 0, 8100)
+    );
 }
 
 #[test]
@@ -203,7 +261,9 @@ fn a_file_that_a_failure_left_without_indexes_gets_them_when_another_is_opened()
     // It is continued, or another day's is begun.
     writer.busy_at = None;
     writer.bulk.rate = u64::MAX;
-    writer.open(FileId::of(START + 86_400 * SECOND, crate::Period::Day)).unwrap();
+    writer
+        .open(FileId::of(START + 86_400 * SECOND, crate::Period::Day))
+        .unwrap();
     writer.indexer.finish();
     assert_eq!(indexed(dir.path()), [true, true, true]);
 }
@@ -214,12 +274,26 @@ const CHILD: &str = "HOPWISE_STORE_BULK_CHILD";
 /// nothing.
 #[test]
 fn child_writes_in_bulk_until_it_is_killed() {
-    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let Some(dir) = std::env::var_os(CHILD) else {
+        return;
+    };
     let shared = Arc::new(Shared::default());
-    let mut writer = Writer::new(Config::new(dir), Arc::clone(&shared), Numbering::new(START, 0), None);
-    writer.bulk = Bulk { most: 20_000, ..SMALL };
+    let mut writer = Writer::new(
+        Config::new(dir),
+        Arc::clone(&shared),
+        Numbering::new(START, 0),
+        None,
+    );
+    writer.bulk = Bulk {
+        most: 20_000,
+        ..SMALL
+    };
     for round in 0.. {
-        deliver(&mut writer, &shared, changes(START + round * SECOND / 1000, 500, 100));
+        deliver(
+            &mut writer,
+            &shared,
+            changes(START + round * SECOND / 1000, 500, 100),
+        );
         commit_and_roll(&mut writer);
         let stats = shared.stats();
         println!("committed {} indexed {}", stats.committed, stats.indexed_later);
@@ -233,7 +307,11 @@ fn a_kill_while_indexes_are_built_costs_nothing_and_they_are_built_afterwards() 
     for round in 0..10_u64 {
         let dir = Dir::new("bulk-kill");
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "writer::tests::child_writes_in_bulk_until_it_is_killed", "--nocapture"])
+            .args([
+                "--exact",
+                "writer::tests::child_writes_in_bulk_until_it_is_killed",
+                "--nocapture",
+            ])
             .env(CHILD, dir.path())
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::null())
@@ -256,7 +334,10 @@ fn a_kill_while_indexes_are_built_costs_nothing_and_they_are_built_afterwards() 
         assert_eq!(store.finish().set_aside, 0);
         assert!(indexed(dir.path()).iter().all(|indexed| *indexed));
         let [all, of_flow] = found(dir.path());
-        assert!(all as u64 >= reported && all % 500 == 0 && of_flow == all / 100, "{all} of {reported}");
+        assert!(
+            all as u64 >= reported && all % 500 == 0 && of_flow == all / 100,
+            "{all} of {reported}"
+        );
         total += all;
     }
     assert!(left_out > 0 && total > 220_000);
@@ -266,7 +347,8 @@ fn a_kill_while_indexes_are_built_costs_nothing_and_they_are_built_afterwards() 
 fn hold(path: &Path) -> rusqlite::Connection {
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
     let conn = rusqlite::Connection::open_with_flags(path, flags).unwrap();
-    conn.execute_batch("BEGIN; SELECT count(*) FROM event_data").unwrap();
+    conn.execute_batch("BEGIN; SELECT count(*) FROM event_data")
+        .unwrap();
     conn
 }
 
@@ -276,15 +358,29 @@ fn logs_that_readers_held_are_copied_and_one_that_is_held_delays_no_other() {
     let (mut writer, shared) = writer(&dir);
     let mut readers = Vec::new();
     for day in 0..4 {
-        deliver(&mut writer, &shared, changes(START + 2 * day * 86_400 * SECOND, 100, 10));
+        deliver(
+            &mut writer,
+            &shared,
+            changes(START + 2 * day * 86_400 * SECOND, 100, 10),
+        );
         writer.commit();
         readers.push(hold(writer.segment.as_ref().unwrap().path()));
     }
-    let logs = || -> Vec<bool> { files::list(dir.path()).unwrap().iter().map(|file| file.log > 0).collect() };
+    let logs = || -> Vec<bool> {
+        files::list(dir.path())
+            .unwrap()
+            .iter()
+            .map(|file| file.log > 0)
+            .collect()
+    };
     assert_eq!(logs(), [true; 4]);
     // The first one is held for longer; the last one is being written.
     readers.truncate(1);
-    for expected in [[true, true, true, true], [true, false, true, true], [true, false, false, true]] {
+    for expected in [
+        [true, true, true, true],
+        [true, false, true, true],
+        [true, false, false, true],
+    ] {
         writer.housekeeping(Instant::now());
         writer.indexer.finish();
         assert_eq!(logs(), expected);

@@ -20,17 +20,29 @@ fn filled(name: &str) -> Dir {
 }
 
 fn states(dir: &Dir, salvage: bool) -> Vec<(String, FileState)> {
-    check(dir.path(), salvage).unwrap().into_iter().map(|file| (file.file, file.state)).collect()
+    check(dir.path(), salvage)
+        .unwrap()
+        .into_iter()
+        .map(|file| (file.file, file.state))
+        .collect()
 }
 
 fn damage(dir: &Dir, at: u64, len: usize) {
-    let file = std::fs::File::options().write(true).open(dir.path().join(FILE)).unwrap();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(dir.path().join(FILE))
+        .unwrap();
     file.write_all_at(&vec![0x5a; len], at).unwrap();
 }
 
 fn count(dir: &Dir, sql: &str) -> i64 {
-    let table = Reader::open(dir.path()).unwrap().query(sql, &QueryOptions::default()).unwrap();
-    let Value::Int(count) = table.rows[0][0] else { panic!("{table:?}") };
+    let table = Reader::open(dir.path())
+        .unwrap()
+        .query(sql, &QueryOptions::default())
+        .unwrap();
+    let Value::Int(count) = table.rows[0][0] else {
+        panic!("{table:?}")
+    };
     count
 }
 
@@ -44,7 +56,10 @@ fn a_good_store_is_good_also_while_it_is_written() {
     let checked = check(dir.path(), true).unwrap();
     assert_eq!(checked.len(), 1);
     let records = checked[0].records.unwrap();
-    assert_eq!((checked[0].state, records.events, records.flows), (FileState::Good, 20_100, 100));
+    assert_eq!(
+        (checked[0].state, records.events, records.flows),
+        (FileState::Good, 20_100, 100)
+    );
     assert_eq!(store.close().committed, 100);
 }
 
@@ -64,7 +79,10 @@ fn what_can_be_read_of_a_damaged_file_is_in_answers_again() {
     // While it is written, what was set aside is salvaged.
     let checked = check(dir.path(), true).unwrap();
     assert_eq!(
-        checked.iter().map(|file| (&*file.file, file.state)).collect::<Vec<_>>(),
+        checked
+            .iter()
+            .map(|file| (&*file.file, file.state))
+            .collect::<Vec<_>>(),
         [(FILE, FileState::Good), (ASIDE, FileState::Damaged)]
     );
     let salvaged = checked[1].salvaged.clone().unwrap();
@@ -72,7 +90,12 @@ fn what_can_be_read_of_a_damaged_file_is_in_answers_again() {
     let events = salvaged.records.events;
     assert!(events > 15_000 && events <= 20_000, "{events}");
     assert_eq!(count(&dir, "SELECT count(*) FROM events"), events as i64 + 10);
-    assert!(count(&dir, "SELECT count(*) FROM events WHERE flow IS NOT NULL AND kind = 'change'") > 15_000);
+    assert!(
+        count(
+            &dir,
+            "SELECT count(*) FROM events WHERE flow IS NOT NULL AND kind = 'change'"
+        ) > 15_000
+    );
     assert_eq!(store.close().lost(), 0);
     let after = [
         (FILE.to_owned(), FileState::Good),
@@ -100,16 +123,28 @@ fn damage_of_a_store_that_nobody_writes_is_set_aside_and_salvaged_at_once() {
     let salvaged = checked[0].salvaged.clone().unwrap();
     assert_eq!(salvaged.file.as_deref(), Some(FILE));
     assert_eq!(salvaged.renamed, "hopwise-2026-11-21.db.salvaged-1");
-    assert_eq!(count(&dir, "SELECT count(*) FROM events"), salvaged.records.events as i64);
+    assert_eq!(
+        count(&dir, "SELECT count(*) FROM events"),
+        salvaged.records.events as i64
+    );
     // Of a file without anything readable nothing is made.
     let path = dir.path().join(FILE);
     std::fs::write(&path, vec![0x5a; 100_000]).unwrap();
     let checked = check(dir.path(), true).unwrap();
-    assert_eq!(checked[0].salvaged.as_ref().map(|salvaged| salvaged.file.clone()), Some(None));
+    assert_eq!(
+        checked[0].salvaged.as_ref().map(|salvaged| salvaged.file.clone()),
+        Some(None)
+    );
     let mut names = dir.names();
     // Reading a file makes an empty log.
     names.retain(|name| !name.ends_with("-wal"));
-    assert_eq!(names, ["hopwise-2026-11-21.db.salvaged-1", "hopwise-2026-11-21.db.salvaged-2"]);
+    assert_eq!(
+        names,
+        [
+            "hopwise-2026-11-21.db.salvaged-1",
+            "hopwise-2026-11-21.db.salvaged-2"
+        ]
+    );
 }
 
 #[test]
@@ -119,7 +154,12 @@ fn two_commands_do_not_salvage_at_the_same_time() {
     let lock = std::fs::File::open(dir.path()).unwrap();
     lock.try_lock().unwrap();
     let error = check(dir.path(), true).unwrap_err();
-    assert!(error.to_string().contains("another `hopwise store check --salvage` runs in "), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("another `hopwise store check --salvage` runs in "),
+        "{error}"
+    );
     assert_eq!(states(&dir, false), [(FILE.to_owned(), FileState::Damaged)]);
     drop(lock);
     assert!(check(dir.path(), true).unwrap()[0].salvaged.is_some());
@@ -141,5 +181,8 @@ fn only_a_process_that_writes_is_said_to_write() {
     let file = std::fs::File::create(&lock).unwrap();
     file.try_lock().unwrap();
     let message = check(dir.path(), true).unwrap()[0].message.clone().unwrap();
-    assert!(message.ends_with("a process writes here: stop it to salvage this file"), "{message}");
+    assert!(
+        message.ends_with("a process writes here: stop it to salvage this file"),
+        "{message}"
+    );
 }

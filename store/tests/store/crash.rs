@@ -20,7 +20,9 @@ const BATCH: u32 = 500;
 /// Number of events in the file, after SQLite's integrity check.
 fn sound(path: &Path) -> u64 {
     let conn = Connection::open(path).unwrap();
-    let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    let check: String = conn
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(check, "ok");
     let (rows, recorded): (i64, i64) = conn
         .query_row(
@@ -29,18 +31,29 @@ fn sound(path: &Path) -> u64 {
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .unwrap();
-    assert_eq!(rows, recorded, "the file's own counter is part of each transaction");
+    assert_eq!(
+        rows, recorded,
+        "the file's own counter is part of each transaction"
+    );
     rows as u64
 }
 
 /// The child process: writes until it is killed, and prints the number of committed records. Does nothing in a normal run.
 #[test]
 fn child_writes_until_it_is_killed() {
-    let Some(dir) = std::env::var_os(CHILD) else { return };
-    let config = Config { commit_every: Duration::from_millis(2), policy: Policy::Block, ..Config::new(dir) };
+    let Some(dir) = std::env::var_os(CHILD) else {
+        return;
+    };
+    let config = Config {
+        commit_every: Duration::from_millis(2),
+        policy: Policy::Block,
+        ..Config::new(dir)
+    };
     let store = Store::open(config).unwrap();
     for round in 0.. {
-        store.submit(changes(START + round * SECOND / 1000, BATCH, 5000)).unwrap();
+        store
+            .submit(changes(START + round * SECOND / 1000, BATCH, 5000))
+            .unwrap();
         println!("committed {}", store.stats().committed);
         std::io::stdout().flush().unwrap();
     }
@@ -59,7 +72,8 @@ fn start_child(dir: &Dir) -> (Child, BufReader<ChildStdout>) {
 }
 
 fn committed(line: &str) -> Option<u64> {
-    line.rsplit_once("committed ").and_then(|(_, number)| number.parse().ok())
+    line.rsplit_once("committed ")
+        .and_then(|(_, number)| number.parse().ok())
 }
 
 #[test]
@@ -68,7 +82,10 @@ fn a_kill_costs_nothing_that_was_committed_and_the_restart_goes_on() {
     let mut before = 0;
     for round in 0..8_u64 {
         let (mut child, output) = start_child(&dir);
-        let mut lines = output.lines().map_while(Result::ok).filter_map(|line| committed(&line));
+        let mut lines = output
+            .lines()
+            .map_while(Result::ok)
+            .filter_map(|line| committed(&line));
         // At a different time in each round: in the first transactions, and late enough for checkpoints.
         let wanted = [1, 2_000, 30_000][round as usize % 3] * (round + 1);
         let mut reported = lines.find(|committed| *committed >= wanted).unwrap();
@@ -78,8 +95,15 @@ fn a_kill_costs_nothing_that_was_committed_and_the_restart_goes_on() {
         reported = lines.last().unwrap_or(reported);
         let rows = sound(&dir.path().join(FILE));
         let expected = before + reported;
-        assert!(rows >= expected, "round {round}: {rows} rows, {before} before, {reported} committed since");
-        assert_eq!(rows % u64::from(BATCH), 0, "a batch is in the file as a whole or not at all");
+        assert!(
+            rows >= expected,
+            "round {round}: {rows} rows, {before} before, {reported} committed since"
+        );
+        assert_eq!(
+            rows % u64::from(BATCH),
+            0,
+            "a batch is in the file as a whole or not at all"
+        );
         before = rows;
     }
     // In this process the store opens the file, and continues.
@@ -93,7 +117,11 @@ fn a_kill_costs_nothing_that_was_committed_and_the_restart_goes_on() {
 #[test]
 fn a_log_torn_at_any_place_leaves_whole_transactions() {
     let dir = Dir::new("torn");
-    let store = Store::open(Config { policy: Policy::Block, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        policy: Policy::Block,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     for round in 0..6 {
         store.submit(changes(START + round * SECOND, BATCH, 100)).unwrap();
         store.flush();
@@ -123,12 +151,17 @@ fn a_log_torn_at_any_place_leaves_whole_transactions() {
 
 /// A small file system in memory at `dir`; `false`, reported as skipped, where we may not mount one.
 fn mount_small(dir: &Path, size: &str) -> bool {
-    let mounted =
-        Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(dir).output();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+        .arg(dir)
+        .output();
     let done = mounted.as_ref().is_ok_and(|output| output.status.success());
     if !done {
         // Directly to standard error: the test runner captures macro output of passing tests.
-        let _ = writeln!(std::io::stderr(), "SKIPPED full disk: mounting a tmpfs needs root ({mounted:?})");
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED full disk: mounting a tmpfs needs root ({mounted:?})"
+        );
     }
     done
 }
@@ -150,7 +183,11 @@ fn a_full_disk_stops_storing_not_collecting_until_there_is_space() {
     let _mounted = Mounted(dir.path());
     let ballast = dir.path().join("ballast");
     std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
-    let config = Config { commit_every: Duration::ZERO, policy: Policy::Block, ..Config::new(dir.path()) };
+    let config = Config {
+        commit_every: Duration::ZERO,
+        policy: Policy::Block,
+        ..Config::new(dir.path())
+    };
     let store = Store::open(config.clone()).unwrap();
     let write_until = |store: &Store, state: State, deadline: Duration| {
         let start = Instant::now();
@@ -168,14 +205,20 @@ fn a_full_disk_stops_storing_not_collecting_until_there_is_space() {
     };
     let full = write_until(&store, State::Full, Duration::from_secs(30));
     let message = full.message.unwrap();
-    assert!(message.ends_with("the disk is full; make space, storing goes on by itself"), "{message}");
+    assert!(
+        message.ends_with("the disk is full; make space, storing goes on by itself"),
+        "{message}"
+    );
     assert!(full.failed > 0 && full.committed > 0, "{:?}", full.failed);
     // Still full: more is shed, counted, and the file stays as it is.
     store.submit(changes(START, BATCH, 1000)).unwrap();
     store.flush();
     let still = store.stats();
     assert_eq!((still.state, still.committed), (State::Full, full.committed));
-    assert_eq!(still.shed + still.failed, full.shed + full.failed + u64::from(BATCH));
+    assert_eq!(
+        still.shed + still.failed,
+        full.shed + full.failed + u64::from(BATCH)
+    );
     // A restart while the disk is full: it waits for space as well.
     let filler = dir.path().join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
@@ -211,14 +254,30 @@ fn files_where_nothing_may_be_written_can_be_read() {
     store.submit(changes(START, BATCH, 10)).unwrap();
     store.close();
     // Busy while a process that another test is starting holds copies of the store's descriptors.
-    let remount = || Command::new("mount").args(["-o", "remount,ro"]).arg(dir.path()).status().unwrap();
+    let remount = || {
+        Command::new("mount")
+            .args(["-o", "remount,ro"])
+            .arg(dir.path())
+            .status()
+            .unwrap()
+    };
     assert!((0..200).any(|_| remount().success()));
     let reader = Reader::open(dir.path()).unwrap();
-    let table = reader.query("SELECT count(*) FROM events", &QueryOptions::default()).unwrap();
-    assert_eq!((table.rows, table.notes), (vec![vec![Value::Int(i64::from(BATCH))]], vec![]));
+    let table = reader
+        .query("SELECT count(*) FROM events", &QueryOptions::default())
+        .unwrap();
+    assert_eq!(
+        (table.rows, table.notes),
+        (vec![vec![Value::Int(i64::from(BATCH))]], vec![])
+    );
     // Opening a store there fails at once.
     let error = Store::open(Config::new(dir.path())).unwrap_err();
-    assert!(error.to_string().contains("check that it exists and that this user may write there"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("check that it exists and that this user may write there"),
+        "{error}"
+    );
 }
 
 /// Set in the process that loses the right to write into its directory.
@@ -227,9 +286,15 @@ const UNPRIVILEGED: &str = "HOPWISE_STORE_TEST_UNPRIVILEGED";
 /// Does something only as a child of the next test.
 #[test]
 fn child_loses_the_right_to_write_into_its_directory() {
-    let Some(dir) = std::env::var_os(UNPRIVILEGED).map(PathBuf::from) else { return };
+    let Some(dir) = std::env::var_os(UNPRIVILEGED).map(PathBuf::from) else {
+        return;
+    };
     let mode = |mode| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
-    let store = Store::open(Config { period: Period::Hour, ..Config::new(&dir) }).unwrap();
+    let store = Store::open(Config {
+        period: Period::Hour,
+        ..Config::new(&dir)
+    })
+    .unwrap();
     let keep = |ts, count| {
         store.submit(changes(ts, count, 10)).unwrap();
         store.flush();
@@ -242,9 +307,15 @@ fn child_loses_the_right_to_write_into_its_directory() {
     // Files that are open are written as before.
     assert_eq!(keep(START + SECOND, 50).committed, 150);
     let stats = keep(START + 3600 * SECOND, 20);
-    assert_eq!((stats.committed, stats.failed, stats.state), (150, 20, State::Failing));
+    assert_eq!(
+        (stats.committed, stats.failed, stats.state),
+        (150, 20, State::Failing)
+    );
     let message = stats.message.unwrap_or_default();
-    assert!(message.contains("T15.db: Permission denied; check that"), "{message}");
+    assert!(
+        message.contains("T15.db: Permission denied; check that"),
+        "{message}"
+    );
     mode(0o755);
     let start = Instant::now();
     let mut stats = store.stats();
@@ -252,7 +323,10 @@ fn child_loses_the_right_to_write_into_its_directory() {
         std::thread::sleep(Duration::from_millis(50));
         stats = keep(START + 3600 * SECOND, 10);
     }
-    assert_eq!((stats.state, stats.message, stats.failed, stats.removed), (State::Ok, None, 20, 0));
+    assert_eq!(
+        (stats.state, stats.message, stats.failed, stats.removed),
+        (State::Ok, None, 20, 0)
+    );
     assert_eq!(stats.committed + stats.shed + stats.failed, stats.submitted);
     println!("recovered");
 }
@@ -264,19 +338,32 @@ fn a_directory_that_loses_its_write_permission_is_counted_and_recovers_by_itself
     let child = Command::new("unshare")
         .arg("--user")
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "crash::child_loses_the_right_to_write_into_its_directory", "--nocapture"])
+        .args([
+            "--exact",
+            "crash::child_loses_the_right_to_write_into_its_directory",
+            "--nocapture",
+        ])
         .env(UNPRIVILEGED, dir.path())
         .output();
     match child {
         Ok(child) if String::from_utf8_lossy(&child.stderr).contains("unshare failed") => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED write permission: no user namespaces here");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED write permission: no user namespaces here"
+            );
         }
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED write permission: cannot run unshare ({error})");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED write permission: cannot run unshare ({error})"
+            );
         }
         Ok(child) => {
             let output = String::from_utf8_lossy(&child.stdout);
-            assert!(child.status.success() && output.contains("recovered"), "{child:?}");
+            assert!(
+                child.status.success() && output.contains("recovered"),
+                "{child:?}"
+            );
         }
     }
 }

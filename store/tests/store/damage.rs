@@ -26,10 +26,17 @@ fn filled(dir: &Dir) {
         let n = (minute % 5) as u32;
         batch.event(&change(ts, flow(n), 1 + n, 100 * minute), &[]);
         let kind = if minute < 5 { Kind::New } else { Kind::PathChange };
-        let event =
-            collector::Event { kind, metric: Some(Metric::FlowPath), flow: Some(flow(n)), ..bare(ts + 1) };
+        let event = collector::Event {
+            kind,
+            metric: Some(Metric::FlowPath),
+            flow: Some(flow(n)),
+            ..bare(ts + 1)
+        };
         batch.event(&event, &[1, 2 + n, 9]);
-        batch.rollup(&Rollup { interval: 60, ..rollup(ts, 1 + n) });
+        batch.rollup(&Rollup {
+            interval: 60,
+            ..rollup(ts, 1 + n)
+        });
         let of_flow = Rollup {
             metric: Metric::FlowLatency,
             flow: Some(flow(n)),
@@ -37,7 +44,10 @@ fn filled(dir: &Dir) {
             node: None,
             ..rollup(ts, 1)
         };
-        batch.rollup(&Rollup { interval: 60, ..of_flow });
+        batch.rollup(&Rollup {
+            interval: 60,
+            ..of_flow
+        });
         batch.flow(&flow_row(flow(n), ts), &[1, 2 + n, 9]);
         batch.drop_report(&drop_report(ts, 1 + n));
         batch.loss(&loss(ts, Some(1 + n)));
@@ -78,7 +88,14 @@ fn ask(dir: &Dir) -> Option<usize> {
     let _ = reader.history(&flow(1), None, None, 100);
     let _ = reader.totals();
     let order = FlowOrder::Reports;
-    let filter = FlowFilter { span, order, text: None, id: None, after: None, limit: 10 };
+    let filter = FlowFilter {
+        span,
+        order,
+        text: None,
+        id: None,
+        after: None,
+        limit: 10,
+    };
     let _ = reader.flow_spans(&filter);
     let _ = reader.flow_sums(span);
     let _ = reader.path_spans(span);
@@ -123,7 +140,13 @@ fn ask(dir: &Dir) -> Option<usize> {
         }
         let _ = (follower.end(stream), follower.since(stream, START));
     }
-    reader.events(&EventFilter { limit: 1000, ..EventFilter::default() }).ok().map(|events| events.len())
+    reader
+        .events(&EventFilter {
+            limit: 1000,
+            ..EventFilter::default()
+        })
+        .ok()
+        .map(|events| events.len())
 }
 
 fn goes_on(dir: &Dir) {
@@ -132,14 +155,20 @@ fn goes_on(dir: &Dir) {
     for n in 0..20 {
         let ts = START + 100 * MINUTE + u64::from(n);
         batch.event(&change(ts, flow(n), 1, 5), &[]);
-        batch.rollup(&Rollup { interval: 60, ..rollup(START + 69 * MINUTE, 1 + n % 5) });
+        batch.rollup(&Rollup {
+            interval: 60,
+            ..rollup(START + 69 * MINUTE, 1 + n % 5)
+        });
         batch.flow(&flow_row(flow(n), ts), &[1, 2, 9]);
     }
     let records = batch.len() as u64;
     store.submit(batch).unwrap();
     let stats = store.close();
     assert_eq!(stats.committed + stats.failed, records, "{stats:?}");
-    assert!(!stats.message.unwrap_or_default().contains("has died"), "the writer panicked");
+    assert!(
+        !stats.message.unwrap_or_default().contains("has died"),
+        "the writer panicked"
+    );
 }
 
 #[test]
@@ -154,7 +183,11 @@ fn no_number_in_a_file_makes_anything_panic() {
         let sql = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
                    WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' AND c.type IN ('INTEGER', '')";
         let mut select = conn.prepare(sql).unwrap();
-        select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Result<_, _>>().unwrap()
+        select
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap()
     };
     assert!(columns.len() > 80, "{columns:?}");
     let mut failed = Vec::new();

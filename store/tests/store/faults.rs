@@ -34,13 +34,15 @@ fn overwrite(path: &Path, at: u64, len: usize) {
 
 fn events_in(path: &Path) -> i64 {
     let conn = Connection::open(path).unwrap();
-    conn.query_row("SELECT count(*) FROM event_data", [], |row| row.get(0)).unwrap()
+    conn.query_row("SELECT count(*) FROM event_data", [], |row| row.get(0))
+        .unwrap()
 }
 
 /// A reader that holds the file as it is now. It writes nothing, also when it is closed.
 fn hold(path: &Path) -> Connection {
     let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-    conn.execute_batch("BEGIN; SELECT count(*) FROM event_data").unwrap();
+    conn.execute_batch("BEGIN; SELECT count(*) FROM event_data")
+        .unwrap();
     conn
 }
 
@@ -80,7 +82,10 @@ fn an_old_file_that_is_damaged_behind_its_first_page_stays_named() {
     let path = dir.path().join(FILE);
     let conn = Connection::open(&path).unwrap();
     let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'run_data'";
-    let page: u64 = conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap().unsigned_abs();
+    let page: u64 = conn
+        .query_row(sql, [], |row| row.get::<_, i64>(0))
+        .unwrap()
+        .unsigned_abs();
     drop(conn);
     overwrite(&path, (page - 1) * 8192, 8192);
     let store = Store::open(Config::new(dir.path())).unwrap();
@@ -88,7 +93,10 @@ fn an_old_file_that_is_damaged_behind_its_first_page_stays_named() {
         let stats = store.stats();
         assert_eq!(problems(&stats), [(FILE, ProblemKind::Damaged, 0)]);
         let message = &stats.problems.list()[0].message;
-        assert!(message.contains("malformed") && message.contains("hopwise store check"), "{message}");
+        assert!(
+            message.contains("malformed") && message.contains("hopwise store check"),
+            "{message}"
+        );
         housekeeping(&store);
     }
     fs::remove_file(&path).unwrap();
@@ -135,12 +143,19 @@ fn a_removed_log_that_a_reader_holds_is_copied_when_the_reader_is_done() {
     fs::remove_file(dir.path().join(log)).unwrap();
     keep(&store, changes(START + 2 * SECOND, 10, 1));
     let stats = store.stats();
-    assert_eq!((stats.committed, stats.failed, problems(&stats)), (160, 0, vec![]), "it is not over yet");
+    assert_eq!(
+        (stats.committed, stats.failed, problems(&stats)),
+        (160, 0, vec![]),
+        "it is not over yet"
+    );
     drop(reader);
     housekeeping(&store);
     let stats = store.stats();
     assert_eq!(problems(&stats), [(log, ProblemKind::Removed, 0)]);
-    assert!(stats.problems.list()[0].message.contains("nothing was lost"), "{stats:?}");
+    assert!(
+        stats.problems.list()[0].message.contains("nothing was lost"),
+        "{stats:?}"
+    );
     assert_eq!(count(&dir), 160);
     keep(&store, changes(START + 3 * SECOND, 5, 1));
     assert_eq!((store.close().lost(), count(&dir)), (0, 165));
@@ -184,13 +199,23 @@ fn the_first_64_problems_are_listed_and_the_others_counted() {
     }
     housekeeping(&store);
     let after = store.stats().problems;
-    assert_eq!((after.list().len(), after.more(), after.list()[63].number), (64, 7, 73));
+    assert_eq!(
+        (after.list().len(), after.more(), after.list()[63].number),
+        (64, 7, 73)
+    );
     // What happens is listed beside what lasts.
     keep(&store, changes(START, 10, 1));
     fs::remove_file(dir.path().join(FILE)).unwrap();
     housekeeping(&store);
     let after = store.stats().problems;
-    assert_eq!((after.list().len(), after.more(), after.count(ProblemKind::Removed)), (65, 7, 1));
+    assert_eq!(
+        (
+            after.list().len(),
+            after.more(),
+            after.count(ProblemKind::Removed)
+        ),
+        (65, 7, 1)
+    );
 }
 
 #[test]
@@ -200,14 +225,29 @@ fn files_that_were_set_aside_expire_as_others() {
     let aside = dir.path().join(ASIDE);
     for max_age in [true, false] {
         fs::write(&aside, vec![0x5a; 5 << 20]).unwrap();
-        fs::File::options().write(true).open(&aside).unwrap().set_modified(old).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&aside)
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
         let config = Config::new(dir.path());
         let config = match max_age {
-            true => Config { max_age: Some(Duration::from_secs(1800)), ..config },
-            false => Config { max_bytes: Some(4 << 20), ..config },
+            true => Config {
+                max_age: Some(Duration::from_secs(1800)),
+                ..config
+            },
+            false => Config {
+                max_bytes: Some(4 << 20),
+                ..config
+            },
         };
         let stats = Store::open(config).unwrap().close();
-        assert_eq!((stats.deleted, aside.exists(), problems(&stats)), (1, false, vec![]), "{max_age}");
+        assert_eq!(
+            (stats.deleted, aside.exists(), problems(&stats)),
+            (1, false, vec![]),
+            "{max_age}"
+        );
     }
 }
 
@@ -228,8 +268,13 @@ fn what_root_salvages_belongs_to_the_owner_of_the_store() {
     if let Some(dir) = std::env::var_os("HOPWISE_STORE_WRAPPED") {
         // As the service: it finds the records, and starts.
         let reader = store::Reader::open(&dir).unwrap();
-        let table = reader.query("SELECT count(*) FROM events", &store::QueryOptions::default()).unwrap();
-        assert!(matches!(table.rows[0][0], store::Value::Int(15_000..)), "{table:?}");
+        let table = reader
+            .query("SELECT count(*) FROM events", &store::QueryOptions::default())
+            .unwrap();
+        assert!(
+            matches!(table.rows[0][0], store::Value::Int(15_000..)),
+            "{table:?}"
+        );
         let store = Store::open(Config::new(&dir)).unwrap();
         keep(&store, changes(START, 10, 1));
         assert_eq!(store.close().lost(), 0);
@@ -247,7 +292,9 @@ fn what_root_salvages_belongs_to_the_owner_of_the_store() {
     let checked = check(dir.path(), true).unwrap();
     assert!(checked[0].salvaged.is_some(), "{checked:?}");
     for entry in fs::read_dir(dir.path()).unwrap() {
-        let (path, meta) = entry.map(|entry| (entry.path(), entry.metadata().unwrap())).unwrap();
+        let (path, meta) = entry
+            .map(|entry| (entry.path(), entry.metadata().unwrap()))
+            .unwrap();
         assert_eq!((meta.uid(), meta.gid()), (NOBODY, NOBODY), "{}", path.display());
     }
     let wrapper = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -256,7 +303,17 @@ fn what_root_salvages_belongs_to_the_owner_of_the_store() {
 
 /// Mounts a file system in memory in this process's mount namespace.
 fn mount(dir: &Path, size: &str) {
-    run("mount", &["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", dir.to_str().unwrap()]);
+    run(
+        "mount",
+        &[
+            "-t",
+            "tmpfs",
+            "-o",
+            &format!("size={size}"),
+            "tmpfs",
+            dir.to_str().unwrap(),
+        ],
+    );
 }
 
 fn free(dir: &Path) -> u64 {
@@ -266,7 +323,11 @@ fn free(dir: &Path) -> u64 {
 
 #[test]
 fn nothing_is_salvaged_into_a_file_that_is_not_whole() {
-    if !is_wrapped("nothing_is_salvaged_into_a_file_that_is_not_whole", &["unshare", "-m"], None) {
+    if !is_wrapped(
+        "nothing_is_salvaged_into_a_file_that_is_not_whole",
+        &["unshare", "-m"],
+        None,
+    ) {
         return;
     }
     let dir = Dir::new("salvage-full");
@@ -283,9 +344,16 @@ fn nothing_is_salvaged_into_a_file_that_is_not_whole() {
     let filler = dir.path().join("filler");
     fs::write(&filler, vec![0; (free(dir.path()) - size * 3 / 2) as usize]).unwrap();
     let checked = check(dir.path(), true).unwrap();
-    assert_eq!((checked[0].state, &checked[0].salvaged), (FileState::Damaged, &None), "{checked:?}");
+    assert_eq!(
+        (checked[0].state, &checked[0].salvaged),
+        (FileState::Damaged, &None),
+        "{checked:?}"
+    );
     let message = checked[0].message.as_ref().unwrap();
-    assert!(message.contains("cannot be salvaged") && message.contains("full"), "{message}");
+    assert!(
+        message.contains("cannot be salvaged") && message.contains("full"),
+        "{message}"
+    );
     let mut names = dir.names();
     // Reading a file makes an empty log.
     names.retain(|name| !name.ends_with("-wal"));
@@ -320,7 +388,10 @@ fn a_read_only_disk_is_named_and_storing_goes_on_when_it_can_be_written_again() 
     keep(&store, changes(START + 2 * DAY, 50, 5));
     let stats = store.stats();
     balanced(&stats);
-    assert_eq!((stats.committed, stats.failed, stats.state), (100, 50, State::Failing));
+    assert_eq!(
+        (stats.committed, stats.failed, stats.state),
+        (100, 50, State::Failing)
+    );
     let message = stats.message.unwrap();
     assert!(message.contains("Read-only file system"), "{message}");
     run("mount", &["-o", "remount,bind,rw", to]);
@@ -332,9 +403,14 @@ fn a_read_only_disk_is_named_and_storing_goes_on_when_it_can_be_written_again() 
     let stats = store.close();
     balanced(&stats);
     assert_eq!(stats.stored() + stats.lost(), stats.submitted);
-    assert_eq!((stats.removed, stats.moved_files, problems(&stats)), (0, 0, vec![]));
+    assert_eq!(
+        (stats.removed, stats.moved_files, problems(&stats)),
+        (0, 0, vec![])
+    );
     let reader = store::Reader::open(&folder).unwrap();
-    let table = reader.query("SELECT count(*) FROM events", &store::QueryOptions::default()).unwrap();
+    let table = reader
+        .query("SELECT count(*) FROM events", &store::QueryOptions::default())
+        .unwrap();
     assert_eq!(table.rows, [[store::Value::Int(stats.stored() as i64)]]);
     run("umount", &["-l", to]);
     run("umount", &["-l", from]);

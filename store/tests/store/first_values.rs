@@ -31,11 +31,30 @@ fn new_flow(number: u32, ts: u64) -> Batch {
     };
     batch.event(&of(Kind::New, Metric::FlowPath, 3, ts), &[1, 2, 3]);
     for (node, latency) in [(1, 100), (3, 300)] {
-        batch.event(&Event { node: Some(node), ..of(Kind::New, Metric::HopLatency, latency, ts) }, &[]);
+        batch.event(
+            &Event {
+                node: Some(node),
+                ..of(Kind::New, Metric::HopLatency, latency, ts)
+            },
+            &[],
+        );
     }
-    batch.event(&Event { basis: Basis::HopSum, ..of(Kind::New, Metric::FlowLatency, 400, ts) }, &[]);
+    batch.event(
+        &Event {
+            basis: Basis::HopSum,
+            ..of(Kind::New, Metric::FlowLatency, 400, ts)
+        },
+        &[],
+    );
     let change = of(Kind::Change, Metric::HopLatency, 900, ts + 5 * SECOND);
-    batch.event(&Event { node: Some(3), previous: Some(300), ..change }, &[]);
+    batch.event(
+        &Event {
+            node: Some(3),
+            previous: Some(300),
+            ..change
+        },
+        &[],
+    );
     batch
 }
 
@@ -54,27 +73,41 @@ fn a_new_flow_is_one_record_with_its_first_values() {
     let reader = Reader::open(dir.path()).unwrap();
     let mut events = reader.events(&EventFilter::default()).unwrap();
     let new = events.pop().unwrap();
-    let first =
-        FirstRow { flow_latency: Some(400), basis: Basis::HopSum, hop_latencies: vec![100, u32::MAX, 300] };
+    let first = FirstRow {
+        flow_latency: Some(400),
+        basis: Basis::HopSum,
+        hop_latencies: vec![100, u32::MAX, 300],
+    };
     assert_eq!((new.path, new.first), (vec![1, 2, 3], Some(first)));
     assert_eq!((events[0].event.kind, &events[0].first), (Kind::Change, &None));
     let history = reader.history(&flow(1), None, None, 10).unwrap();
-    let points: Vec<_> =
-        history.series.iter().map(|point| (point.flow_latency, point.basis, point.hops.clone())).collect();
+    let points: Vec<_> = history
+        .series
+        .iter()
+        .map(|point| (point.flow_latency, point.basis, point.hops.clone()))
+        .collect();
     let at = |last| (Some(400), Basis::HopSum, vec![(1, 100), (3, last)]);
     assert_eq!(points, [at(300), at(900)]);
     let sql = "SELECT flow_latency, latency_basis, hop_latencies FROM events WHERE kind = 'new'";
     let table = reader.query(sql, &QueryOptions::default()).unwrap();
     let text = |text: &str| Value::Text(text.to_owned());
-    assert_eq!(table.rows, [[Value::Int(400), text("hop_sum"), text("100>?>300")]]);
+    assert_eq!(
+        table.rows,
+        [[Value::Int(400), text("hop_sum"), text("100>?>300")]]
+    );
 }
 
 #[test]
 fn a_file_of_version_1_is_read_beside_others_and_left_as_it_is() {
     let dir = Dir::new("version-1");
     keep(&dir, new_flow(1, START));
-    let path = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
-    let path = path.into_iter().find(|path| path.extension().is_some_and(|end| end == "db")).unwrap();
+    let path = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let path = path
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|end| end == "db"))
+        .unwrap();
     let conn = rusqlite::Connection::open(&path).unwrap();
     conn.execute_batch("DROP TABLE span_data; DROP TABLE taken_data; DROP TABLE minute_data; DROP TABLE block_data; DROP VIEW recordings; DROP TABLE recording_data; DROP VIEW events; DROP TABLE first_data; DROP TABLE run_data; ALTER TABLE flow_data DROP COLUMN number;
          PRAGMA user_version = 1",
@@ -83,11 +116,21 @@ fn a_file_of_version_1_is_read_beside_others_and_left_as_it_is() {
     conn.close().unwrap();
     let found = || {
         let reader = Reader::open(dir.path()).unwrap();
-        let events = reader.events(&EventFilter { kind: Some(Kind::New), ..EventFilter::default() }).unwrap();
-        events.into_iter().map(|row| (row.event.flow.unwrap(), row.first.is_some())).collect::<Vec<_>>()
+        let events = reader
+            .events(&EventFilter {
+                kind: Some(Kind::New),
+                ..EventFilter::default()
+            })
+            .unwrap();
+        events
+            .into_iter()
+            .map(|row| (row.event.flow.unwrap(), row.first.is_some()))
+            .collect::<Vec<_>>()
     };
     assert_eq!(found(), [(flow(1), false)]);
-    let recordings = Reader::open(dir.path()).unwrap().recordings((0, u64::MAX), None, 10);
+    let recordings = Reader::open(dir.path())
+        .unwrap()
+        .recordings((0, u64::MAX), None, 10);
     assert_eq!(recordings.unwrap(), []);
     // The next day, in a file of its own.
     keep(&dir, new_flow(2, START + 86_400 * SECOND));

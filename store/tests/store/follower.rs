@@ -15,7 +15,11 @@ const HOUR: u64 = 3600 * SECOND;
 const ALL: usize = usize::MAX;
 
 fn open(dir: &Dir, period: Period) -> Store {
-    Store::open(Config { period, ..Config::new(dir.path()) }).unwrap()
+    Store::open(Config {
+        period,
+        ..Config::new(dir.path())
+    })
+    .unwrap()
 }
 
 fn keep(store: &Store, batch: Batch) {
@@ -58,15 +62,29 @@ fn records_of_every_kind_read_back_as_they_were_stored() {
         event.metric = Some(Metric::ALL[n]);
         let path = [1, u32::MAX, 3];
         batch.event(&event, &path[..n.min(3)]);
-        let row = store::EventRow { event, rule: None, path: path[..n.min(3)].to_vec(), first: None };
+        let row = store::EventRow {
+            event,
+            rule: None,
+            path: path[..n.min(3)].to_vec(),
+            first: None,
+        };
         expected[0].push(StoredRecord::Event(row));
-        let one = collector::Rollup { flow: Some(flow), ..rollup(ts, 5) };
+        let one = collector::Rollup {
+            flow: Some(flow),
+            ..rollup(ts, 5)
+        };
         batch.rollup(&one);
         expected[1].push(StoredRecord::Rollup(one, 0));
         let row = flow_row(flow, ts);
         batch.flow(&row, &path);
-        expected[2].push(StoredRecord::Flow(store::FlowState { row, path: path.to_vec() }));
-        let one = collector::Drop { flow: Some(flow), ..drop_report(ts, 9) };
+        expected[2].push(StoredRecord::Flow(store::FlowState {
+            row,
+            path: path.to_vec(),
+        }));
+        let one = collector::Drop {
+            flow: Some(flow),
+            ..drop_report(ts, 9)
+        };
         batch.drop_report(&one);
         expected[3].push(StoredRecord::Drop(one));
         let one = loss(ts, (n > 1).then_some(3));
@@ -75,7 +93,12 @@ fn records_of_every_kind_read_back_as_they_were_stored() {
     }
     let empty = bare(START);
     batch.event(&empty, &[]);
-    let row = store::EventRow { event: empty, rule: None, path: Vec::new(), first: None };
+    let row = store::EventRow {
+        event: empty,
+        rule: None,
+        path: Vec::new(),
+        first: None,
+    };
     expected[0].push(StoredRecord::Event(row));
     keep(&store, batch);
     let mut follower = Follower::new(dir.path());
@@ -106,15 +129,28 @@ fn rules_and_first_values_come_with_their_events() {
         ..bare(START)
     };
     batch.event(&path, &[7, 8]);
-    let latency = collector::Event { metric: Some(Metric::FlowLatency), value: Some(99), ..path };
+    let latency = collector::Event {
+        metric: Some(Metric::FlowLatency),
+        value: Some(99),
+        ..path
+    };
     batch.event(&latency, &[]);
-    batch.event(&collector::Event { rule: Some(0), ..change(START, flow(1), 1, 3) }, &[]);
+    batch.event(
+        &collector::Event {
+            rule: Some(0),
+            ..change(START, flow(1), 1, 3)
+        },
+        &[],
+    );
     keep(&store, batch);
     let chunk = all(&mut Follower::new(dir.path()), Stream::Events, Place::default());
     let [StoredRecord::Event(new), StoredRecord::Event(fired)] = &chunk.records[..] else {
         panic!("{chunk:?}")
     };
-    assert_eq!((&new.path[..], new.first.as_ref().unwrap().flow_latency), (&[7, 8][..], Some(99)));
+    assert_eq!(
+        (&new.path[..], new.first.as_ref().unwrap().flow_latency),
+        (&[7, 8][..], Some(99))
+    );
     assert_eq!((fired.rule.as_deref(), &fired.first), (Some("slow"), &None));
 }
 
@@ -149,9 +185,17 @@ fn each_record_is_read_once_in_the_order_of_the_commits() {
                     assert_eq!((chunk.expired, chunk.restarted), (0, false), "seed {seed}");
                     // The same place gives the same records again.
                     let mut other = Follower::new(dir.path());
-                    let reader = if rng.below(2) == 0 { &mut follower } else { &mut other };
+                    let reader = if rng.below(2) == 0 {
+                        &mut follower
+                    } else {
+                        &mut other
+                    };
                     let again = reader.read(Stream::Events, at, Some(chunk.end), 1, 1).unwrap();
-                    assert_eq!((&again.records, again.end), (&chunk.records, chunk.end), "seed {seed}");
+                    assert_eq!(
+                        (&again.records, again.end),
+                        (&chunk.records, chunk.end),
+                        "seed {seed}"
+                    );
                     found.extend(values(&chunk));
                     at = chunk.end;
                 }
@@ -173,20 +217,37 @@ fn what_was_deleted_is_counted() {
         keep(&store, changes(START + hour * HOUR, 100, 10));
     }
     let mut follower = Follower::new(dir.path());
-    let first = follower.read(Stream::Events, Place::default(), None, 30, ALL).unwrap();
-    let names: Vec<String> = dir.names().into_iter().filter(|name| name.ends_with(".db")).collect();
+    let first = follower
+        .read(Stream::Events, Place::default(), None, 30, ALL)
+        .unwrap();
+    let names: Vec<String> = dir
+        .names()
+        .into_iter()
+        .filter(|name| name.ends_with(".db"))
+        .collect();
     for name in &names[..2] {
         std::fs::remove_file(dir.path().join(name)).unwrap();
     }
     // A batch that was begun: its rest is gone.
-    let until = Place { row: first.end.row + 50, ..first.end };
-    let chunk = follower.read(Stream::Events, first.end, Some(until), 30, ALL).unwrap();
+    let until = Place {
+        row: first.end.row + 50,
+        ..first.end
+    };
+    let chunk = follower
+        .read(Stream::Events, first.end, Some(until), 30, ALL)
+        .unwrap();
     assert_eq!((chunk.records.len(), chunk.expired, chunk.end), (0, 50, until));
     let chunk = all(&mut follower, Stream::Events, first.end);
-    assert_eq!((chunk.records.len(), chunk.expired, chunk.restarted), (200, 170, false));
+    assert_eq!(
+        (chunk.records.len(), chunk.expired, chunk.restarted),
+        (200, 170, false)
+    );
     // For who begins, nothing is missing.
     let chunk = all(&mut follower, Stream::Events, Place::default());
-    assert_eq!((chunk.records.len(), chunk.expired, chunk.restarted), (200, 0, false));
+    assert_eq!(
+        (chunk.records.len(), chunk.expired, chunk.restarted),
+        (200, 0, false)
+    );
     assert_eq!(all(&mut follower, Stream::Events, chunk.end).records, []);
 }
 
@@ -198,9 +259,16 @@ fn a_lost_count_begins_anew_and_says_so() {
     keep(&store, numbered(START + HOUR, 100..200));
     store.close();
     let mut follower = Follower::new(dir.path());
-    let at = follower.read(Stream::Events, Place::default(), None, 150, ALL).unwrap().end;
+    let at = follower
+        .read(Stream::Events, Place::default(), None, 150, ALL)
+        .unwrap()
+        .end;
     // The newest file is damaged: how far it counted is not known.
-    let names: Vec<String> = dir.names().into_iter().filter(|name| name.ends_with(".db")).collect();
+    let names: Vec<String> = dir
+        .names()
+        .into_iter()
+        .filter(|name| name.ends_with(".db"))
+        .collect();
     std::fs::write(dir.path().join(&names[1]), "damaged".repeat(10_000)).unwrap();
     let store = open(&dir, Period::Hour);
     keep(&store, numbered(START + HOUR, 200..210));
@@ -212,7 +280,10 @@ fn a_lost_count_begins_anew_and_says_so() {
     let store = open(&dir, Period::Hour);
     keep(&store, numbered(START + HOUR, 210..220));
     let chunk = all(&mut follower, Stream::Events, chunk.end);
-    assert_eq!((values(&chunk), chunk.restarted, chunk.expired), ((210..220).collect(), false, 0));
+    assert_eq!(
+        (values(&chunk), chunk.restarted, chunk.expired),
+        ((210..220).collect(), false, 0)
+    );
 }
 
 #[test]
@@ -224,20 +295,35 @@ fn a_batch_whose_file_was_removed_expires_by_its_records() {
     let mut follower = Follower::new(dir.path());
     let start = follower.since(Stream::Events, 0).unwrap();
     let until = follower.end(Stream::Events).unwrap();
-    dir.names().iter().for_each(|name| std::fs::remove_file(dir.path().join(name)).unwrap());
+    dir.names()
+        .iter()
+        .for_each(|name| std::fs::remove_file(dir.path().join(name)).unwrap());
     let store = open(&dir, Period::Hour);
     keep(&store, numbered(START + HOUR, 100..110));
     // Of whoever began in that count; before all counts; and in an earlier count, whose rest is not known.
     let earlier = Place { base: 1, row: 40 };
-    for (from, expired, restarted) in
-        [(start, 100, false), (Place::default(), 0, false), (earlier, 100, true)]
-    {
-        let chunk = follower.read(Stream::Events, from, Some(until), 1000, ALL).unwrap();
-        let expected = Chunk { records: Vec::new(), end: until, expired, restarted, is_last: false };
+    for (from, expired, restarted) in [
+        (start, 100, false),
+        (Place::default(), 0, false),
+        (earlier, 100, true),
+    ] {
+        let chunk = follower
+            .read(Stream::Events, from, Some(until), 1000, ALL)
+            .unwrap();
+        let expected = Chunk {
+            records: Vec::new(),
+            end: until,
+            expired,
+            restarted,
+            is_last: false,
+        };
         assert_eq!(chunk, expected, "{from:?}");
     }
     let chunk = all(&mut follower, Stream::Events, until);
-    assert_eq!((values(&chunk), chunk.expired, chunk.restarted), ((100..110).collect(), 0, true));
+    assert_eq!(
+        (values(&chunk), chunk.expired, chunk.restarted),
+        ((100..110).collect(), 0, true)
+    );
     drop(store);
 }
 
@@ -261,8 +347,11 @@ fn of_a_flow_only_the_latest_state_is_read() {
         chunk.records.iter().map(one).collect()
     };
     let chunk = all(&mut follower, Stream::Flows, Place::default());
-    let expected: Vec<(u32, u64)> =
-        (0..100).chain(200..20_000).map(|n| (n, 0)).chain((100..200).map(|n| (n, SECOND))).collect();
+    let expected: Vec<(u32, u64)> = (0..100)
+        .chain(200..20_000)
+        .map(|n| (n, 0))
+        .chain((100..200).map(|n| (n, SECOND)))
+        .collect();
     assert_eq!((read(&chunk), chunk.expired), (expected, 0));
     push(5..7, START + 2 * SECOND);
     let chunk = all(&mut follower, Stream::Flows, chunk.end);
@@ -279,11 +368,18 @@ fn a_place_by_time_is_before_the_records_of_that_time() {
     let mut follower = Follower::new(dir.path());
     for (seconds, first) in [(0, 0), (5, 1), (10, 1), (11, 2), (4010, 3)] {
         let at = follower.since(Stream::Events, START + seconds * SECOND).unwrap();
-        assert_eq!(values(&all(&mut follower, Stream::Events, at))[0], first, "{seconds}");
+        assert_eq!(
+            values(&all(&mut follower, Stream::Events, at))[0],
+            first,
+            "{seconds}"
+        );
     }
     let at = follower.since(Stream::Events, START + HOUR * 9).unwrap();
     assert_eq!(at, follower.end(Stream::Events).unwrap());
-    assert_eq!(Follower::new(dir.path()).end(Stream::Drops).unwrap(), Place::default());
+    assert_eq!(
+        Follower::new(dir.path()).end(Stream::Drops).unwrap(),
+        Place::default()
+    );
 }
 
 #[test]
@@ -307,5 +403,8 @@ fn files_of_earlier_versions_are_left_out_and_followed_by_others() {
     let mut follower = Follower::new(dir.path());
     let chunk = all(&mut follower, Stream::Events, Place::default());
     assert_eq!(values(&chunk), (10..20).collect::<Vec<_>>());
-    assert_eq!(all(&mut follower, Stream::Flows, Place::default()).records.len(), 1);
+    assert_eq!(
+        all(&mut follower, Stream::Flows, Place::default()).records.len(),
+        1
+    );
 }

@@ -17,9 +17,17 @@ const FILE: &str = "hopwise-2026-11-21.db";
 
 pub(crate) fn count(dir: &Dir) -> i64 {
     let reader = Reader::open(dir.path()).unwrap();
-    let table = reader.query("SELECT count(*) FROM events", &QueryOptions::default()).unwrap();
-    let [row] = &table.rows[..] else { panic!("{table:?}") };
-    if let Value::Int(count) = row[0] { count } else { panic!("{row:?}") }
+    let table = reader
+        .query("SELECT count(*) FROM events", &QueryOptions::default())
+        .unwrap();
+    let [row] = &table.rows[..] else {
+        panic!("{table:?}")
+    };
+    if let Value::Int(count) = row[0] {
+        count
+    } else {
+        panic!("{row:?}")
+    }
 }
 
 pub(crate) fn balanced(stats: &Stats) {
@@ -28,14 +36,17 @@ pub(crate) fn balanced(stats: &Stats) {
 
 /// The wall clock.
 fn now() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
     u64::try_from(now.as_nanos()).unwrap()
 }
 
 /// The problems of files, without their numbers, times and messages.
 pub(crate) fn problems(stats: &Stats) -> Vec<(&str, ProblemKind, u64)> {
     let list = stats.problems.list().iter();
-    list.map(|problem| (&*problem.file, problem.kind, problem.records)).collect()
+    list.map(|problem| (&*problem.file, problem.kind, problem.records))
+        .collect()
 }
 
 /// Submits and waits until it is committed.
@@ -47,16 +58,27 @@ pub(crate) fn keep(store: &Store, batch: Batch) {
 #[test]
 fn a_new_period_begins_a_new_file_and_late_records_join_it() {
     let dir = Dir::new("roll");
-    let store = Store::open(Config { period: Period::Hour, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        period: Period::Hour,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     let file = |hour: u64| format!("hopwise-2026-11-21T{}.db", 14 + hour);
     let mut expected = Vec::new();
     for hour in 0..3 {
         keep(&store, changes(START + hour * HOUR, 5, 1));
         expected.push(file(hour));
-        let names: Vec<String> = dir.names().into_iter().filter(|name| name.ends_with(".db")).collect();
+        let names: Vec<String> = dir
+            .names()
+            .into_iter()
+            .filter(|name| name.ends_with(".db"))
+            .collect();
         assert_eq!(names, expected);
         // Files of past periods are closed, with their logs merged.
-        assert_eq!(dir.names().iter().filter(|name| name.ends_with("-wal")).count(), 1);
+        assert_eq!(
+            dir.names().iter().filter(|name| name.ends_with("-wal")).count(),
+            1
+        );
     }
     // From the hour before: into the current file. Much older, as when a capture is replayed: into its own.
     keep(&store, changes(START + HOUR, 7, 1));
@@ -65,12 +87,19 @@ fn a_new_period_begins_a_new_file_and_late_records_join_it() {
     assert_eq!(dir.names(), expected);
     let rows_of = |name: &String| {
         let conn = rusqlite::Connection::open(dir.path().join(name)).unwrap();
-        conn.query_row("SELECT count(*) FROM events", [], |row| row.get::<_, i64>(0)).unwrap()
+        conn.query_row("SELECT count(*) FROM events", [], |row| row.get::<_, i64>(0))
+            .unwrap()
     };
-    assert_eq!(expected.iter().map(rows_of).collect::<Vec<_>>(), [5 + 11, 5, 5 + 7]);
+    assert_eq!(
+        expected.iter().map(rows_of).collect::<Vec<_>>(),
+        [5 + 11, 5, 5 + 7]
+    );
     let reader = Reader::open(dir.path()).unwrap();
-    let options =
-        QueryOptions { from: Some(START + HOUR), to: Some(START + HOUR + 1_000_000), ..Default::default() };
+    let options = QueryOptions {
+        from: Some(START + HOUR),
+        to: Some(START + HOUR + 1_000_000),
+        ..Default::default()
+    };
     let sql = format!(
         "SELECT count(*) FROM events WHERE ts BETWEEN {} AND {}",
         START + HOUR,
@@ -91,9 +120,17 @@ fn a_restart_continues_the_file() {
     assert_eq!((dir.names(), count(&dir)), (vec![FILE.to_owned()], 300));
     // Flows kept their numbers.
     let reader = Reader::open(dir.path()).unwrap();
-    let table = reader.query("SELECT count(*), count(DISTINCT flow) FROM flow_key", &QueryOptions::default());
+    let table = reader.query(
+        "SELECT count(*), count(DISTINCT flow) FROM flow_key",
+        &QueryOptions::default(),
+    );
     let table = table.unwrap_or_else(|error| panic!("{error}"));
-    let distinct = reader.query("SELECT count(DISTINCT flow) FROM events", &QueryOptions::default()).unwrap();
+    let distinct = reader
+        .query(
+            "SELECT count(DISTINCT flow) FROM events",
+            &QueryOptions::default(),
+        )
+        .unwrap();
     assert_eq!(table.rows.len(), 1);
     assert_eq!(distinct.rows, [[Value::Int(10)]]);
 }
@@ -104,7 +141,10 @@ fn only_one_writer_at_a_time() {
     let store = Store::open(Config::new(dir.path())).unwrap();
     let error = Store::open(Config::new(dir.path())).unwrap_err();
     assert!(matches!(error, Error::Locked(_)), "{error}");
-    assert!(error.to_string().contains("another hopwise is writing"), "{error}");
+    assert!(
+        error.to_string().contains("another hopwise is writing"),
+        "{error}"
+    );
     store.close();
     Store::open(Config::new(dir.path())).unwrap();
 }
@@ -147,7 +187,10 @@ fn the_oldest_files_are_deleted_when_there_is_too_much() {
     let all = dir.names();
     assert_eq!(all.len(), 6);
     // Room for half of it. The newest is what the store continues with.
-    let total: u64 = all.iter().map(|name| std::fs::metadata(dir.path().join(name)).unwrap().len()).sum();
+    let total: u64 = all
+        .iter()
+        .map(|name| std::fs::metadata(dir.path().join(name)).unwrap().len())
+        .sum();
     let store = Store::open(config(Some(total / 2))).unwrap();
     let stats = store.stats();
     assert_eq!((stats.deleted, stats.files), (3, 3));
@@ -166,7 +209,11 @@ fn the_oldest_files_are_deleted_when_there_is_too_much() {
 #[test]
 fn old_files_are_deleted() {
     let dir = Dir::new("age");
-    let config = |max_age| Config { period: Period::Hour, max_age, ..Config::new(dir.path()) };
+    let config = |max_age| Config {
+        period: Period::Hour,
+        max_age,
+        ..Config::new(dir.path())
+    };
     let store = Store::open(config(None)).unwrap();
     for hour in 0..3 {
         keep(&store, changes(START + hour * HOUR, 10, 1));
@@ -175,7 +222,10 @@ fn old_files_are_deleted() {
     let names = dir.names();
     let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     for name in [&names[0], &names[2]] {
-        let file = std::fs::File::options().write(true).open(dir.path().join(name)).unwrap();
+        let file = std::fs::File::options()
+            .write(true)
+            .open(dir.path().join(name))
+            .unwrap();
         file.set_modified(hour_ago).unwrap();
     }
     let store = Store::open(config(Some(Duration::from_secs(1800)))).unwrap();
@@ -191,10 +241,19 @@ fn a_damaged_file_is_set_aside_and_storing_goes_on() {
     keep(&store, changes(START, 10, 1));
     let stats = store.close();
     balanced(&stats);
-    assert_eq!((stats.set_aside, stats.committed, stats.state), (1, 10, State::Closed));
+    assert_eq!(
+        (stats.set_aside, stats.committed, stats.state),
+        (1, 10, State::Closed)
+    );
     let aside = "hopwise-2026-11-21.db.corrupt-1";
     assert_eq!(problems(&stats), [(aside, ProblemKind::Damaged, 0)]);
-    assert!(stats.problems.list()[0].message.contains("file is not a database"), "{:?}", stats.problems);
+    assert!(
+        stats.problems.list()[0]
+            .message
+            .contains("file is not a database"),
+        "{:?}",
+        stats.problems
+    );
     assert_eq!(dir.names(), [FILE, "hopwise-2026-11-21.db.corrupt-1"]);
     assert_eq!(
         std::fs::read(dir.path().join("hopwise-2026-11-21.db.corrupt-1")).unwrap(),
@@ -204,14 +263,25 @@ fn a_damaged_file_is_set_aside_and_storing_goes_on() {
     // Answers about that time say so, others do not; and so does the next process.
     let reader = Reader::open(dir.path()).unwrap();
     let notes = |from: u64| {
-        let options = QueryOptions { from: Some(from), ..QueryOptions::default() };
+        let options = QueryOptions {
+            from: Some(from),
+            ..QueryOptions::default()
+        };
         reader.query("SELECT 1 FROM events", &options).unwrap().notes
     };
-    let [note] = &notes(START)[..] else { panic!("{:?}", notes(START)) };
-    assert!(note.contains("hopwise-2026-11-21.db.corrupt-1 is damaged"), "{note}");
+    let [note] = &notes(START)[..] else {
+        panic!("{:?}", notes(START))
+    };
+    assert!(
+        note.contains("hopwise-2026-11-21.db.corrupt-1 is damaged"),
+        "{note}"
+    );
     assert_eq!(notes(START + 48 * HOUR), [] as [String; 0]);
     let stats = Store::open(Config::new(dir.path())).unwrap().close();
-    assert_eq!((stats.set_aside, problems(&stats)), (0, vec![(aside, ProblemKind::Damaged, 0)]));
+    assert_eq!(
+        (stats.set_aside, problems(&stats)),
+        (0, vec![(aside, ProblemKind::Damaged, 0)])
+    );
     std::fs::remove_file(dir.path().join(aside)).unwrap();
     let stats = Store::open(Config::new(dir.path())).unwrap().close();
     assert_eq!((problems(&stats), notes(START)), (vec![], vec![]));
@@ -239,11 +309,23 @@ fn a_store_that_is_removed_while_it_is_written_is_counted_as_lost_and_begun_agai
             }
         }
         keep(&store, changes(START + SECOND, 50, 5));
-        let kind = if what == "replaced" { ProblemKind::Replaced } else { ProblemKind::Removed };
+        let kind = if what == "replaced" {
+            ProblemKind::Replaced
+        } else {
+            ProblemKind::Removed
+        };
         let stats = store.stats();
         balanced(&stats);
-        assert_eq!((stats.committed, stats.failed, stats.removed), (150, 0, 100), "{what}");
-        assert_eq!((stats.stored(), stats.lost(), stats.moved_files), (50, 100, 1), "{what}");
+        assert_eq!(
+            (stats.committed, stats.failed, stats.removed),
+            (150, 0, 100),
+            "{what}"
+        );
+        assert_eq!(
+            (stats.stored(), stats.lost(), stats.moved_files),
+            (50, 100, 1),
+            "{what}"
+        );
         assert_eq!(problems(&stats), [(FILE, kind, 100)], "{what}");
         // Nothing is stored where another store could be.
         let second = Store::open(Config::new(&folder)).unwrap_err();
@@ -251,11 +333,15 @@ fn a_store_that_is_removed_while_it_is_written_is_counted_as_lost_and_begun_agai
         let stats = store.close();
         assert_eq!((stats.stored(), stats.lost()), (50, 100), "{what}");
         let reader = Reader::open(&folder).unwrap();
-        let table = reader.query("SELECT count(*) FROM events", &QueryOptions::default()).unwrap();
+        let table = reader
+            .query("SELECT count(*) FROM events", &QueryOptions::default())
+            .unwrap();
         let restored = if what == "replaced" { 7 } else { 0 };
         assert_eq!(table.rows, [[Value::Int(50 + restored)]], "{what}");
         let conn = rusqlite::Connection::open(&path).unwrap();
-        let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        let check: String = conn
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .unwrap();
         assert_eq!(check, "ok", "{what}");
     }
 }
@@ -263,8 +349,11 @@ fn a_store_that_is_removed_while_it_is_written_is_counted_as_lost_and_begun_agai
 #[test]
 fn a_transaction_that_ends_in_a_removed_file_is_not_counted_as_stored() {
     let dir = Dir::new("in-between");
-    let store =
-        Store::open(Config { commit_every: Duration::from_secs(3600), ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        commit_every: Duration::from_secs(3600),
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     keep(&store, changes(START, 100, 10));
     store.submit(changes(START + SECOND, 30, 3)).unwrap();
     while store.stats().written < 130 {
@@ -274,19 +363,32 @@ fn a_transaction_that_ends_in_a_removed_file_is_not_counted_as_stored() {
     store.flush();
     let stats = store.stats();
     balanced(&stats);
-    assert_eq!((stats.committed, stats.failed, stats.removed, stats.state), (100, 30, 100, State::Failing));
+    assert_eq!(
+        (stats.committed, stats.failed, stats.removed, stats.state),
+        (100, 30, 100, State::Failing)
+    );
     let message = stats.message.unwrap();
-    assert!(message.contains("hopwise-2026-11-21.db was removed while it was open"), "{message}");
+    assert!(
+        message.contains("hopwise-2026-11-21.db was removed while it was open"),
+        "{message}"
+    );
     // The next one is stored at once, and an export knows what it did not get.
     keep(&store, changes(START + 2 * SECOND, 5, 1));
     let stats = store.stats();
     assert_eq!((stats.committed, stats.failed, stats.state), (105, 30, State::Ok));
     let mut follower = Follower::new(dir.path());
-    let all = follower.read(Stream::Events, Place::default(), None, 1000, 1 << 20).unwrap();
+    let all = follower
+        .read(Stream::Events, Place::default(), None, 1000, 1 << 20)
+        .unwrap();
     assert_eq!(all.records.len(), 5);
     let base = all.end.base;
-    let missed = follower.read(Stream::Events, Place { base, row: 40 }, None, 1000, 1 << 20).unwrap();
-    assert_eq!((missed.records.len(), missed.expired, missed.restarted), (5, 90, false));
+    let missed = follower
+        .read(Stream::Events, Place { base, row: 40 }, None, 1000, 1 << 20)
+        .unwrap();
+    assert_eq!(
+        (missed.records.len(), missed.expired, missed.restarted),
+        (5, 90, false)
+    );
     assert_eq!(store.close().lost(), 130);
 }
 
@@ -314,7 +416,13 @@ fn old_files_that_cannot_be_opened_are_named_and_do_not_keep_the_store_from_open
     std::fs::create_dir(dir.path().join("hopwise-2026-11-25.db")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", dir.path().join("hopwise-2026-11-24.db")).unwrap();
     let fifo = dir.path().join("hopwise-2026-11-23.db");
-    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
     std::fs::write(dir.path().join("hopwise-2026-11-20.db"), vec![0x5a; 20_000]).unwrap();
     let store = Store::open(Config::new(dir.path())).unwrap();
     keep(&store, changes(START, 10, 1));
@@ -333,7 +441,9 @@ fn old_files_that_cannot_be_opened_are_named_and_do_not_keep_the_store_from_open
         ]
     );
     let reader = Reader::open(dir.path()).unwrap();
-    let table = reader.query("SELECT count(*) FROM events", &QueryOptions::default()).unwrap();
+    let table = reader
+        .query("SELECT count(*) FROM events", &QueryOptions::default())
+        .unwrap();
     assert_eq!((table.rows, table.notes.len()), (vec![vec![Value::Int(20)]], 4));
 }
 
@@ -355,7 +465,11 @@ fn a_number_that_cannot_be_counted_on_from_is_damage() {
         let store = Store::open(Config::new(dir.path())).unwrap();
         keep(&store, changes(START, 10, 5));
         let stats = store.close();
-        assert_eq!((stats.committed, stats.set_aside, stats.lost()), (10, 1, 0), "{damage}");
+        assert_eq!(
+            (stats.committed, stats.set_aside, stats.lost()),
+            (10, 1, 0),
+            "{damage}"
+        );
         let message = &stats.problems.list()[0].message;
         assert!(message.contains("the file is damaged: "), "{message}");
     }
@@ -373,7 +487,10 @@ fn a_file_that_is_damaged_inside_is_set_aside_when_it_shows() {
     let schema = bytes.len() / 8;
     bytes[schema..].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
-    let store = Store::open(Config { commit_every: Duration::ZERO, ..Config::new(dir.path()) });
+    let store = Store::open(Config {
+        commit_every: Duration::ZERO,
+        ..Config::new(dir.path())
+    });
     let mut stats = store.as_ref().map(Store::stats).unwrap_or_default();
     if let Ok(store) = &store {
         // The damage may be found at the first batch, which is then lost and counted.
@@ -384,7 +501,12 @@ fn a_file_that_is_damaged_inside_is_set_aside_when_it_shows() {
     drop(store);
     assert_eq!(stats.set_aside, 1, "{stats:?}");
     assert_eq!(stats.committed + stats.failed, 20_000, "{stats:?}");
-    assert!(dir.names().contains(&"hopwise-2026-11-21.db.corrupt-1".to_owned()), "{:?}", dir.names());
+    assert!(
+        dir.names()
+            .contains(&"hopwise-2026-11-21.db.corrupt-1".to_owned()),
+        "{:?}",
+        dir.names()
+    );
 }
 
 #[test]
@@ -403,12 +525,19 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
     keep(&store, changes(START, 5, 1));
     let stats = store.close();
     assert_eq!((stats.committed, stats.failed, stats.moved_files), (5, 0, 0));
-    let [problem] = stats.problems.list() else { panic!("{:?}", stats.problems) };
+    let [problem] = stats.problems.list() else {
+        panic!("{:?}", stats.problems)
+    };
     assert_eq!((&*problem.file, problem.kind), (FILE, ProblemKind::Unreadable));
-    assert!(problem.message.contains("has schema 8, this hopwise knows 7"), "{problem:?}");
+    assert!(
+        problem.message.contains("has schema 8, this hopwise knows 7"),
+        "{problem:?}"
+    );
     std::fs::remove_file(dir.path().join("hopwise-2026-11-21.2.db")).unwrap();
     let reader = Reader::open(dir.path()).unwrap();
-    let table = reader.query("SELECT * FROM events", &QueryOptions::default()).unwrap();
+    let table = reader
+        .query("SELECT * FROM events", &QueryOptions::default())
+        .unwrap();
     assert!(
         table.rows.is_empty() && table.notes[0].contains("has schema 8, this hopwise knows 7"),
         "{table:?}"
@@ -421,7 +550,9 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
     conn.close().unwrap();
     let before = std::fs::read(&path).unwrap();
     let stats = Store::open(Config::new(dir.path())).unwrap().close();
-    let [problem] = stats.problems.list() else { panic!("{:?}", stats.problems) };
+    let [problem] = stats.problems.list() else {
+        panic!("{:?}", stats.problems)
+    };
     assert!(problem.message.contains("not of hopwise"), "{problem:?}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
     // The file of the current period decides: nothing is written beside it.
@@ -434,13 +565,27 @@ fn files_of_newer_versions_or_other_programs_are_left_alone() {
     conn.pragma_update(None, "user_version", 8).unwrap();
     conn.close().unwrap();
     let error = Store::open(Config::new(dir.path())).unwrap_err();
-    assert!(matches!(error, Error::Newer { found: 8, known: 7, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::Newer {
+                found: 8,
+                known: 7,
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_full_queue_sheds_and_counts_or_blocks() {
     let dir = Dir::new("shed");
-    let store = Store::open(Config { queue_batches: 1, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        queue_batches: 1,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     let mut shed = 0;
     let mut batch = changes(START, 1000, 1000);
     for _ in 0..200 {
@@ -458,21 +603,35 @@ fn a_full_queue_sheds_and_counts_or_blocks() {
     let stats = store.close();
     balanced(&stats);
     assert!(shed > 0, "a queue of one batch was never full");
-    assert_eq!((stats.shed, stats.committed, stats.queued), (shed, 200_000 - shed, 0));
+    assert_eq!(
+        (stats.shed, stats.committed, stats.queued),
+        (shed, 200_000 - shed, 0)
+    );
     assert_eq!(count(&dir), (200_000 - shed) as i64);
 
     let dir = Dir::new("block");
-    let config = Config { queue_batches: 1, policy: Policy::Block, ..Config::new(dir.path()) };
+    let config = Config {
+        queue_batches: 1,
+        policy: Policy::Block,
+        ..Config::new(dir.path())
+    };
     let store = Store::open(config).unwrap();
     (0..50).for_each(|_| drop(store.submit(changes(START, 1000, 1000)).unwrap()));
     let stats = store.close();
-    assert_eq!((stats.submitted, stats.committed, stats.shed), (50_000, 50_000, 0));
+    assert_eq!(
+        (stats.submitted, stats.committed, stats.shed),
+        (50_000, 50_000, 0)
+    );
 }
 
 #[test]
 fn a_file_that_grows_past_its_share_is_continued_in_parts() {
     let dir = Dir::new("parts");
-    let config = |max| Config { max_bytes: Some(max), policy: Policy::Block, ..Config::new(dir.path()) };
+    let config = |max| Config {
+        max_bytes: Some(max),
+        policy: Policy::Block,
+        ..Config::new(dir.path())
+    };
     // A share of 4 MB: less than these 60,000 events.
     let store = Store::open(config(32 << 20)).unwrap();
     (0..6).for_each(|i| keep(&store, changes(START + i * SECOND, 10_000, 10)));

@@ -11,7 +11,16 @@ use wire::report::Flags;
 
 fn dropped(number: u32, ts: u64, egress_if: Option<u32>) -> Drop {
     let (node, queue, reason) = (Some(7), Some(3), Some(71));
-    Drop { ts, id: ts, flow: Some(flow(number)), node, ingress_if: Some(1), egress_if, queue, reason }
+    Drop {
+        ts,
+        id: ts,
+        flow: Some(flow(number)),
+        node,
+        ingress_if: Some(1),
+        egress_if,
+        queue,
+        reason,
+    }
 }
 
 /// A report of `node` about a packet that passed it.
@@ -27,14 +36,21 @@ fn postcard(ts: u64, number: u32, node: u32, flags: Flags) -> ReportRow {
         report_type: Some(1),
         drop_reason: None,
         flow: Some(flow(number)),
-        hops: vec![Hop { node_id: Some(node), ..Hop::default() }],
+        hops: vec![Hop {
+            node_id: Some(node),
+            ..Hop::default()
+        }],
         is_path: true,
     }
 }
 
 fn stored(batch: Batch, reports: Vec<ReportRow>) -> (Dir, Reader) {
     let dir = Dir::new("losses");
-    let store = Store::open(Config { reports_table: true, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        reports_table: true,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     store.submit(batch).unwrap();
     assert!(store.submit_reports(reports));
     store.close();
@@ -54,12 +70,28 @@ fn drops_are_counted_by_place_and_reason_and_lost_reports_apart() {
     }
     batch.drop_report(&dropped(1, START + 5 * SECOND, None));
     batch.drop_report(&dropped(1, START + 60 * SECOND, Some(2)));
-    let loss =
-        Loss { ts: START, node: Some(4), source: [1; 16], hw_id: 0, lost: 5, reordered: 1, duplicated: 2 };
+    let loss = Loss {
+        ts: START,
+        node: Some(4),
+        source: [1; 16],
+        hw_id: 0,
+        lost: 5,
+        reordered: 1,
+        duplicated: 2,
+    };
     batch.loss(&loss);
-    batch.loss(&Loss { node: None, lost: 3, ..loss });
+    batch.loss(&Loss {
+        node: None,
+        lost: 3,
+        ..loss
+    });
     let (_dir, reader) = stored(batch, Vec::new());
-    let place = |egress_if| DropPlace { node: Some(7), egress_if, queue: Some(3), reason: Some(71) };
+    let place = |egress_if| DropPlace {
+        node: Some(7),
+        egress_if,
+        queue: Some(3),
+        reason: Some(71),
+    };
     let sum = |packets, flows, first, last| DropSum {
         packets,
         flows,
@@ -68,8 +100,18 @@ fn drops_are_counted_by_place_and_reason_and_lost_reports_apart() {
     };
     let expected = Losses {
         drops: [(place(Some(2)), sum(3, 2, 1, 2)), (place(None), sum(1, 1, 5, 5))].into(),
-        reporters: [(4, ReporterLoss { lost: 5, duplicated: 2 })].into(),
-        unknown_reporters: ReporterLoss { lost: 3, duplicated: 2 },
+        reporters: [(
+            4,
+            ReporterLoss {
+                lost: 5,
+                duplicated: 2,
+            },
+        )]
+        .into(),
+        unknown_reporters: ReporterLoss {
+            lost: 3,
+            duplicated: 2,
+        },
         ..Losses::default()
     };
     assert_eq!(reader.losses_of(span(), Some(u64::MAX)).unwrap(), expected);
@@ -111,14 +153,22 @@ fn packets_are_counted_at_both_ends_of_a_link_only_where_both_report_them() {
     // A report of a whole path is of its last node alone.
     let whole = ReportRow {
         node: Some(3),
-        hops: [1, 2, 3].map(|node| Hop { node_id: Some(node), ..Hop::default() }).to_vec(),
+        hops: [1, 2, 3]
+            .map(|node| Hop {
+                node_id: Some(node),
+                ..Hop::default()
+            })
+            .to_vec(),
         ..postcard(START + SECOND, 1, 3, Flags::FLOW)
     };
     reports.push(whole);
     let (_dir, reader) = stored(batch, reports);
     let counted = reader.losses_of(span(), Some(u64::MAX)).unwrap();
     let count = |sent, arrived, flows| LinkCount { sent, arrived, flows };
-    assert_eq!(counted.links, [((1, 2), count(14, 12, 2)), ((2, 3), count(7, 7, 1))].into());
+    assert_eq!(
+        counted.links,
+        [((1, 2), count(14, 12, 2)), ((2, 3), count(7, 7, 1))].into()
+    );
     assert_eq!(counted.silent, [(2, 9)].into());
     assert_eq!((counted.left_out, counted.counted_until), (1, None));
     let without = reader.losses_of(span(), None).unwrap();
@@ -128,7 +178,15 @@ fn packets_are_counted_at_both_ends_of_a_link_only_where_both_report_them() {
 /// The first path of a flow.
 fn takes(batch: &mut Batch, number: u32, ts: u64, path: &[u32]) {
     let (metric, flow) = (Some(Metric::FlowPath), Some(flow(number)));
-    batch.event(&Event { kind: Kind::New, metric, flow, ..bare(ts) }, path);
+    batch.event(
+        &Event {
+            kind: Kind::New,
+            metric,
+            flow,
+            ..bare(ts)
+        },
+        path,
+    );
 }
 
 #[test]
@@ -152,7 +210,18 @@ fn packets_whose_second_report_may_still_come_are_not_counted() {
     let seen = |node, second| postcard(START + second * SECOND, 1, node, Flags::FLOW);
     let (_dir, reader) = stored(batch, vec![seen(1, 2), seen(2, 2), seen(1, 4)]);
     let counted = reader.losses_of(span(), Some(START + 4 * SECOND)).unwrap();
-    assert_eq!(counted.links, [((1, 2), LinkCount { sent: 1, arrived: 1, flows: 1 })].into());
+    assert_eq!(
+        counted.links,
+        [(
+            (1, 2),
+            LinkCount {
+                sent: 1,
+                arrived: 1,
+                flows: 1
+            }
+        )]
+        .into()
+    );
     assert_eq!(counted.counted_until, None);
     let before = reader.losses_of(span(), Some(START - SECOND)).unwrap();
     assert_eq!(before.links, [].into());
@@ -167,10 +236,18 @@ fn a_flow_of_two_files_is_counted_once() {
     let seen = |number, node, ts| postcard(ts, number, node, Flags::FLOW);
     let mut reports = vec![seen(1, 1, midnight - SECOND), seen(2, 1, midnight - SECOND)];
     // The last packet before midnight arrives after it.
-    reports.extend([seen(1, 2, midnight), seen(1, 1, midnight + 1), seen(1, 2, midnight + 2)]);
+    reports.extend([
+        seen(1, 2, midnight),
+        seen(1, 1, midnight + 1),
+        seen(1, 2, midnight + 2),
+    ]);
     reports.push(seen(2, 1, midnight + 3));
     let dir = Dir::new("losses-of-days");
-    let store = Store::open(Config { reports_table: true, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        reports_table: true,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     store.submit(batch).unwrap();
     // What is given together is stored in one file.
     for report in reports {
@@ -179,9 +256,24 @@ fn a_flow_of_two_files_is_counted_once() {
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
     let files = std::fs::read_dir(dir.path()).unwrap().flatten();
-    let days = files.filter(|file| file.path().extension().is_some_and(|name| name == "db")).count();
+    let days = files
+        .filter(|file| file.path().extension().is_some_and(|name| name == "db"))
+        .count();
     assert_eq!(days, 2);
-    let counted = reader.losses_of(Span::of(START, midnight + HOURS), Some(u64::MAX)).unwrap();
-    assert_eq!(counted.links, [((1, 2), LinkCount { sent: 2, arrived: 2, flows: 1 })].into());
+    let counted = reader
+        .losses_of(Span::of(START, midnight + HOURS), Some(u64::MAX))
+        .unwrap();
+    assert_eq!(
+        counted.links,
+        [(
+            (1, 2),
+            LinkCount {
+                sent: 2,
+                arrived: 2,
+                flows: 1
+            }
+        )]
+        .into()
+    );
     assert_eq!(counted.left_out, 1, "the second flow's path is not known");
 }

@@ -33,7 +33,13 @@ fn minute(number: u32, at: u64, count: u64) -> Rollup {
 }
 
 fn path(number: u32, ts: u64, kind: Kind) -> Event {
-    Event { kind, metric: Some(Metric::FlowPath), flow: Some(flow(number)), value: Some(2), ..bare(ts) }
+    Event {
+        kind,
+        metric: Some(Metric::FlowPath),
+        flow: Some(flow(number)),
+        value: Some(2),
+        ..bare(ts)
+    }
 }
 
 /// Ten minutes of two flows between different hosts. The first one is on `1>2>4`, but from 03:15 to 03:45 and from 06:00 on it is on `1>3>4`;
@@ -54,7 +60,14 @@ fn ten_minutes() -> Batch {
         let (flow, last_seen) = (flow(number), at(10));
         let basis = Basis::Measured;
         batch.flow(
-            &FlowRow { flow, flow_latency: Some(9), basis, first_seen: at(0), last_seen, reports: 1 },
+            &FlowRow {
+                flow,
+                flow_latency: Some(9),
+                basis,
+                first_seen: at(0),
+                last_seen,
+                reports: 1,
+            },
             &[1, 3, 4],
         );
     }
@@ -71,19 +84,33 @@ fn stored(batch: Batch) -> (Dir, Reader) {
 }
 
 fn one(number: u32) -> FlowsOf {
-    FlowsOf { flow: Some(flow(number)), ..FlowsOf::default() }
+    FlowsOf {
+        flow: Some(flow(number)),
+        ..FlowsOf::default()
+    }
 }
 
 fn change(number: u32, ts: u64, before: u32, after: u32) -> PathChange {
-    PathChange { ts, flow: flow(number), before: vec![1, before, 4], after: vec![1, after, 4] }
+    PathChange {
+        ts,
+        flow: flow(number),
+        before: vec![1, before, 4],
+        after: vec![1, after, 4],
+    }
 }
 
 #[test]
 fn changes_of_a_span_say_the_path_before_and_the_path_after() {
     let (_dir, reader) = stored(ten_minutes());
-    let all = reader.path_changes(Span::of(at(0), at(10)), &FlowsOf::default(), 10).unwrap();
+    let all = reader
+        .path_changes(Span::of(at(0), at(10)), &FlowsOf::default(), 10)
+        .unwrap();
     let [first, second, third] = [at(3) + 15 * SECOND, at(3) + 45 * SECOND, at(6)];
-    let mut latest = vec![change(1, third, 2, 3), change(1, second, 3, 2), change(1, first, 2, 3)];
+    let mut latest = vec![
+        change(1, third, 2, 3),
+        change(1, second, 3, 2),
+        change(1, first, 2, 3),
+    ];
     latest.push(change(2, first, 2, 3));
     let mut found = all.changes.clone();
     found.sort_by_key(|change| (std::cmp::Reverse(change.ts), change.flow));
@@ -96,21 +123,41 @@ fn changes_of_a_span_say_the_path_before_and_the_path_after() {
         first,
         last,
     };
-    assert_eq!(all.groups, [group(2, 3, (2, 3), (first, third)), group(3, 2, (1, 1), (second, second))]);
+    assert_eq!(
+        all.groups,
+        [
+            group(2, 3, (2, 3), (first, third)),
+            group(3, 2, (1, 1), (second, second))
+        ]
+    );
     assert_eq!((all.total, all.truncated), (4, false));
     // The path before a change may have been taken long before the span.
-    let later = reader.path_changes(Span::of(at(5), at(10)), &FlowsOf::default(), 10).unwrap();
+    let later = reader
+        .path_changes(Span::of(at(5), at(10)), &FlowsOf::default(), 10)
+        .unwrap();
     assert_eq!(later.changes, [change(1, third, 2, 3)]);
     let two = reader.path_changes(Span::of(at(0), at(10)), &one(2), 10).unwrap();
     assert_eq!(two.changes, [change(2, first, 2, 3)]);
-    let few = reader.path_changes(Span::of(at(0), at(10)), &FlowsOf::default(), 1).unwrap();
-    assert_eq!((few.changes.len(), few.groups.len(), few.group_total, few.total), (1, 1, 2, 4));
+    let few = reader
+        .path_changes(Span::of(at(0), at(10)), &FlowsOf::default(), 1)
+        .unwrap();
+    assert_eq!(
+        (few.changes.len(), few.groups.len(), few.group_total, few.total),
+        (1, 1, 2, 4)
+    );
     let none = reader.path_changes(Span::of(at(0), at(10)), &one(9), 10).unwrap();
     assert_eq!((none.changes.len(), none.total), (0, 0));
 }
 
 fn used(path: &[u32], (flows, reports): (u64, u64), time: u64, (first, last): (u64, u64)) -> PathUse {
-    PathUse { path: path.to_vec(), flows, reports, time, first, last }
+    PathUse {
+        path: path.to_vec(),
+        flows,
+        reports,
+        time,
+        first,
+        last,
+    }
 }
 
 #[test]
@@ -118,18 +165,39 @@ fn each_path_has_the_time_and_the_reports_of_when_it_was_taken() {
     let (_dir, reader) = stored(ten_minutes());
     let uses = reader.path_uses(Span::of(at(0), at(10)), &one(1), 10).unwrap();
     // Of the fourth minute, half: from 03:15 to 03:45.
-    let upper = used(&[1, 2, 4], (1, 5 * 120 + 60), 5 * MINUTE + 30 * SECOND, (at(0) + 1, at(6)));
-    let lower = used(&[1, 3, 4], (1, 4 * 120 + 60), 4 * MINUTE + 30 * SECOND, (at(3) + 15 * SECOND, at(10)));
+    let upper = used(
+        &[1, 2, 4],
+        (1, 5 * 120 + 60),
+        5 * MINUTE + 30 * SECOND,
+        (at(0) + 1, at(6)),
+    );
+    let lower = used(
+        &[1, 3, 4],
+        (1, 4 * 120 + 60),
+        4 * MINUTE + 30 * SECOND,
+        (at(3) + 15 * SECOND, at(10)),
+    );
     let near = |found: &PathUse, wanted: &PathUse| {
         let same = (&found.path, found.flows, found.first, found.last)
             == (&wanted.path, wanted.flows, wanted.first, wanted.last);
-        assert!(same && found.time.abs_diff(wanted.time) <= 1, "{found:?} {wanted:?}");
-        assert!(found.reports.abs_diff(wanted.reports) <= 1, "{found:?} {wanted:?}");
+        assert!(
+            same && found.time.abs_diff(wanted.time) <= 1,
+            "{found:?} {wanted:?}"
+        );
+        assert!(
+            found.reports.abs_diff(wanted.reports) <= 1,
+            "{found:?} {wanted:?}"
+        );
     };
     assert_eq!(uses.uses.len(), 2, "{uses:?}");
     near(&uses.uses[0], &upper);
     near(&uses.uses[1], &lower);
-    let PathUses { flows, spread, truncated, .. } = uses;
+    let PathUses {
+        flows,
+        spread,
+        truncated,
+        ..
+    } = uses;
     assert_eq!((flows, spread, truncated), (1, MINUTE, false));
     assert_eq!(uses.uses.iter().map(|found| found.reports).sum::<u64>(), 1_200);
     // By the hosts at its ends, and by a host that nobody knows.
@@ -138,12 +206,31 @@ fn each_path_has_the_time_and_the_reports_of_when_it_was_taken() {
         dst: Some(flow(1).dst().to_string()),
         ..FlowsOf::default()
     };
-    assert_eq!(reader.path_uses(Span::of(at(0), at(10)), &pair, 10).unwrap().uses, uses.uses);
-    let nobody = FlowsOf { src: Some("nobody".to_owned()), ..FlowsOf::default() };
-    assert_eq!(reader.path_uses(Span::of(at(0), at(10)), &nobody, 10).unwrap().uses, []);
-    let all = reader.path_uses(Span::of(at(0), at(10)), &FlowsOf::default(), 10).unwrap();
-    assert_eq!((all.flows, all.uses.iter().map(|found| found.reports).sum::<u64>()), (2, 1_600));
-    let cut = reader.path_uses(Span::of(at(0), at(10)), &FlowsOf::default(), 1).unwrap();
+    assert_eq!(
+        reader.path_uses(Span::of(at(0), at(10)), &pair, 10).unwrap().uses,
+        uses.uses
+    );
+    let nobody = FlowsOf {
+        src: Some("nobody".to_owned()),
+        ..FlowsOf::default()
+    };
+    assert_eq!(
+        reader
+            .path_uses(Span::of(at(0), at(10)), &nobody, 10)
+            .unwrap()
+            .uses,
+        []
+    );
+    let all = reader
+        .path_uses(Span::of(at(0), at(10)), &FlowsOf::default(), 10)
+        .unwrap();
+    assert_eq!(
+        (all.flows, all.uses.iter().map(|found| found.reports).sum::<u64>()),
+        (2, 1_600)
+    );
+    let cut = reader
+        .path_uses(Span::of(at(0), at(10)), &FlowsOf::default(), 1)
+        .unwrap();
     assert_eq!((cut.uses.len(), cut.truncated), (1, true));
 }
 
@@ -162,7 +249,12 @@ fn a_flow_that_was_just_seen_has_a_time_before_its_minute_has_ended() {
     batch.flow(&row, &[1, 2, 4]);
     let (_dir, reader) = stored(batch);
     let uses = reader.path_uses(Span::of(at(0), at(1)), &one(1), 10).unwrap();
-    let expected = used(&[1, 2, 4], (1, 0), 30 * SECOND, (at(0) + 10 * SECOND, at(0) + 40 * SECOND));
+    let expected = used(
+        &[1, 2, 4],
+        (1, 0),
+        30 * SECOND,
+        (at(0) + 10 * SECOND, at(0) + 40 * SECOND),
+    );
     assert_eq!(uses.uses, [expected]);
 }
 
@@ -185,16 +277,25 @@ fn a_change_from_a_path_in_a_file_before_the_span_is_found() {
     store.submit(batch).unwrap();
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
-    let first = PathChange { before: Vec::new(), ..change(1, midnight + MINUTE, 2, 3) };
+    let first = PathChange {
+        before: Vec::new(),
+        ..change(1, midnight + MINUTE, 2, 3)
+    };
     let second = change(1, midnight + 2 * MINUTE, 3, 2);
     for of in [FlowsOf::default(), one(1)] {
-        let found = reader.path_changes(Span::of(midnight, midnight + DAY), &of, 10).unwrap();
+        let found = reader
+            .path_changes(Span::of(midnight, midnight + DAY), &of, 10)
+            .unwrap();
         assert_eq!(found.changes, [second.clone(), first.clone()]);
         assert_eq!((found.total, found.groups.len(), found.truncated), (2, 2, false));
     }
     // Of a span that begins after the first change, that one is not.
-    let later = reader.path_changes(Span::of(midnight + 2 * MINUTE, midnight + DAY), &one(1), 10).unwrap();
+    let later = reader
+        .path_changes(Span::of(midnight + 2 * MINUTE, midnight + DAY), &one(1), 10)
+        .unwrap();
     assert_eq!(later.changes, [second]);
-    let whole = reader.path_changes(Span::of(START, midnight + DAY), &one(1), 10).unwrap();
+    let whole = reader
+        .path_changes(Span::of(START, midnight + DAY), &one(1), 10)
+        .unwrap();
     assert_eq!(whole.changes.last(), Some(&change(1, midnight + MINUTE, 2, 3)));
 }

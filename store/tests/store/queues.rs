@@ -46,9 +46,18 @@ fn a_heat_map_has_the_greatest_value_of_each_part_the_worst_queue_first() {
         batch.rollup(&queue_rollup(second, node, queue, max));
     }
     // Of another length, another metric, and of a flow: not in it.
-    batch.rollup(&Rollup { interval: 60, ..queue_rollup(1, 1, 0, 5_000) });
-    batch.rollup(&Rollup { metric: Metric::HopLatency, ..queue_rollup(1, 1, 0, 5_000) });
-    batch.rollup(&Rollup { flow: Some(flow(1)), ..queue_rollup(1, 1, 0, 5_000) });
+    batch.rollup(&Rollup {
+        interval: 60,
+        ..queue_rollup(1, 1, 0, 5_000)
+    });
+    batch.rollup(&Rollup {
+        metric: Metric::HopLatency,
+        ..queue_rollup(1, 1, 0, 5_000)
+    });
+    batch.rollup(&Rollup {
+        flow: Some(flow(1)),
+        ..queue_rollup(1, 1, 0, 5_000)
+    });
     let store = Store::open(Config::new(dir.path())).unwrap();
     store.submit(batch).unwrap();
     store.close();
@@ -62,7 +71,11 @@ fn a_heat_map_has_the_greatest_value_of_each_part_the_worst_queue_first() {
         limit: 3,
     };
     let row = |node: u32, queue: u8, values: [Option<u64>; 3], count: u64| HeatRow {
-        key: HeatKey { node: Some(node), interface: None, queue: Some(queue) },
+        key: HeatKey {
+            node: Some(node),
+            interface: None,
+            queue: Some(queue),
+        },
         values: values.to_vec(),
         worst: values.into_iter().flatten().max().unwrap(),
         count,
@@ -73,15 +86,49 @@ fn a_heat_map_has_the_greatest_value_of_each_part_the_worst_queue_first() {
         row(1, 0, [Some(9), None, Some(2)], 30),
     ];
     let reader = Reader::open(dir.path()).unwrap();
-    assert_eq!(reader.heat(&filter).unwrap(), Heat { rows: rows.clone(), total: 4, truncated: false });
-    let of_node = reader.heat(&HeatFilter { node: Some(2), ..filter }).unwrap();
-    assert_eq!(of_node, Heat { rows: vec![rows[1].clone()], total: 1, truncated: false });
+    assert_eq!(
+        reader.heat(&filter).unwrap(),
+        Heat {
+            rows: rows.clone(),
+            total: 4,
+            truncated: false
+        }
+    );
+    let of_node = reader
+        .heat(&HeatFilter {
+            node: Some(2),
+            ..filter
+        })
+        .unwrap();
+    assert_eq!(
+        of_node,
+        Heat {
+            rows: vec![rows[1].clone()],
+            total: 1,
+            truncated: false
+        }
+    );
 }
 
 fn recording(ts: u64, node: Option<u32>, queue: Option<u8>) -> Recording {
-    let event = Event { node, queue, flow: Some(flow(7)), ..change(ts, flow(7), 0, 9) };
-    let trigger = Trigger { event, rule: Some("deep queue".to_owned()) };
-    Recording { trigger, from: ts - SECOND, to: ts + SECOND, reports: 12, every: 4, late: true }
+    let event = Event {
+        node,
+        queue,
+        flow: Some(flow(7)),
+        ..change(ts, flow(7), 0, 9)
+    };
+    let trigger = Trigger {
+        event,
+        rule: Some("deep queue".to_owned()),
+    };
+    Recording {
+        trigger,
+        from: ts - SECOND,
+        to: ts + SECOND,
+        reports: 12,
+        every: 4,
+        late: true,
+    }
 }
 
 fn row_of(recording: &Recording) -> RecordingRow {
@@ -130,12 +177,23 @@ fn recordings_are_found_by_time_and_queue() {
     assert_eq!(ask(13, 100, None, 10), rows[..1]);
     assert_eq!(ask(14, 100, None, 10), []);
     // One without a node may be about any.
-    let some = |places: &[usize]| places.iter().map(|place| rows[*place].clone()).collect::<Vec<_>>();
+    let some = |places: &[usize]| {
+        places
+            .iter()
+            .map(|place| rows[*place].clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(ask(0, 100, Some((1, Some(3))), 10), some(&[0, 2, 3]));
     assert_eq!(ask(0, 100, Some((1, Some(4))), 10), some(&[0, 2]));
     assert_eq!(ask(0, 100, Some((1, None)), 10), some(&[0, 2, 3]));
     let windows = reader.recording_windows((START, START + 10 * SECOND)).unwrap();
-    let window = |second: u64| (START + second * SECOND - SECOND, START + second * SECOND + SECOND, 4);
+    let window = |second: u64| {
+        (
+            START + second * SECOND - SECOND,
+            START + second * SECOND + SECOND,
+            4,
+        )
+    };
     assert_eq!(windows, [window(0), window(10)]);
 }
 
@@ -168,7 +226,11 @@ fn packets_of_a_queue_come_in_the_order_of_time() {
         egress_if: Some(8),
         ..Hop::default()
     };
-    let blank = Hop { node_id: Some(102), queue_id: Some(1), ..Hop::default() };
+    let blank = Hop {
+        node_id: Some(102),
+        queue_id: Some(1),
+        ..Hop::default()
+    };
     let reports = vec![
         report(START + 2, vec![hop(101, Some(0), 1), hop(102, Some(1), 7)]),
         report(START + 1, vec![hop(102, None, 6), hop(103, Some(1), 9)]),
@@ -176,7 +238,11 @@ fn packets_of_a_queue_come_in_the_order_of_time() {
         report(START + 3, vec![hop(102, Some(2), 5)]),
         report(START + 9, vec![hop(102, Some(1), 8)]),
     ];
-    let store = Store::open(Config { reports_table: true, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        reports_table: true,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     assert!(store.submit_reports(reports));
     store.close();
     let passage =
@@ -201,10 +267,21 @@ fn packets_of_a_queue_come_in_the_order_of_time() {
         passage(3, None, None, Some(1), &[102]),
     ];
     let reader = Reader::open(dir.path()).unwrap();
-    let filter = QueueFilter { node: 102, queue: Some(1), from: START, to: START + 9, limit: 3 };
+    let filter = QueueFilter {
+        node: 102,
+        queue: Some(1),
+        from: START,
+        to: START + 9,
+        limit: 3,
+    };
     assert_eq!(reader.passages(&filter).unwrap(), (expected.to_vec(), false));
     let two = QueueFilter { limit: 2, ..filter };
     assert_eq!(reader.passages(&two).unwrap(), (expected[..2].to_vec(), true));
-    let all = QueueFilter { queue: None, to: START + 10, limit: 9, ..filter };
+    let all = QueueFilter {
+        queue: None,
+        to: START + 10,
+        limit: 9,
+        ..filter
+    };
     assert_eq!(reader.passages(&all).unwrap().0.len(), 5);
 }

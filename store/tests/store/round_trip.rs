@@ -19,7 +19,11 @@ fn keep(dir: &Dir, batch: Batch) {
     let records = batch.len() as u64;
     store.submit(batch).unwrap();
     let stats = store.close();
-    assert_eq!((stats.submitted, stats.committed), (records, records), "{stats:?}");
+    assert_eq!(
+        (stats.submitted, stats.committed),
+        (records, records),
+        "{stats:?}"
+    );
 }
 
 /// One event of each kind, each with different absent fields, and its expected row.
@@ -42,11 +46,30 @@ fn every_event() -> Vec<(Event, EventRow)> {
             threshold: some(3).map(u64::from),
             rule: some(0).map(|_| u16::from(i % 4 == 1)),
             reason: some(2).map(|_| 255),
-            basis: [Basis::Measured, Basis::HopSum, Basis::Corrected, Basis::Unsynchronised][i % 4],
+            basis: [
+                Basis::Measured,
+                Basis::HopSum,
+                Basis::Corrected,
+                Basis::Unsynchronised,
+            ][i % 4],
         };
-        let path = if i % 3 == 0 { vec![101, u32::MAX, 103 + n] } else { Vec::new() };
-        let rule = event.rule.map(|rule| ["slow", "full"][usize::from(rule)].to_owned());
-        (event, EventRow { event: Event { rule: None, ..event }, rule, path, first: None })
+        let path = if i % 3 == 0 {
+            vec![101, u32::MAX, 103 + n]
+        } else {
+            Vec::new()
+        };
+        let rule = event
+            .rule
+            .map(|rule| ["slow", "full"][usize::from(rule)].to_owned());
+        (
+            event,
+            EventRow {
+                event: Event { rule: None, ..event },
+                rule,
+                path,
+                first: None,
+            },
+        )
     };
     Kind::ALL.into_iter().enumerate().map(event).collect()
 }
@@ -65,10 +88,16 @@ fn a_search_finds_all_that_is_wanted_also_among_events_of_one_time() {
     let reader = Reader::open(dir.path()).unwrap();
     let wanted = |row: &EventRow| row.event.value.is_some_and(|value| value % 3 == 0);
     let values = |limit, before| {
-        let filter = EventFilter { limit, before, ..EventFilter::default() };
+        let filter = EventFilter {
+            limit,
+            before,
+            ..EventFilter::default()
+        };
         let (rows, stopped) = reader.events_where(&filter, wanted).unwrap();
         assert_eq!(stopped, None);
-        rows.iter().map(|row| row.event.value.unwrap()).collect::<Vec<u64>>()
+        rows.iter()
+            .map(|row| row.event.value.unwrap())
+            .collect::<Vec<u64>>()
     };
     let mut all = values(usize::MAX, None);
     assert_eq!(all[..3], [84_999, 84_996, 84_993]);
@@ -99,20 +128,47 @@ fn every_kind_of_event_comes_back_as_it_was() {
     let check = |filter: EventFilter, matches: &dyn Fn(&Event) -> bool| {
         let expected: Vec<&EventRow> = expected.iter().filter(|row| matches(&row.event)).collect();
         assert!(!expected.is_empty());
-        assert_eq!(reader.events(&filter).unwrap().iter().collect::<Vec<_>>(), expected, "{filter:?}");
+        assert_eq!(
+            reader.events(&filter).unwrap().iter().collect::<Vec<_>>(),
+            expected,
+            "{filter:?}"
+        );
     };
     let all = EventFilter::default();
-    check(EventFilter { kind: Some(Kind::Loss), ..all }, &|event| event.kind == Kind::Loss);
-    check(EventFilter { node: Some(5), ..all }, &|event| event.node == Some(5));
-    check(EventFilter { metric: Some(Metric::HopLatency), ..all }, &|event| {
-        event.metric == Some(Metric::HopLatency)
+    check(
+        EventFilter {
+            kind: Some(Kind::Loss),
+            ..all
+        },
+        &|event| event.kind == Kind::Loss,
+    );
+    check(EventFilter { node: Some(5), ..all }, &|event| {
+        event.node == Some(5)
     });
+    check(
+        EventFilter {
+            metric: Some(Metric::HopLatency),
+            ..all
+        },
+        &|event| event.metric == Some(Metric::HopLatency),
+    );
     for flow in odd_flows() {
-        check(EventFilter { flow: Some(flow), ..all }, &|event| event.flow == Some(flow));
+        check(
+            EventFilter {
+                flow: Some(flow),
+                ..all
+            },
+            &|event| event.flow == Some(flow),
+        );
     }
-    check(EventFilter { from: Some(START + 3), before: Some(START + 6), ..all }, &|event| {
-        (START + 3..START + 6).contains(&event.ts)
-    });
+    check(
+        EventFilter {
+            from: Some(START + 3),
+            before: Some(START + 6),
+            ..all
+        },
+        &|event| (START + 3..START + 6).contains(&event.ts),
+    );
 }
 
 #[test]
@@ -127,10 +183,16 @@ fn rollups_come_back_as_they_were() {
         p99: None,
         ..rollup(START + SECOND, 1)
     };
-    let of_minute =
-        Rollup { interval: 60, interface: Some(u32::MAX), metric: Metric::LinkUtilization, ..first };
+    let of_minute = Rollup {
+        interval: 60,
+        interface: Some(u32::MAX),
+        metric: Metric::LinkUtilization,
+        ..first
+    };
     let mut batch = Batch::with_capacity(64);
-    [first, of_flow, of_minute].iter().for_each(|rollup| batch.rollup(rollup));
+    [first, of_flow, of_minute]
+        .iter()
+        .for_each(|rollup| batch.rollup(rollup));
     keep(&dir, batch);
     let reader = Reader::open(dir.path()).unwrap();
     let only = |filter: RollupFilter| reader.rollups(&filter).unwrap();
@@ -138,12 +200,48 @@ fn rollups_come_back_as_they_were() {
     let mut found = only(all);
     found.sort_by_key(|rollup| (rollup.ts, rollup.interval));
     assert_eq!(found, [first, of_minute, of_flow]);
-    assert_eq!(only(RollupFilter { node: Some(7), interval: Some(1), ..all }), [first]);
-    assert_eq!(only(RollupFilter { flow: Some(flow(3)), ..all }), [of_flow]);
-    assert_eq!(only(RollupFilter { interface: Some(u32::MAX), ..all }), [of_minute]);
-    assert_eq!(only(RollupFilter { metric: Some(Metric::LinkUtilization), ..all }), [of_minute]);
-    let range = RollupFilter { from: Some(START), to: Some(START), ..all };
-    assert_eq!(only(RollupFilter { queue: Some(3), interval: Some(60), ..range }), [of_minute]);
+    assert_eq!(
+        only(RollupFilter {
+            node: Some(7),
+            interval: Some(1),
+            ..all
+        }),
+        [first]
+    );
+    assert_eq!(
+        only(RollupFilter {
+            flow: Some(flow(3)),
+            ..all
+        }),
+        [of_flow]
+    );
+    assert_eq!(
+        only(RollupFilter {
+            interface: Some(u32::MAX),
+            ..all
+        }),
+        [of_minute]
+    );
+    assert_eq!(
+        only(RollupFilter {
+            metric: Some(Metric::LinkUtilization),
+            ..all
+        }),
+        [of_minute]
+    );
+    let range = RollupFilter {
+        from: Some(START),
+        to: Some(START),
+        ..all
+    };
+    assert_eq!(
+        only(RollupFilter {
+            queue: Some(3),
+            interval: Some(60),
+            ..range
+        }),
+        [of_minute]
+    );
     assert_eq!(only(RollupFilter { limit: 1, ..all }), [of_flow]);
 }
 
@@ -162,7 +260,14 @@ fn drops_losses_and_flows_come_back_as_they_were() {
         reason: None,
     };
     let v6: [u8; 16] = std::array::from_fn(|i| i as u8 + 1);
-    let losses = [loss(START, Some(5)), Loss { source: v6, lost: 0, ..loss(START + 1, None) }];
+    let losses = [
+        loss(START, Some(5)),
+        Loss {
+            source: v6,
+            lost: 0,
+            ..loss(START + 1, None)
+        },
+    ];
     let mut batch = Batch::with_capacity(64);
     [known, unknown].iter().for_each(|drop| batch.drop_report(drop));
     losses.iter().for_each(|loss| batch.loss(loss));
@@ -175,12 +280,32 @@ fn drops_losses_and_flows_come_back_as_they_were() {
     let reader = Reader::open(dir.path()).unwrap();
     let any = RecordFilter::default();
     assert_eq!(reader.drops(&any).unwrap(), [unknown, known]);
-    assert_eq!(reader.drops(&RecordFilter { node: Some(1), ..any }).unwrap(), [known]);
-    assert_eq!(reader.drops(&RecordFilter { flow: Some(flow(1)), ..any }).unwrap(), [known]);
+    assert_eq!(
+        reader.drops(&RecordFilter { node: Some(1), ..any }).unwrap(),
+        [known]
+    );
+    assert_eq!(
+        reader
+            .drops(&RecordFilter {
+                flow: Some(flow(1)),
+                ..any
+            })
+            .unwrap(),
+        [known]
+    );
     assert_eq!(reader.losses(&any).unwrap(), [losses[1], losses[0]]);
-    assert_eq!(reader.losses(&RecordFilter { node: Some(5), ..any }).unwrap(), [losses[0]]);
-    let first = FlowState { row: flow_row(flow(1), START + 3), path: vec![1, 2] };
-    let second = FlowState { row: flow_row(flow(2), START + 2), path: vec![] };
+    assert_eq!(
+        reader.losses(&RecordFilter { node: Some(5), ..any }).unwrap(),
+        [losses[0]]
+    );
+    let first = FlowState {
+        row: flow_row(flow(1), START + 3),
+        path: vec![1, 2],
+    };
+    let second = FlowState {
+        row: flow_row(flow(2), START + 2),
+        path: vec![],
+    };
     assert_eq!(reader.flows(None, 10).unwrap(), [first.clone(), second]);
     assert_eq!(reader.flows(Some(&flow(1)), 10).unwrap(), [first]);
     let totals = reader.totals().unwrap();
@@ -203,15 +328,19 @@ fn drops_losses_and_flows_come_back_as_they_were() {
 fn the_documented_names_are_there_and_readable_by_any_tool() {
     let dir = Dir::new("names");
     let mut batch = Batch::with_capacity(64);
-    let event = Event { rule: Some(1), ..change(START, flow(7), 101, 5) };
+    let event = Event {
+        rule: Some(1),
+        ..change(START, flow(7), 101, 5)
+    };
     batch.event(&event, &[101, 102]);
     keep(&dir, batch);
     // A plain SQLite connection, without functions of hopwise.
     let conn = rusqlite::Connection::open(dir.path().join("hopwise-2026-11-21.db")).unwrap();
     let mut select = conn.prepare("SELECT * FROM events").unwrap();
     let names: Vec<String> = select.column_names().map(str::to_owned).collect();
-    let row: Vec<rusqlite::types::Value> =
-        select.query_row([], |row| (0..names.len()).map(|i| row.get(i)).collect()).unwrap();
+    let row: Vec<rusqlite::types::Value> = select
+        .query_row([], |row| (0..names.len()).map(|i| row.get(i)).collect())
+        .unwrap();
     use rusqlite::types::Value::{Integer, Null, Text};
     let text = |text: &str| Text(text.to_owned());
     let expected = [
@@ -254,18 +383,46 @@ fn a_flows_history_holds_what_was_last_reported() {
         value: Some(value),
         ..bare(START + ts)
     };
-    let path = |ts, kind| Event { kind, ..event(ts, Metric::FlowPath, None, 2) };
+    let path = |ts, kind| Event {
+        kind,
+        ..event(ts, Metric::FlowPath, None, 2)
+    };
     batch.event(&path(0, Kind::New), &[2, 1]);
     batch.event(&event(0, Metric::FlowLatency, None, 30), &[]);
     batch.event(&event(0, Metric::HopLatency, Some(1), 10), &[]);
     batch.event(&event(0, Metric::HopLatency, Some(2), 20), &[]);
-    batch.event(&Event { threshold: Some(50), ..event(5, Metric::HopLatency, Some(2), 90) }, &[]);
+    batch.event(
+        &Event {
+            threshold: Some(50),
+            ..event(5, Metric::HopLatency, Some(2), 90)
+        },
+        &[],
+    );
     batch.event(&path(5, Kind::Latest), &[2, 1]);
     let slower = event(9, Metric::FlowLatency, None, 100);
-    batch.event(&Event { basis: Basis::HopSum, threshold: Some(60), ..slower }, &[]);
+    batch.event(
+        &Event {
+            basis: Basis::HopSum,
+            threshold: Some(60),
+            ..slower
+        },
+        &[],
+    );
     batch.event(&path(9, Kind::PathChange), &[1, 3]);
-    batch.event(&Event { flow: Some(flow(2)), ..event(9, Metric::FlowLatency, None, 1) }, &[]);
-    batch.event(&Event { kind: Kind::RuleOn, ..event(10, Metric::FlowLatency, None, 1) }, &[]);
+    batch.event(
+        &Event {
+            flow: Some(flow(2)),
+            ..event(9, Metric::FlowLatency, None, 1)
+        },
+        &[],
+    );
+    batch.event(
+        &Event {
+            kind: Kind::RuleOn,
+            ..event(10, Metric::FlowLatency, None, 1)
+        },
+        &[],
+    );
     keep(&dir, batch);
     let reader = Reader::open(dir.path()).unwrap();
     let history = reader.history(&flow(1), None, None, 100).unwrap();
@@ -291,9 +448,16 @@ fn a_flows_history_holds_what_was_last_reported() {
 fn an_empty_store_answers_with_no_rows_and_the_columns() {
     let dir = Dir::new("empty");
     let reader = Reader::open(dir.path()).unwrap();
-    let table = reader.query("SELECT ts, kind FROM events", &QueryOptions::default()).unwrap();
-    assert_eq!((table.columns, table.rows), (vec!["ts".to_owned(), "kind".to_owned()], vec![]));
-    let count = reader.query("SELECT count(*) FROM reports", &QueryOptions::default()).unwrap();
+    let table = reader
+        .query("SELECT ts, kind FROM events", &QueryOptions::default())
+        .unwrap();
+    assert_eq!(
+        (table.columns, table.rows),
+        (vec!["ts".to_owned(), "kind".to_owned()], vec![])
+    );
+    let count = reader
+        .query("SELECT count(*) FROM reports", &QueryOptions::default())
+        .unwrap();
     assert_eq!(count.rows, [[Value::Int(0)]]);
     assert_eq!(reader.totals().unwrap(), Totals::default());
 }
@@ -355,7 +519,11 @@ fn every_report_is_kept_hop_by_hop_when_that_is_asked_for() {
         ..report.clone()
     };
     let dir = Dir::new("reports");
-    let store = Store::open(Config { reports_table: true, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        reports_table: true,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     assert!(store.submit_reports(vec![report.clone(), bare]));
     let stats = store.close();
     assert_eq!((stats.submitted, stats.committed), (2, 2));
@@ -373,9 +541,21 @@ fn every_report_is_kept_hop_by_hop_when_that_is_asked_for() {
     ];
     let none = |count: usize| vec![Value::Null; count];
     let expected = [
-        [both(START as i64), shared.to_vec(), vec![int(0), int(101)], (1..=12).map(int).collect()].concat(),
+        [
+            both(START as i64),
+            shared.to_vec(),
+            vec![int(0), int(101)],
+            (1..=12).map(int).collect(),
+        ]
+        .concat(),
         [both(START as i64), shared.to_vec(), vec![int(1)], none(13)].concat(),
-        [both(START as i64 + 1), none(1), vec![int(1), int(99), text("")], none(18)].concat(),
+        [
+            both(START as i64 + 1),
+            none(1),
+            vec![int(1), int(99), text("")],
+            none(18),
+        ]
+        .concat(),
     ];
     assert_eq!(report_columns(&Reader::open(dir.path()).unwrap()), expected);
 

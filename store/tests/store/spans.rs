@@ -41,11 +41,25 @@ fn of_node(metric: Metric, ts: u64, value: u64) -> Rollup {
         Metric::QueueOccupancy => (Some(7), None, Some(3)),
         _ => (Some(7), None, None),
     };
-    Rollup { metric, flow: None, node, interface, queue, p99: Some(value), ..minute(0, ts, 10, value) }
+    Rollup {
+        metric,
+        flow: None,
+        node,
+        interface,
+        queue,
+        p99: Some(value),
+        ..minute(0, ts, 10, value)
+    }
 }
 
 fn path(number: u32, ts: u64, kind: Kind) -> Event {
-    Event { kind, metric: Some(Metric::FlowPath), flow: Some(flow(number)), value: Some(2), ..bare(ts) }
+    Event {
+        kind,
+        metric: Some(Metric::FlowPath),
+        flow: Some(flow(number)),
+        value: Some(2),
+        ..bare(ts)
+    }
 }
 
 /// Three hours of two flows: one is there for all of it and changes its path after 90 minutes; the other lives for five minutes.
@@ -87,11 +101,24 @@ fn stored(batch: Batch) -> (Dir, Reader) {
 
 fn filter(from: u64, to: u64) -> FlowFilter {
     let span = Span::of(at(from), at(to));
-    FlowFilter { span, order: FlowOrder::Reports, text: None, id: None, after: None, limit: 10 }
+    FlowFilter {
+        span,
+        order: FlowOrder::Reports,
+        text: None,
+        id: None,
+        after: None,
+        limit: 10,
+    }
 }
 
 fn flows(reader: &Reader, filter: &FlowFilter) -> Vec<FlowSpan> {
-    reader.flow_spans(filter).unwrap().flows.into_iter().map(|(_, flow)| flow).collect()
+    reader
+        .flow_spans(filter)
+        .unwrap()
+        .flows
+        .into_iter()
+        .map(|(_, flow)| flow)
+        .collect()
 }
 
 /// The sum of minutes `from` up to before `to` of the long flow. `first` and `last`: what the rollups at the ends say.
@@ -118,19 +145,51 @@ fn flows_of_a_span_are_those_that_were_there_with_the_path_that_they_took() {
     let (_dir, reader) = stored(three_hours());
     let short = FlowSpan {
         flow: flow(2),
-        sum: SpanSum { count: 35, min: 9_000, max: 9_000, sum: 315_000, first: at(30), last: at(35) },
+        sum: SpanSum {
+            count: 35,
+            min: 9_000,
+            max: 9_000,
+            sum: 315_000,
+            first: at(30),
+            last: at(35),
+        },
         path: vec![1, 3],
         basis: Basis::HopSum,
     };
     // Minutes alone; the second flow has expired long ago, and is found.
-    assert_eq!(flows(&reader, &filter(28, 37)), [long(28, 37, (28, 37), &[1, 2]), short.clone()]);
+    assert_eq!(
+        flows(&reader, &filter(28, 37)),
+        [long(28, 37, (28, 37), &[1, 2]), short.clone()]
+    );
     assert_eq!(flows(&reader, &filter(40, 45)), [long(40, 45, (40, 45), &[1, 2])]);
     // Minutes, tens of minutes and hours.
-    let rounded = FlowSpan { sum: SpanSum { last: at(40), ..short.sum }, ..short.clone() };
-    assert_eq!(flows(&reader, &filter(3, 57)), [long(3, 57, (3, 57), &[1, 2]), rounded.clone()]);
-    let hours = FlowSpan { sum: SpanSum { first: at(0), last: at(60), ..short.sum }, ..short };
-    assert_eq!(flows(&reader, &filter(0, 180)), [long(0, 180, (0, 180), &[1, 3]), hours]);
-    assert_eq!(flows(&reader, &filter(55, 133)), [long(55, 133, (55, 133), &[1, 3])]);
+    let rounded = FlowSpan {
+        sum: SpanSum {
+            last: at(40),
+            ..short.sum
+        },
+        ..short.clone()
+    };
+    assert_eq!(
+        flows(&reader, &filter(3, 57)),
+        [long(3, 57, (3, 57), &[1, 2]), rounded.clone()]
+    );
+    let hours = FlowSpan {
+        sum: SpanSum {
+            first: at(0),
+            last: at(60),
+            ..short.sum
+        },
+        ..short
+    };
+    assert_eq!(
+        flows(&reader, &filter(0, 180)),
+        [long(0, 180, (0, 180), &[1, 3]), hours]
+    );
+    assert_eq!(
+        flows(&reader, &filter(55, 133)),
+        [long(55, 133, (55, 133), &[1, 3])]
+    );
     assert_eq!(flows(&reader, &filter(200, 300)), []);
 }
 
@@ -138,15 +197,30 @@ fn flows_of_a_span_are_those_that_were_there_with_the_path_that_they_took() {
 fn flows_of_a_span_are_filtered_sorted_and_paged() {
     let (_dir, reader) = stored(three_hours());
     let all = filter(0, 180);
-    let latency = FlowFilter { order: FlowOrder::Latency, limit: 1, ..all.clone() };
+    let latency = FlowFilter {
+        order: FlowOrder::Latency,
+        limit: 1,
+        ..all.clone()
+    };
     let first = reader.flow_spans(&latency).unwrap();
-    assert_eq!((first.flows.len(), first.more, first.total, first.truncated), (1, true, 2, false));
+    assert_eq!(
+        (first.flows.len(), first.more, first.total, first.truncated),
+        (1, true, 2, false)
+    );
     let (rank, slowest) = &first.flows[0];
     assert_eq!(slowest.flow, flow(2));
-    let rest = reader.flow_spans(&FlowFilter { after: Some(*rank), ..latency.clone() }).unwrap();
+    let rest = reader
+        .flow_spans(&FlowFilter {
+            after: Some(*rank),
+            ..latency.clone()
+        })
+        .unwrap();
     assert_eq!((rest.flows[0].1.flow, rest.more, rest.total), (flow(1), false, 2));
     let text = Some(flow(2).src().to_string() + ":");
-    assert_eq!(flows(&reader, &FlowFilter { text, ..all.clone() })[0].flow, flow(2));
+    assert_eq!(
+        flows(&reader, &FlowFilter { text, ..all.clone() })[0].flow,
+        flow(2)
+    );
     let id = Some(flow(1).id());
     assert_eq!(flows(&reader, &FlowFilter { id, ..all })[0].flow, flow(1));
 }
@@ -158,15 +232,24 @@ fn one_flow_says_the_same_as_among_all() {
     let same = |reader: &Reader| {
         for ((from, to), number) in spans.iter().flat_map(|span| [(span, 1), (span, 2)]) {
             let all = filter(*from, *to);
-            let among: Vec<_> =
-                flows(reader, &all).into_iter().filter(|found| found.flow == flow(number)).collect();
+            let among: Vec<_> = flows(reader, &all)
+                .into_iter()
+                .filter(|found| found.flow == flow(number))
+                .collect();
             for text in [None, Some(flow(number).to_string())] {
-                let one = FlowFilter { id: Some(flow(number).id()), text, ..all.clone() };
+                let one = FlowFilter {
+                    id: Some(flow(number).id()),
+                    text,
+                    ..all.clone()
+                };
                 assert_eq!(flows(reader, &one), among, "{from} {to} {number}");
             }
         }
-        let strange =
-            FlowFilter { id: Some(flow(9).id()), text: Some(flow(9).to_string()), ..filter(0, 180) };
+        let strange = FlowFilter {
+            id: Some(flow(9).id()),
+            text: Some(flow(9).to_string()),
+            ..filter(0, 180)
+        };
         assert_eq!(flows(reader, &strange), []);
     };
     same(&reader);
@@ -179,8 +262,11 @@ fn one_flow_says_the_same_as_among_all() {
 fn paths_of_many_flows_are_read_in_one_pass_with_the_same_answer() {
     let mut batch = Batch::with_capacity(32_768);
     for number in 0..1_200 {
-        let changes =
-            [(at(0) + 1, Kind::New, 2), (at(20), Kind::PathChange, 3), (at(40), Kind::PathChange, 4)];
+        let changes = [
+            (at(0) + 1, Kind::New, 2),
+            (at(20), Kind::PathChange, 3),
+            (at(40), Kind::PathChange, 4),
+        ];
         for (ts, kind, node) in changes {
             batch.event(&path(number, ts, kind), &[1, node]);
         }
@@ -190,12 +276,20 @@ fn paths_of_many_flows_are_read_in_one_pass_with_the_same_answer() {
     }
     let (dir, reader) = stored(batch);
     let expected = |from, to, node| {
-        let path = PathSpan { path: vec![1, node], flows: 1_200, reports: 12_000, last: at(to) };
+        let path = PathSpan {
+            path: vec![1, node],
+            flows: 1_200,
+            reports: 12_000,
+            last: at(to),
+        };
         (Span::of(at(from), at(to)), (vec![path], false))
     };
     let spans = [expected(5, 6, 2), expected(25, 26, 3), expected(45, 46, 4)];
-    let same =
-        |reader: &Reader| spans.iter().all(|(span, paths)| reader.path_spans(*span).unwrap() == *paths);
+    let same = |reader: &Reader| {
+        spans
+            .iter()
+            .all(|(span, paths)| reader.path_spans(*span).unwrap() == *paths)
+    };
     assert!(same(&reader));
     drop(reader);
     make_earlier(&dir);
@@ -212,8 +306,11 @@ fn a_flow_is_there_however_many_others_are() {
     let all = filter(0, 1);
     let page = reader.flow_spans(&all).unwrap();
     assert_eq!((page.total, page.truncated), (200_000, true));
-    let last =
-        FlowFilter { id: Some(flow(200_009).id()), text: Some(flow(200_009).to_string()), ..all.clone() };
+    let last = FlowFilter {
+        id: Some(flow(200_009).id()),
+        text: Some(flow(200_009).to_string()),
+        ..all.clone()
+    };
     let found = reader.flow_spans(&last).unwrap();
     assert_eq!((found.flows.len(), found.truncated), (1, false));
     assert_eq!(flows(&reader, &FlowFilter { text: None, ..last }).len(), 1);
@@ -223,12 +320,19 @@ fn a_flow_is_there_however_many_others_are() {
 fn paths_of_a_span_are_those_that_were_taken_in_it() {
     let (_dir, reader) = stored(three_hours());
     let paths = |from, to| reader.path_spans(Span::of(at(from), at(to))).unwrap();
-    let path =
-        |path: &[u32], flows, reports, last| PathSpan { path: path.to_vec(), flows, reports, last: at(last) };
+    let path = |path: &[u32], flows, reports, last| PathSpan {
+        path: path.to_vec(),
+        flows,
+        reports,
+        last: at(last),
+    };
     assert_eq!(paths(40, 45), (vec![path(&[1, 2], 1, 500, 45)], false));
     assert_eq!(paths(100, 105), (vec![path(&[1, 3], 1, 500, 105)], false));
     // The first flow took both, and counts its reports to the later one.
-    let left = PathSpan { last: at(90) + SECOND, ..path(&[1, 2], 1, 0, 0) };
+    let left = PathSpan {
+        last: at(90) + SECOND,
+        ..path(&[1, 2], 1, 0, 0)
+    };
     let both = vec![path(&[1, 3], 2, 18_035, 180), left];
     assert_eq!(paths(0, 180), (both, false));
 }
@@ -247,32 +351,68 @@ fn nodes_of_a_span_have_the_extremes_of_it() {
         reason: Some(1),
     };
     batch.drop_report(&lost);
-    batch.drop_report(&Drop { ts: at(51), id: 2, ..lost });
+    batch.drop_report(&Drop {
+        ts: at(51),
+        id: 2,
+        ..lost
+    });
     let (_dir, reader) = stored(batch);
     let spans = reader.node_spans(Span::of(at(47), at(133))).unwrap();
-    let key =
-        |metric: Metric, interface, queue| SeriesKey { metric: metric as u8, node: 7, interface, queue };
-    let sum = |min, max, sum| SpanSum { count: 860, min, max, sum, first: at(47), last: at(133) };
+    let key = |metric: Metric, interface, queue| SeriesKey {
+        metric: metric as u8,
+        node: 7,
+        interface,
+        queue,
+    };
+    let sum = |min, max, sum| SpanSum {
+        count: 860,
+        min,
+        max,
+        sum,
+        first: at(47),
+        last: at(133),
+    };
     let total = |base: u64| (47..133).map(|minute| 10 * (base + minute)).sum();
     let expected = [
         (key(Metric::HopLatency, None, None), sum(547, 632, total(500))),
         (key(Metric::QueueOccupancy, None, Some(3)), sum(47, 132, total(0))),
-        (key(Metric::LinkUtilization, Some(2), None), sum(200_000, 200_000, 860 * 200_000)),
+        (
+            key(Metric::LinkUtilization, Some(2), None),
+            sum(200_000, 200_000, 860 * 200_000),
+        ),
     ];
     assert_eq!(spans.series, expected.into_iter().collect());
     assert_eq!(spans.drops, [(7, 2)].into_iter().collect());
     assert!(!spans.truncated);
-    assert!(reader.node_spans(Span::of(at(200), at(210))).unwrap().series.is_empty());
+    assert!(
+        reader
+            .node_spans(Span::of(at(200), at(210)))
+            .unwrap()
+            .series
+            .is_empty()
+    );
 }
 
 #[test]
 fn rates_have_gaps_where_nothing_was_received() {
     let mut batch = three_hours();
-    let loss =
-        Loss { ts: at(95), node: Some(7), source: [0; 16], hw_id: 0, lost: 4, reordered: 0, duplicated: 0 };
+    let loss = Loss {
+        ts: at(95),
+        node: Some(7),
+        source: [0; 16],
+        hw_id: 0,
+        lost: 4,
+        reordered: 0,
+        duplicated: 0,
+    };
     batch.loss(&loss);
     let (_dir, reader) = stored(batch);
-    let point = |minute, reports, events, lost| RatePoint { ts: at(minute), reports, events, lost };
+    let point = |minute, reports, events, lost| RatePoint {
+        ts: at(minute),
+        reports,
+        events,
+        lost,
+    };
     let span = reader.rate_span(Span::of(at(80), at(240)), 20 * MINUTE).unwrap();
     let expected = [
         point(80, 2000, 1, 4),
@@ -287,15 +427,24 @@ fn rates_have_gaps_where_nothing_was_received() {
     let fine = reader.rate_span(Span::of(at(90), at(91)), SECOND).unwrap();
     let per_second: u64 = fine.points.iter().map(|point| point.reports).sum();
     assert_eq!((fine.points.len(), per_second), (60, 100));
-    let events: Vec<u64> =
-        fine.points.iter().filter(|point| point.events > 0).map(|point| point.ts).collect();
+    let events: Vec<u64> = fine
+        .points
+        .iter()
+        .filter(|point| point.events > 0)
+        .map(|point| point.ts)
+        .collect();
     assert_eq!(events, [at(90) + SECOND]);
 }
 
 /// Makes the only file one of version 4.
 fn make_earlier(dir: &Dir) {
-    let path = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
-    let path = path.into_iter().find(|path| path.extension().is_some_and(|end| end == "db")).unwrap();
+    let path = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let path = path
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|end| end == "db"))
+        .unwrap();
     let conn = rusqlite::Connection::open(&path).unwrap();
     conn.execute_batch(
         "DROP TABLE span_data; DROP TABLE taken_data; DROP TABLE minute_data; DROP TABLE block_data; PRAGMA user_version = 4",
@@ -330,16 +479,29 @@ fn a_file_of_version_4_says_the_same_and_is_left_as_it_is() {
     // Those of the longest rollups are rounded: minutes are exact.
     let everything = |reader: &Reader| {
         let flows = flows(reader, &filter(3, 57)).into_iter();
-        let flows: Vec<_> =
-            flows.map(|flow| (flow.flow, flow.sum.count, flow.sum.sum, flow.path, flow.basis)).collect();
+        let flows: Vec<_> = flows
+            .map(|flow| (flow.flow, flow.sum.count, flow.sum.sum, flow.path, flow.basis))
+            .collect();
         let (paths, truncated) = reader.path_spans(Span::of(at(0), at(180))).unwrap();
-        let paths: Vec<_> = paths.into_iter().map(|path| (path.path, path.flows, path.reports)).collect();
+        let paths: Vec<_> = paths
+            .into_iter()
+            .map(|path| (path.path, path.flows, path.reports))
+            .collect();
         let rates = [20 * MINUTE, 30 * SECOND]
             .map(|column| reader.rate_span(Span::of(at(20), at(240)), column).unwrap());
-        (flows, paths, truncated, rates, reader.node_spans(Span::of(at(47), at(133))).unwrap())
+        (
+            flows,
+            paths,
+            truncated,
+            rates,
+            reader.node_spans(Span::of(at(47), at(133))).unwrap(),
+        )
     };
     let expected = everything(&reader);
-    assert!(expected.0.iter().any(|flow| flow.3 == [4, 5]) && expected.1.len() == 3, "{expected:?}");
+    assert!(
+        expected.0.iter().any(|flow| flow.3 == [4, 5]) && expected.1.len() == 3,
+        "{expected:?}"
+    );
     drop(reader);
     make_earlier(&dir);
     let old = everything(&Reader::open(dir.path()).unwrap());
@@ -358,14 +520,30 @@ fn a_file_of_version_4_says_the_same_and_is_left_as_it_is() {
     more.3 = expected.3.clone();
     assert_eq!(more, expected);
     let late = reader.rate_span(Span::of(at(180), at(181)), MINUTE).unwrap();
-    assert_eq!(late.points, [RatePoint { ts: at(180), reports: 0, events: 1, lost: 0 }]);
+    assert_eq!(
+        late.points,
+        [RatePoint {
+            ts: at(180),
+            reports: 0,
+            events: 1,
+            lost: 0
+        }]
+    );
 }
 
 #[test]
 fn a_span_of_all_time_reads_what_is_there() {
     let (dir, reader) = stored(three_hours());
-    let all = FlowFilter { span: Span::of(0, u64::MAX), ..filter(0, 180) };
-    let counts = |reader: &Reader| flows(reader, &all).iter().map(|flow| flow.sum.count).collect::<Vec<_>>();
+    let all = FlowFilter {
+        span: Span::of(0, u64::MAX),
+        ..filter(0, 180)
+    };
+    let counts = |reader: &Reader| {
+        flows(reader, &all)
+            .iter()
+            .map(|flow| flow.sum.count)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(counts(&reader), [18_000, 35]);
     drop(reader);
     make_earlier(&dir);

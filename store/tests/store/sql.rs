@@ -12,21 +12,39 @@ const HOUR: u64 = 3600 * SECOND;
 /// A store with `batches` in it.
 fn keep(name: &str, period: Period, batches: Vec<Batch>) -> (Dir, Reader) {
     let dir = Dir::new(name);
-    let store = Store::open(Config { period, policy: Policy::Block, ..Config::new(dir.path()) }).unwrap();
-    batches.into_iter().for_each(|batch| drop(store.submit(batch).unwrap()));
+    let store = Store::open(Config {
+        period,
+        policy: Policy::Block,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
+    batches
+        .into_iter()
+        .for_each(|batch| drop(store.submit(batch).unwrap()));
     store.close();
     let reader = Reader::open(dir.path()).unwrap();
     (dir, reader)
 }
 
 fn ask(reader: &Reader, sql: &str) -> Table {
-    reader.query(sql, &QueryOptions::default()).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    reader
+        .query(sql, &QueryOptions::default())
+        .unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
 fn ints(table: &Table) -> Vec<Vec<i64>> {
-    let int =
-        |value: &Value| if let Value::Int(int) = value { *int } else { panic!("{value:?} is no number") };
-    table.rows.iter().map(|row| row.iter().map(int).collect()).collect()
+    let int = |value: &Value| {
+        if let Value::Int(int) = value {
+            *int
+        } else {
+            panic!("{value:?} is no number")
+        }
+    };
+    table
+        .rows
+        .iter()
+        .map(|row| row.iter().map(int).collect())
+        .collect()
 }
 
 #[test]
@@ -82,13 +100,21 @@ fn only_reading_is_allowed() {
     for sql in evil {
         let error = reader.query(sql, &QueryOptions::default()).expect_err(sql);
         let kind = error.kind;
-        assert!(matches!(kind, QueryErrorKind::Refused | QueryErrorKind::Syntax), "{sql}: {error:?}");
-        assert!(!error.message.contains('\n') && !error.message.is_empty(), "{sql}: {error}");
+        assert!(
+            matches!(kind, QueryErrorKind::Refused | QueryErrorKind::Syntax),
+            "{sql}: {error:?}"
+        );
+        assert!(
+            !error.message.contains('\n') && !error.message.is_empty(),
+            "{sql}: {error}"
+        );
         if !matches!(sql.split(' ').next(), Some("SELECT" | "ALTER" | "DROP")) {
             assert_eq!(kind, QueryErrorKind::Refused, "{sql}: {error}");
         }
     }
-    let two = reader.query("SELECT 1; DELETE FROM f0.meta", &QueryOptions::default()).unwrap_err();
+    let two = reader
+        .query("SELECT 1; DELETE FROM f0.meta", &QueryOptions::default())
+        .unwrap_err();
     assert_eq!(two.kind, QueryErrorKind::Refused);
     assert_eq!(dir.names(), before);
     assert_eq!(ints(&ask(&reader, "SELECT count(*) FROM events")), [[10]]);
@@ -135,12 +161,21 @@ fn a_wrong_query_gets_one_sentence_with_its_place() {
     );
     assert_eq!(
         message("SELECT latency FROM events"),
-        ("no such column: latency, at character 8; SELECT * … LIMIT 1 shows the columns".to_owned(), Some(7))
+        (
+            "no such column: latency, at character 8; SELECT * … LIMIT 1 shows the columns".to_owned(),
+            Some(7)
+        )
     );
-    assert_eq!(message(" -- nothing"), ("this is no query; write a SELECT".to_owned(), None));
+    assert_eq!(
+        message(" -- nothing"),
+        ("this is no query; write a SELECT".to_owned(), None)
+    );
     assert_eq!(
         message("SELECT ?1"),
-        ("the query has 1 parameters, 0 values were given; give as many".to_owned(), None)
+        (
+            "the query has 1 parameters, 0 values were given; give as many".to_owned(),
+            None
+        )
     );
 }
 
@@ -154,36 +189,74 @@ fn values_are_bound_to_parameters() {
         Value::Text("it's".to_owned()),
         Value::Blob(vec![0, 255]),
     ];
-    let options = QueryOptions { params: params.clone(), ..QueryOptions::default() };
-    assert_eq!(reader.query("SELECT ?1, ?2, ?3, ?4, ?5", &options).unwrap().rows, [params]);
+    let options = QueryOptions {
+        params: params.clone(),
+        ..QueryOptions::default()
+    };
+    assert_eq!(
+        reader.query("SELECT ?1, ?2, ?3, ?4, ?5", &options).unwrap().rows,
+        [params]
+    );
 }
 
 #[test]
 fn rows_bytes_values_and_time_are_bounded() {
     let (_dir, reader) = keep("bounds", Period::Day, vec![changes(START, 1000, 2)]);
     let with = |sql: &str, options: QueryOptions| reader.query(sql, &options);
-    let ten =
-        with("SELECT ts FROM events", QueryOptions { max_rows: 10, ..QueryOptions::default() }).unwrap();
+    let ten = with(
+        "SELECT ts FROM events",
+        QueryOptions {
+            max_rows: 10,
+            ..QueryOptions::default()
+        },
+    )
+    .unwrap();
     assert_eq!((ten.rows.len(), ten.truncated), (10, true));
-    let all =
-        with("SELECT ts FROM events", QueryOptions { max_rows: 1000, ..QueryOptions::default() }).unwrap();
+    let all = with(
+        "SELECT ts FROM events",
+        QueryOptions {
+            max_rows: 1000,
+            ..QueryOptions::default()
+        },
+    )
+    .unwrap();
     assert_eq!((all.rows.len(), all.truncated), (1000, false));
-    let small = QueryOptions { max_bytes: 10_000, ..QueryOptions::default() };
+    let small = QueryOptions {
+        max_bytes: 10_000,
+        ..QueryOptions::default()
+    };
     let cut = with("SELECT * FROM events", small).unwrap();
-    assert!(cut.truncated && cut.rows.len() > 5 && cut.rows.len() < 50, "{}", cut.rows.len());
+    assert!(
+        cut.truncated && cut.rows.len() > 5 && cut.rows.len() < 50,
+        "{}",
+        cut.rows.len()
+    );
 
     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
     let timeout = Duration::from_millis(50);
     let start = Instant::now();
     for endless in [endless, &endless.replace("max(i)", "count(*)")] {
-        let error = with(endless, QueryOptions { timeout, ..QueryOptions::default() }).unwrap_err();
+        let error = with(
+            endless,
+            QueryOptions {
+                timeout,
+                ..QueryOptions::default()
+            },
+        )
+        .unwrap_err();
         let expected = "the query took longer than 0.05 s; narrow it with a time range (ts > …), end a recursion with LIMIT, or \
                     allow more time";
-        assert_eq!((error.kind, error.message.as_str()), (QueryErrorKind::Timeout, expected));
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (QueryErrorKind::Timeout, expected)
+        );
     }
     assert!(start.elapsed() < Duration::from_secs(5));
     // A query that returns rows continuously ends at the limit of rows.
-    let rows = QueryOptions { max_rows: 10, ..QueryOptions::default() };
+    let rows = QueryOptions {
+        max_rows: 10,
+        ..QueryOptions::default()
+    };
     let first = with(&endless.replace("max(i)", "i"), rows).unwrap();
     assert_eq!((first.rows.len(), first.truncated), (10, true));
     // The connection is as good as before.
@@ -195,7 +268,10 @@ fn rows_bytes_values_and_time_are_bounded() {
         |table| table.rows[0][0] == Value::Null
     ));
     let long = format!("SELECT '{}'", "x".repeat(300 << 10));
-    assert_eq!(with(&long, QueryOptions::default()).unwrap_err().kind, QueryErrorKind::TooLarge);
+    assert_eq!(
+        with(&long, QueryOptions::default()).unwrap_err().kind,
+        QueryErrorKind::TooLarge
+    );
     let deep = format!("SELECT {}1{}", "(".repeat(5000), ")".repeat(5000));
     assert!(with(&deep, QueryOptions::default()).is_err());
 }
@@ -203,8 +279,13 @@ fn rows_bytes_values_and_time_are_bounded() {
 /// SQLite's query plan, one line per step, without the look-ups of names, which all plans have.
 fn plan(reader: &Reader, sql: &str) -> Vec<String> {
     let table = ask(reader, &format!("EXPLAIN QUERY PLAN {sql}"));
-    let detail =
-        |row: &Vec<Value>| if let Value::Text(text) = &row[3] { text.clone() } else { String::new() };
+    let detail = |row: &Vec<Value>| {
+        if let Value::Text(text) = &row[3] {
+            text.clone()
+        } else {
+            String::new()
+        }
+    };
     let mut lines: Vec<String> = table.rows.iter().map(detail).collect();
     lines.retain(|line| !line.contains("LEFT-JOIN") && !line.contains("BLOOM"));
     lines
@@ -216,7 +297,11 @@ fn the_questions_people_ask_use_the_indexes() {
     let all = |sql: &str, needed: &str| {
         let lines = plan(&reader, sql);
         // Once for the file and once for the empty member of the union.
-        assert_eq!(lines.iter().filter(|line| line.contains(needed)).count(), 2, "{sql}: {lines:#?}");
+        assert_eq!(
+            lines.iter().filter(|line| line.contains(needed)).count(),
+            2,
+            "{sql}: {lines:#?}"
+        );
         lines
     };
     let flow = "'10.0.0.1:5000>172.16.0.1:80/17'";
@@ -224,7 +309,10 @@ fn the_questions_people_ask_use_the_indexes() {
         &format!("SELECT * FROM events WHERE flow = {flow} AND ts > 5"),
         "event_flow (ANY(chunk) AND flow=? AND ts>?)",
     );
-    all(&format!("SELECT avg(value) FROM events WHERE flow = {flow}"), "event_flow (ANY(chunk) AND flow=?)");
+    all(
+        &format!("SELECT avg(value) FROM events WHERE flow = {flow}"),
+        "event_flow (ANY(chunk) AND flow=?)",
+    );
     all(
         &format!("SELECT * FROM drops WHERE flow = {flow} AND ts > 5"),
         "drop_flow (ANY(chunk) AND flow=? AND ts>?)",
@@ -233,17 +321,29 @@ fn the_questions_people_ask_use_the_indexes() {
         "SELECT * FROM rollups WHERE metric = 'queue_occupancy' AND node = 5 AND interval = 1 AND ts > 5",
         "rollup_node (ANY(chunk) AND node=? AND metric=? AND interval=? AND ts>?)",
     );
-    all("SELECT * FROM rollups WHERE metric = 'queue_occupancy' AND ts > 5", "e USING PRIMARY KEY (ts>?)");
+    all(
+        "SELECT * FROM rollups WHERE metric = 'queue_occupancy' AND ts > 5",
+        "e USING PRIMARY KEY (ts>?)",
+    );
     for (sql, index) in [
         ("SELECT * FROM events", "SCAN e"),
         ("SELECT * FROM events ORDER BY ts DESC LIMIT 200", "SCAN e"),
-        ("SELECT * FROM events WHERE ts < 5 ORDER BY ts DESC LIMIT 200", "e USING PRIMARY KEY (ts<?)"),
-        ("SELECT * FROM events WHERE kind = 'drop' ORDER BY ts DESC LIMIT 200", "event_kind (kind=?)"),
+        (
+            "SELECT * FROM events WHERE ts < 5 ORDER BY ts DESC LIMIT 200",
+            "e USING PRIMARY KEY (ts<?)",
+        ),
+        (
+            "SELECT * FROM events WHERE kind = 'drop' ORDER BY ts DESC LIMIT 200",
+            "event_kind (kind=?)",
+        ),
         (
             "SELECT * FROM events WHERE kind = 'drop' AND ts < 9 ORDER BY ts DESC LIMIT 200",
             "event_kind (kind=? AND ts<?)",
         ),
-        ("SELECT * FROM events WHERE node = 5 ORDER BY ts DESC LIMIT 200", "event_node (node=?)"),
+        (
+            "SELECT * FROM events WHERE node = 5 ORDER BY ts DESC LIMIT 200",
+            "event_node (node=?)",
+        ),
         (
             "SELECT * FROM events WHERE node = 5 AND kind = 'drop' ORDER BY ts DESC LIMIT 200",
             "event_node (node=?)",
@@ -255,7 +355,10 @@ fn the_questions_people_ask_use_the_indexes() {
         assert!(!lines.iter().any(detour), "{sql}: {lines:#?}");
     }
     // Columns that a query does not use are not joined.
-    let names = ask(&reader, "EXPLAIN QUERY PLAN SELECT count(*), sum(value) FROM events");
+    let names = ask(
+        &reader,
+        "EXPLAIN QUERY PLAN SELECT count(*), sum(value) FROM events",
+    );
     let text = format!("{:?}", names.rows);
     assert!(!text.contains("SEARCH"), "{text}");
 }
@@ -276,30 +379,68 @@ fn a_query_over_many_files_equals_one_over_a_single_file() {
         ints(&ask(&reader, "SELECT count(*), min(ts), max(ts) FROM events")),
         [[140, START as i64, (START + 13 * HOUR + 9000) as i64]]
     );
-    let text = format!("SELECT count(*), count(DISTINCT ts) FROM events WHERE flow = '{}'", flow(0));
+    let text = format!(
+        "SELECT count(*), count(DISTINCT ts) FROM events WHERE flow = '{}'",
+        flow(0)
+    );
     assert_eq!(ints(&ask(&reader, &text)), [[140, 140]]);
     // In order across the files.
-    let events = reader.events(&EventFilter { limit: 75, ..EventFilter::default() }).unwrap();
+    let events = reader
+        .events(&EventFilter {
+            limit: 75,
+            ..EventFilter::default()
+        })
+        .unwrap();
     let times: Vec<u64> = events.iter().map(|row| row.event.ts).collect();
-    let expected = (0..14).rev().flat_map(|hour| (0..10).rev().map(move |i| START + hour * HOUR + i * 1000));
+    let expected = (0..14)
+        .rev()
+        .flat_map(|hour| (0..10).rev().map(move |i| START + hour * HOUR + i * 1000));
     assert_eq!(times, expected.clone().take(75).collect::<Vec<_>>());
     // Likewise for rows from an index by chunk, which are searched in the last minutes, then hours, then everywhere.
     for limit in [1, 10, 11, 75, 140, 141] {
-        let filter = EventFilter { flow: Some(flow(0)), limit, ..EventFilter::default() };
-        let times: Vec<u64> = reader.events(&filter).unwrap().iter().map(|row| row.event.ts).collect();
+        let filter = EventFilter {
+            flow: Some(flow(0)),
+            limit,
+            ..EventFilter::default()
+        };
+        let times: Vec<u64> = reader
+            .events(&filter)
+            .unwrap()
+            .iter()
+            .map(|row| row.event.ts)
+            .collect();
         assert_eq!(times, expected.clone().take(limit).collect::<Vec<_>>(), "{limit}");
     }
     let before = Some(START + 9 * HOUR);
-    let filter = EventFilter { flow: Some(flow(0)), before, limit: 12, ..EventFilter::default() };
-    let times: Vec<u64> = reader.events(&filter).unwrap().iter().map(|row| row.event.ts).collect();
+    let filter = EventFilter {
+        flow: Some(flow(0)),
+        before,
+        limit: 12,
+        ..EventFilter::default()
+    };
+    let times: Vec<u64> = reader
+        .events(&filter)
+        .unwrap()
+        .iter()
+        .map(|row| row.event.ts)
+        .collect();
     assert_eq!(times, expected.clone().skip(50).take(12).collect::<Vec<_>>());
     // A flow's latest state is that of its last file.
     let flows = reader.flows(None, 10).unwrap();
-    assert_eq!((flows.len(), flows[0].row.last_seen, &flows[0].path), (1, START + 13 * HOUR + 13, &vec![13]));
+    assert_eq!(
+        (flows.len(), flows[0].row.last_seen, &flows[0].path),
+        (1, START + 13 * HOUR + 13, &vec![13])
+    );
     // The range chooses files.
-    let options =
-        QueryOptions { from: Some(START + 3 * HOUR), to: Some(START + 5 * HOUR), ..QueryOptions::default() };
-    assert_eq!(ints(&reader.query("SELECT count(*) FROM events", &options).unwrap()), [[30]]);
+    let options = QueryOptions {
+        from: Some(START + 3 * HOUR),
+        to: Some(START + 5 * HOUR),
+        ..QueryOptions::default()
+    };
+    assert_eq!(
+        ints(&reader.query("SELECT count(*) FROM events", &options).unwrap()),
+        [[30]]
+    );
     assert_eq!(reader.totals().unwrap().events, 140);
     // The rows of a deleted file are gone at once.
     std::fs::remove_file(dir.path().join(&names[13])).unwrap();
@@ -308,7 +449,11 @@ fn a_query_over_many_files_equals_one_over_a_single_file() {
     let deleted = open
         .filter_map(|fd| std::fs::read_link(fd.path()).ok())
         .filter(|path| path.starts_with(dir.path()) && path.to_string_lossy().ends_with("(deleted)"));
-    assert_eq!(deleted.collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new(), "its space would not be free");
+    assert_eq!(
+        deleted.collect::<Vec<_>>(),
+        Vec::<std::path::PathBuf>::new(),
+        "its space would not be free"
+    );
     // A damaged file is left out, with a note.
     std::fs::write(dir.path().join(&names[0]), vec![7; 9000]).unwrap();
     let table = ask(&reader, "SELECT count(*) FROM events");
@@ -338,19 +483,33 @@ fn committed_rows_are_visible_during_writes() {
     let reader = Reader::open(dir.path()).unwrap();
     for round in 1..=20 {
         let mut batch = changes(START + round * SECOND, 500, 50);
-        batch.event(&Event { kind: Kind::Drop, ..bare(START + round * SECOND) }, &[]);
+        batch.event(
+            &Event {
+                kind: Kind::Drop,
+                ..bare(START + round * SECOND)
+            },
+            &[],
+        );
         store.submit(batch).unwrap();
         store.flush();
         // An open transaction does not disturb queries.
         store.submit(changes(START + round * SECOND, 1, 1)).unwrap();
         let count = ints(&ask(&reader, "SELECT count(*) FROM events WHERE kind = 'drop'"));
         assert_eq!(count, [[round as i64]]);
-        let options = QueryOptions { from: Some(START + round * SECOND), ..QueryOptions::default() };
-        let late = reader.query("SELECT count(*) > 500 FROM events", &options).unwrap();
+        let options = QueryOptions {
+            from: Some(START + round * SECOND),
+            ..QueryOptions::default()
+        };
+        let late = reader
+            .query("SELECT count(*) > 500 FROM events", &options)
+            .unwrap();
         assert_eq!(ints(&late), [[1]]);
     }
     let stats = store.close();
-    assert_eq!((stats.committed, stats.balance().0), (20 * 502, stats.balance().1));
+    assert_eq!(
+        (stats.committed, stats.balance().0),
+        (20 * 502, stats.balance().1)
+    );
 }
 
 #[test]
@@ -381,7 +540,11 @@ fn readers_are_shared_by_threads() {
     reader.tidy();
     assert_eq!(
         reader
-            .events(&EventFilter { flow: Some(flow(3)), limit: 1, ..EventFilter::default() })
+            .events(&EventFilter {
+                flow: Some(flow(3)),
+                limit: 1,
+                ..EventFilter::default()
+            })
             .unwrap()
             .len(),
         1

@@ -41,7 +41,10 @@ impl Sums {
 
 impl Tally for Sums {
     fn reset(&mut self) {
-        *self = Self { resets: self.resets + 1, ..Self::default() };
+        *self = Self {
+            resets: self.resets + 1,
+            ..Self::default()
+        };
     }
 
     fn seen(&mut self, column: usize) {
@@ -56,7 +59,10 @@ impl Tally for Sums {
         let kind = event.kind.map_or("any", Kind::name);
         let flow = event.flow.map(|flow| flow.src().to_string());
         let place = (event.node, event.queue);
-        self.name(format!("{kind} {flow:?} {place:?} {:?} {:?} {:?}", event.reason, event.value, event.path))
+        self.name(format!(
+            "{kind} {flow:?} {place:?} {:?} {:?} {:?}",
+            event.reason, event.value, event.path
+        ))
     }
 
     fn series(&mut self, key: &SeriesKey) -> u32 {
@@ -90,7 +96,13 @@ fn rollup(metric: Metric, ts: u64, count: u64, value: u64) -> Rollup {
 }
 
 fn path(number: u32, ts: u64, kind: Kind) -> Event {
-    Event { kind, metric: Some(Metric::FlowPath), flow: Some(flow(number)), value: Some(2), ..bare(ts) }
+    Event {
+        kind,
+        metric: Some(Metric::FlowPath),
+        flow: Some(flow(number)),
+        value: Some(2),
+        ..bare(ts)
+    }
 }
 
 /// How many reports a flow sent in a minute, by arithmetic alone.
@@ -102,7 +114,11 @@ fn reports(number: u32, minute: u64) -> u64 {
 /// 100 to 119.
 fn stored() -> (Dir, Reader) {
     let dir = Dir::new("traffic");
-    let store = Store::open(Config { period: Period::Hour, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        period: Period::Hour,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     for hour in 0..3 {
         let mut batch = Batch::with_capacity(8192);
         for minute in hour * 60..(hour + 1) * 60 {
@@ -116,17 +132,41 @@ fn stored() -> (Dir, Reader) {
                 let count = reports(number, minute);
                 if count > 0 && !(100..120).contains(&minute) {
                     let sum = rollup(Metric::FlowLatency, at(minute), count, 100 + minute);
-                    batch.rollup(&Rollup { flow: Some(flow(number)), ..sum });
+                    batch.rollup(&Rollup {
+                        flow: Some(flow(number)),
+                        ..sum
+                    });
                 }
             }
             if (100..120).contains(&minute) {
                 continue;
             }
             let queue = rollup(Metric::QueueOccupancy, at(minute), 10, minute);
-            batch.rollup(&Rollup { node: Some(7), queue: Some(3), ..queue });
-            let drop = Event { kind: Kind::Drop, node: Some(7), queue: Some(3), ..bare(at(minute) + 5) };
-            let drop = Event { flow: Some(flow(1)), reason: Some(71), ..drop };
-            (0..minute % 3).for_each(|n| batch.event(&Event { value: Some(n), ..drop }, &[]));
+            batch.rollup(&Rollup {
+                node: Some(7),
+                queue: Some(3),
+                ..queue
+            });
+            let drop = Event {
+                kind: Kind::Drop,
+                node: Some(7),
+                queue: Some(3),
+                ..bare(at(minute) + 5)
+            };
+            let drop = Event {
+                flow: Some(flow(1)),
+                reason: Some(71),
+                ..drop
+            };
+            (0..minute % 3).for_each(|n| {
+                batch.event(
+                    &Event {
+                        value: Some(n),
+                        ..drop
+                    },
+                    &[],
+                )
+            });
         }
         // States of flows say in each file which path was taken.
         for number in 1..10 {
@@ -139,7 +179,14 @@ fn stored() -> (Dir, Reader) {
                 last_seen,
                 reports: 1,
             };
-            batch.flow(&row, if number == 1 && hour == 2 { &[1, 3, 2] } else { &[1, 2] });
+            batch.flow(
+                &row,
+                if number == 1 && hour == 2 {
+                    &[1, 3, 2]
+                } else {
+                    &[1, 2]
+                },
+            );
         }
         store.submit(batch).unwrap();
         store.flush();
@@ -152,7 +199,11 @@ fn stored() -> (Dir, Reader) {
 #[test]
 fn each_report_of_a_flow_is_counted_once_in_its_column_and_on_its_path() {
     let (dir, reader) = stored();
-    assert!(dir.names().iter().filter(|name| name.ends_with(".db")).count() >= 3, "{:?}", dir.names());
+    assert!(
+        dir.names().iter().filter(|name| name.ends_with(".db")).count() >= 3,
+        "{:?}",
+        dir.names()
+    );
     for minutes in [1, 5, 10, 60] {
         let columns = Columns::of((at(0), at(180)), minutes * MINUTE);
         let mut sums = Sums::default();
@@ -167,16 +218,26 @@ fn each_report_of_a_flow_is_counted_once_in_its_column_and_on_its_path() {
                 continue;
             }
             let end = (minute / interval + 1) * interval;
-            let path = if number == 1 && end > 75 { "[1, 3, 2]" } else { "[1, 2]" };
+            let path = if number == 1 && end > 75 {
+                "[1, 3, 2]"
+            } else {
+                "[1, 2]"
+            };
             let column = usize::try_from(minute / minutes).unwrap();
-            let one = expected.entry((format!("{} {path}", flow(number).src()), column)).or_default();
+            let one = expected
+                .entry((format!("{} {path}", flow(number).src()), column))
+                .or_default();
             one.0 += count;
             one.1 += count * (100 + minute);
         }
         assert_eq!(sums.found, expected, "columns of {minutes} minutes");
         let silent = 100 / minutes..(120 / minutes).max(100 / minutes);
         let is_gap = |column: &usize| silent.contains(&(*column as u64));
-        assert_eq!(minutes <= 10, !silent.is_empty() && !sums.seen.iter().any(is_gap), "gaps");
+        assert_eq!(
+            minutes <= 10,
+            !silent.is_empty() && !sums.seen.iter().any(is_gap),
+            "gaps"
+        );
     }
 }
 
@@ -189,13 +250,26 @@ fn a_minute_that_is_still_being_stored_is_not_counted() {
         reader.flow_traffic(&columns, false, &mut sums).unwrap();
         let found: u64 = sums.found.values().map(|(count, _)| *count).sum();
         let before = (0..180).filter(|minute| *minute < known && !(100..120).contains(minute));
-        let expected: u64 =
-            before.flat_map(|minute| (1..10).map(move |number| reports(number, minute))).sum();
-        assert_eq!(found, expected, "columns of {minutes} minutes, known to minute {known}");
+        let expected: u64 = before
+            .flat_map(|minute| (1..10).map(move |number| reports(number, minute)))
+            .sum();
+        assert_eq!(
+            found, expected,
+            "columns of {minutes} minutes, known to minute {known}"
+        );
     }
-    let rates = |known| reader.rate_span_until(Span::of(at(0), at(100)), 20 * MINUTE, at(known)).unwrap();
+    let rates = |known| {
+        reader
+            .rate_span_until(Span::of(at(0), at(100)), 20 * MINUTE, at(known))
+            .unwrap()
+    };
     let found: u64 = rates(33).points.iter().map(|point| point.reports).sum();
-    assert_eq!(found, (0..33).flat_map(|minute| (1..10).map(move |n| reports(n, minute))).sum::<u64>());
+    assert_eq!(
+        found,
+        (0..33)
+            .flat_map(|minute| (1..10).map(move |n| reports(n, minute)))
+            .sum::<u64>()
+    );
 }
 
 #[test]
@@ -211,12 +285,19 @@ fn columns_follow_the_number_of_flows() {
 fn each_event_is_counted_once_in_what_is_asked_of_it() {
     let (_dir, reader) = stored();
     let columns = Columns::of((at(0), at(180)), 10 * MINUTE);
-    let drops =
-        |from: u64, to: u64| (from..to).filter(|m| !(100..120).contains(m)).map(|m| m % 3).sum::<u64>();
+    let drops = |from: u64, to: u64| {
+        (from..to)
+            .filter(|m| !(100..120).contains(m))
+            .map(|m| m % 3)
+            .sum::<u64>()
+    };
     let total = |sums: &Sums| sums.found.values().map(|(count, _)| *count).sum::<u64>();
     let ask = |parts: EventParts| {
         let mut sums = Sums::default();
-        assert_eq!(reader.event_traffic(&columns, parts, &mut sums).unwrap(), Counted::default());
+        assert_eq!(
+            reader.event_traffic(&columns, parts, &mut sums).unwrap(),
+            Counted::default()
+        );
         sums
     };
     let all = drops(0, 180) + 10;
@@ -225,24 +306,51 @@ fn each_event_is_counted_once_in_what_is_asked_of_it() {
     let drop_name = "drop None (None, None) None None []";
     for column in 0..18 {
         let expected = drops(column * 10, (column + 1) * 10);
-        let found = kinds.found.get(&(drop_name.to_owned(), column as usize)).map_or(0, |sums| sums.0);
+        let found = kinds
+            .found
+            .get(&(drop_name.to_owned(), column as usize))
+            .map_or(0, |sums| sums.0);
         assert_eq!(found, expected, "column {column}");
     }
     assert_eq!(total(&kinds), all);
     let source = flow(1).src();
-    let placed = ask(EventParts { flow: true, place: true, cause: true, ..EventParts::default() });
-    let name = format!("drop Some({:?}) (Some(7), Some(3)) Some(71) None []", source.to_string());
-    let of_drops: u64 =
-        placed.found.iter().filter(|((one, _), _)| *one == name).map(|(_, sums)| sums.0).sum();
+    let placed = ask(EventParts {
+        flow: true,
+        place: true,
+        cause: true,
+        ..EventParts::default()
+    });
+    let name = format!(
+        "drop Some({:?}) (Some(7), Some(3)) Some(71) None []",
+        source.to_string()
+    );
+    let of_drops: u64 = placed
+        .found
+        .iter()
+        .filter(|((one, _), _)| *one == name)
+        .map(|(_, sums)| sums.0)
+        .sum();
     assert_eq!((of_drops, total(&placed)), (drops(0, 180), all));
-    let valued = ask(EventParts { values: true, path: true, ..EventParts::default() });
+    let valued = ask(EventParts {
+        values: true,
+        path: true,
+        ..EventParts::default()
+    });
     assert_eq!(total(&valued), all);
     let seconds = (0..180).filter(|m| !(100..120).contains(m) && m % 3 == 2).count() as u64;
-    let second: u64 =
-        valued.found.iter().filter(|((name, _), _)| name.ends_with("Some(1) []")).map(|(_, s)| s.0).sum();
+    let second: u64 = valued
+        .found
+        .iter()
+        .filter(|((name, _), _)| name.ends_with("Some(1) []"))
+        .map(|(_, s)| s.0)
+        .sum();
     assert_eq!(second, seconds);
-    let changed: u64 =
-        valued.found.iter().filter(|((name, _), _)| name.ends_with("[1, 3, 2]")).map(|(_, s)| s.0).sum();
+    let changed: u64 = valued
+        .found
+        .iter()
+        .filter(|((name, _), _)| name.ends_with("[1, 3, 2]"))
+        .map(|(_, s)| s.0)
+        .sum();
     assert_eq!(changed, 1);
 }
 
@@ -252,7 +360,9 @@ fn values_of_a_queue_are_there_also_in_the_minute_that_has_not_ended() {
     for minutes in [1, 10, 60] {
         let columns = Columns::of((at(0), at(180)), minutes * MINUTE);
         let mut sums = Sums::default();
-        reader.series_traffic(&columns, Metric::QueueOccupancy, &mut sums).unwrap();
+        reader
+            .series_traffic(&columns, Metric::QueueOccupancy, &mut sums)
+            .unwrap();
         let found: u64 = sums.found.values().map(|(count, _)| *count).sum();
         assert_eq!(found, 160 * 10);
         let first: u64 = (0..minutes).map(|minute| 10 * minute).sum();
@@ -264,7 +374,12 @@ fn values_of_a_queue_are_there_also_in_the_minute_that_has_not_ended() {
     let mut batch = Batch::with_capacity(256);
     let of_queue = |ts, interval, count| {
         let one = rollup(Metric::QueueOccupancy, ts, count, 5);
-        Rollup { interval, node: Some(7), queue: Some(3), ..one }
+        Rollup {
+            interval,
+            node: Some(7),
+            queue: Some(3),
+            ..one
+        }
     };
     (0..90).for_each(|second| batch.rollup(&of_queue(at(0) + second * SECOND, 1, 2)));
     batch.rollup(&of_queue(at(0), 60, 120));
@@ -274,7 +389,9 @@ fn values_of_a_queue_are_there_also_in_the_minute_that_has_not_ended() {
     for (column, expected) in [(MINUTE, 180), (60 * MINUTE, 180), (SECOND, 180)] {
         let mut sums = Sums::default();
         let columns = Columns::of((at(0), at(2)), column);
-        reader.series_traffic(&columns, Metric::QueueOccupancy, &mut sums).unwrap();
+        reader
+            .series_traffic(&columns, Metric::QueueOccupancy, &mut sums)
+            .unwrap();
         let found: u64 = sums.found.values().map(|(count, _)| *count).sum();
         assert_eq!(found, expected, "columns of {} s", column / SECOND);
     }
@@ -288,13 +405,21 @@ fn mixed(n: u64) -> u64 {
 
 /// Events of every kind over ten minutes of two files, late ones among them, in transactions of some hundred.
 fn of_all_kinds(dir: &Dir, seed: u64) {
-    let store = Store::open(Config { period: Period::Hour, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        period: Period::Hour,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     store.set_rules(vec!["slow".to_owned(), "full".to_owned()]);
     for part in 0..60 {
         let mut batch = Batch::with_capacity(1024);
         for n in 0..150 {
             let random = |below: u64, salt: u64| mixed(seed << 40 | part << 20 | n << 8 | salt) % below;
-            let late = if random(8, 0) == 0 { random(150, 1) * SECOND } else { 0 };
+            let late = if random(8, 0) == 0 {
+                random(150, 1) * SECOND
+            } else {
+                0
+            };
             let event = Event {
                 kind: Kind::ALL[random(12, 2) as usize],
                 metric: Metric::ALL.get(random(8, 3) as usize).copied(),
@@ -317,14 +442,36 @@ fn of_all_kinds(dir: &Dir, seed: u64) {
                 continue;
             }
             // A new flow, with some of its first values.
-            batch.event(&Event { metric: Some(Metric::FlowPath), value: Some(3), ..event }, &path);
+            batch.event(
+                &Event {
+                    metric: Some(Metric::FlowPath),
+                    value: Some(3),
+                    ..event
+                },
+                &path,
+            );
             if random(3, 19) > 0 {
                 let value = Some(random(1_000_000, 20));
-                batch.event(&Event { metric: Some(Metric::FlowLatency), value, ..event }, &[]);
+                batch.event(
+                    &Event {
+                        metric: Some(Metric::FlowLatency),
+                        value,
+                        ..event
+                    },
+                    &[],
+                );
             }
             if random(3, 21) > 0 {
                 let (node, value) = (Some(7), Some(random(1_000_000, 22)));
-                batch.event(&Event { metric: Some(Metric::HopLatency), node, value, ..event }, &[]);
+                batch.event(
+                    &Event {
+                        metric: Some(Metric::HopLatency),
+                        node,
+                        value,
+                        ..event
+                    },
+                    &[],
+                );
             }
         }
         store.submit(batch).unwrap();
@@ -337,7 +484,8 @@ fn of_all_kinds(dir: &Dir, seed: u64) {
 fn without_blocks(dir: &Dir) {
     for name in dir.names().iter().filter(|name| name.ends_with(".db")) {
         let conn = rusqlite::Connection::open(dir.path().join(name)).unwrap();
-        conn.execute_batch("DROP TABLE block_data; PRAGMA user_version = 5").unwrap();
+        conn.execute_batch("DROP TABLE block_data; PRAGMA user_version = 5")
+            .unwrap();
     }
 }
 
@@ -367,12 +515,14 @@ fn events_counted_in_blocks_are_those_that_are_stored_one_by_one() {
         let ask = || {
             let reader = Reader::open(dir.path()).unwrap();
             let mut answers = Vec::new();
-            for (parts, (from, to, column)) in
-                questions.iter().flat_map(|parts| spans.map(|span| (*parts, span)))
+            for (parts, (from, to, column)) in questions
+                .iter()
+                .flat_map(|parts| spans.map(|span| (*parts, span)))
             {
                 let mut sums = Sums::default();
-                let counted =
-                    reader.event_traffic(&Columns::of((from, to), column), parts, &mut sums).unwrap();
+                let counted = reader
+                    .event_traffic(&Columns::of((from, to), column), parts, &mut sums)
+                    .unwrap();
                 let seen: std::collections::BTreeSet<usize> = sums.seen.iter().copied().collect();
                 answers.push((counted, sums.found, seen));
             }
@@ -410,7 +560,10 @@ const STACKS: [(&[Dimension], &str); 19] = {
         (&[Metric, Interface], "metric == hop_latency and hops == 3"),
         (&[Dst], "flow ~ \"10.0.0.2\""),
         (&[Node], "hop_latency > 500us"),
-        (&[Src], "hop_latency in (100us-200us, 300us) or queue_occupancy <= 1000"),
+        (
+            &[Src],
+            "hop_latency in (100us-200us, 300us) or queue_occupancy <= 1000",
+        ),
         (&[Src, Node], "not hop_latency > 50us and flow_latency > 1"),
         (&[Kind], "flow_latency > 400us or hop_latency < 900us"),
         (&[Path], "path ~ 2>* and hop_latency >= 1"),
@@ -423,14 +576,21 @@ const STACKS: [(&[Dimension], &str); 19] = {
 fn events_stacked_from_blocks_are_those_that_are_stored_one_by_one() {
     let dir = Dir::new("traffic-stacks");
     of_all_kinds(&dir, 9);
-    let labels: BTreeMap<u32, Vec<String>> =
-        [(1, vec!["leaf".to_owned()]), (3, vec!["leaf".to_owned(), "old".to_owned()])].into();
+    let labels: BTreeMap<u32, Vec<String>> = [
+        (1, vec!["leaf".to_owned()]),
+        (3, vec!["leaf".to_owned(), "old".to_owned()]),
+    ]
+    .into();
     let labels = Arc::new(labels);
     let ask = || {
         let reader = Reader::open(dir.path()).unwrap();
         let mut answers = Vec::new();
         for (by, text) in STACKS {
-            for (span, columns) in [((at(50), at(70)), 180), ((at(50), at(70)), 10), ((at(58), at(60)), 10)] {
+            for (span, columns) in [
+                ((at(50), at(70)), 180),
+                ((at(50), at(70)), 10),
+                ((at(58), at(60)), 10),
+            ] {
                 let condition = Filter::parse(text, View::Events, &filter::no_names).unwrap();
                 let question = TrafficQuestion {
                     span,
@@ -467,9 +627,15 @@ fn events_stacked_from_blocks_are_those_that_are_stored_one_by_one() {
 /// Kinds and nodes in a span, in columns of a minute, and since when they are counted.
 fn by_node(dir: &Dir) -> (Counted, Found) {
     let reader = Reader::open(dir.path()).unwrap();
-    let parts = EventParts { place: true, flow: true, ..EventParts::default() };
+    let parts = EventParts {
+        place: true,
+        flow: true,
+        ..EventParts::default()
+    };
     let mut sums = Sums::default();
-    let counted = reader.event_traffic(&Columns::of((at(50), at(70)), MINUTE), parts, &mut sums).unwrap();
+    let counted = reader
+        .event_traffic(&Columns::of((at(50), at(70)), MINUTE), parts, &mut sums)
+        .unwrap();
     (counted, sums.found)
 }
 
@@ -498,15 +664,24 @@ fn files_with_blocks_without_values_are_read_by_rows_and_left_alone() {
     for name in before.iter().filter(|name| name.ends_with(".db")) {
         let conn = rusqlite::Connection::open(dir.path().join(name)).unwrap();
         let blocks = "UPDATE block_data SET events = x'01' || substr(events, 2)";
-        conn.execute_batch(&format!("{blocks}; PRAGMA user_version = 6")).unwrap();
+        conn.execute_batch(&format!("{blocks}; PRAGMA user_version = 6"))
+            .unwrap();
     }
     assert_eq!(by_node(&dir), whole);
-    let store = Store::open(Config { period: Period::Hour, ..Config::new(dir.path()) }).unwrap();
+    let store = Store::open(Config {
+        period: Period::Hour,
+        ..Config::new(dir.path())
+    })
+    .unwrap();
     let mut batch = Batch::with_capacity(64);
     batch.event(&bare(at(63)), &[]);
     store.submit(batch).unwrap();
     assert_eq!(store.close().set_aside, 0);
-    let new: Vec<String> = dir.names().into_iter().filter(|name| !before.contains(name)).collect();
+    let new: Vec<String> = dir
+        .names()
+        .into_iter()
+        .filter(|name| !before.contains(name))
+        .collect();
     assert!(new.len() == 1 && new[0].ends_with(".2.db"), "{new:?}");
     let count = |sums: &Found| sums.values().map(|(count, _)| *count).sum::<u64>();
     assert_eq!(count(&by_node(&dir).1), count(&whole.1) + 1);
@@ -518,10 +693,21 @@ fn the_latest_time_that_there_is_stops_nothing() {
     let store = Store::open(Config::new(dir.path())).unwrap();
     for ts in [u64::MAX, i64::MAX as u64, u64::MAX, at(0)] {
         let mut batch = Batch::with_capacity(64);
-        batch.event(&Event { kind: Kind::Change, node: Some(3), ..bare(ts) }, &[]);
+        batch.event(
+            &Event {
+                kind: Kind::Change,
+                node: Some(3),
+                ..bare(ts)
+            },
+            &[],
+        );
         store.submit(batch).unwrap();
         store.flush();
     }
     let stats = store.close();
-    assert_eq!((stats.committed, stats.failed, stats.set_aside), (4, 0, 0), "{stats:?}");
+    assert_eq!(
+        (stats.committed, stats.failed, stats.set_aside),
+        (4, 0, 0),
+        "{stats:?}"
+    );
 }

@@ -13,23 +13,44 @@ fn a_budget_is_kept_by_raising_the_threshold() {
     fabric.wait_for_devices("in sync", in_sync);
     let intent = json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md",
                         "tell": {"filter": "per_hop", "thresholds": {"hop_latency": 10}}, "budget": "2 reports/s"});
-    assert_eq!(fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string()).0, 200);
+    assert_eq!(
+        fabric
+            .manager
+            .ask("PUT", "/api/v1/intents", &intent.to_string())
+            .0,
+        200
+    );
     let threshold = || fabric.first_rule(2, "filter", "threshold");
     let begun = Instant::now();
     while threshold().is_none_or(|threshold| threshold < 40) {
-        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+        assert!(
+            begun.elapsed() < TIMEOUT,
+            "{:#}",
+            fabric.manager.get("/api/v1/intents")
+        );
     }
     let history = fabric.manager.get("/api/v1/domain/history?subject=web");
-    let moves: Vec<_> =
-        history["history"].as_array().unwrap().iter().filter(|entry| entry["action"] == "budget").collect();
+    let moves: Vec<_> = history["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["action"] == "budget")
+        .collect();
     assert!(
-        !moves.is_empty() && moves[0]["text"].as_str().unwrap().contains("exceed the budget of 2"),
+        !moves.is_empty()
+            && moves[0]["text"]
+                .as_str()
+                .unwrap()
+                .contains("exceed the budget of 2"),
         "{history:#}"
     );
     // What the operator wrote stays as it is.
     let view = fabric.manager.get("/api/v1/intents/web");
     assert_eq!(view["intent"]["tell"]["thresholds"], json!({"hop_latency": 10}));
-    assert!(view["text"].as_str().unwrap().contains(" by a budget"), "{view:#}");
+    assert!(
+        view["text"].as_str().unwrap().contains(" by a budget"),
+        "{view:#}"
+    );
 }
 
 /// A budget of events raises the threshold that the collector compares, although that does not reduce the reports that exceed the budget of the
@@ -37,35 +58,61 @@ fn a_budget_is_kept_by_raising_the_threshold() {
 #[test]
 fn budgets_of_events_and_of_the_collector_are_kept() {
     let budget = "collectors = [{ address = \"127.0.0.9:9555\", budget = \"2 reports/s\" }]\n";
-    let Some(fabric) = Fabric::start_with(true, "", budget) else { return };
+    let Some(fabric) = Fabric::start_with(true, "", budget) else {
+        return;
+    };
     fabric.wait_for_devices("in sync", in_sync);
     let put = |name: &str, rest: Value| {
         let mut intent =
             json!({"name": name, "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md"});
-        intent.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        intent
+            .as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
         let answer = fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string());
         assert_eq!(answer.0, 200, "{answer:?}");
     };
     let moves = |name: &str, part: &str| {
-        fabric.manager.wait(&format!("/api/v1/domain/history?subject={name}"), part, |view| {
-            fabric.deliver();
-            let texts =
-                view["history"].as_array().unwrap().iter().filter(|entry| entry["action"] == "budget");
-            texts.filter_map(|entry| entry["text"].as_str()).any(|text| text.contains(part))
-        });
+        fabric
+            .manager
+            .wait(&format!("/api/v1/domain/history?subject={name}"), part, |view| {
+                fabric.deliver();
+                let texts = view["history"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter(|entry| entry["action"] == "budget");
+                texts
+                    .filter_map(|entry| entry["text"].as_str())
+                    .any(|text| text.contains(part))
+            });
     };
     let coarser = |name: &str| {
-        fabric.manager.wait(&format!("/api/v1/intents/{name}"), "coarser", |view| {
-            fabric.deliver();
-            view["text"].as_str().unwrap().contains("; threshold of hop_latency ")
-        });
+        fabric
+            .manager
+            .wait(&format!("/api/v1/intents/{name}"), "coarser", |view| {
+                fabric.deliver();
+                view["text"]
+                    .as_str()
+                    .unwrap()
+                    .contains("; threshold of hop_latency ")
+            });
     };
-    put("slow", json!({"tell": {"thresholds": {"hop_latency": 10}}, "budget": "1 events/s"}));
+    put(
+        "slow",
+        json!({"tell": {"thresholds": {"hop_latency": 10}}, "budget": "1 events/s"}),
+    );
     moves("slow", "events/s exceed the budget of 1: threshold 10 → ");
     coarser("slow");
     assert_eq!(fabric.manager.ask("DELETE", "/api/v1/intents/slow", "").0, 200);
-    put("web", json!({"tell": {"filter": "per_hop", "thresholds": {"hop_latency": 10}}}));
-    moves("web", "at the collector 127.0.0.9:9555 exceed the budget of 2: threshold 10 → ");
+    put(
+        "web",
+        json!({"tell": {"filter": "per_hop", "thresholds": {"hop_latency": 10}}}),
+    );
+    moves(
+        "web",
+        "at the collector 127.0.0.9:9555 exceed the budget of 2: threshold 10 → ",
+    );
     coarser("web");
 }
 
@@ -77,7 +124,10 @@ fn a_share_of_the_packets_is_measured() {
     let put = |rest: Value| {
         let mut intent =
             json!({"name": "web", "match": {"dport": 5000}, "watch": ["hop_latency"], "mode": "md"});
-        intent.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        intent
+            .as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
         let answer = fabric.manager.ask("PUT", "/api/v1/intents", &intent.to_string());
         assert_eq!(answer.0, 200, "{answer:?}");
     };
@@ -97,13 +147,20 @@ fn a_share_of_the_packets_is_measured() {
         }
         assert!(begun.elapsed() < TIMEOUT, "{counted:?}");
     };
-    assert!((packets / 6..packets / 3).contains(&measured), "{measured} of {packets}");
+    assert!(
+        (packets / 6..packets / 3).contains(&measured),
+        "{measured} of {packets}"
+    );
 
     put(json!({"budget": "1 reports/s", "tell": {"coarsest": {"sample": "1 in 16"}}}));
     let sample = || fabric.first_rule(0, "watch", "sample");
     let begun = Instant::now();
     while sample().is_none_or(|sample| sample < 8) {
-        assert!(begun.elapsed() < TIMEOUT, "{:#}", fabric.manager.get("/api/v1/intents"));
+        assert!(
+            begun.elapsed() < TIMEOUT,
+            "{:#}",
+            fabric.manager.get("/api/v1/intents")
+        );
     }
     fabric.manager.wait("/api/v1/intents/web", "a share", |view| {
         fabric.deliver();

@@ -33,7 +33,13 @@ impl translator::Output for Controls {
 impl Chain {
     pub(crate) fn new(reporter: Reporter, translator: Translator) -> Self {
         let outbox = Outbox::new(1 << 20, 4096);
-        Self { reporter, outbox, translator, down: false, controls: Controls::default() }
+        Self {
+            reporter,
+            outbox,
+            translator,
+            down: false,
+            controls: Controls::default(),
+        }
     }
 }
 
@@ -52,8 +58,12 @@ impl Front for Chain {
         if to == Side::Reporter {
             self.reporter.control(0, payload, now, &mut self.outbox);
         } else if !self.down {
-            let origin = Origin { sender: ([10, 0, 0, 7], 50000).into(), collector: 0 };
-            self.translator.process(now, origin, payload, links, &mut self.controls);
+            let origin = Origin {
+                sender: ([10, 0, 0, 7], 50000).into(),
+                collector: 0,
+            };
+            self.translator
+                .process(now, origin, payload, links, &mut self.controls);
         }
     }
 
@@ -63,7 +73,10 @@ impl Front for Chain {
     }
 
     fn deadline(&self) -> Option<u64> {
-        [self.reporter.next(), self.translator.deadline()].into_iter().flatten().min()
+        [self.reporter.next(), self.translator.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn check_counters(&self, _: &[Arc<Region>]) {

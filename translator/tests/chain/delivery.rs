@@ -15,18 +15,37 @@ use wire::dta::{Operation, Priority};
 use crate::chain::Chain;
 use testkit::rdma::{Faults, MICRO, MILLI, Rng, World};
 
-const VALUES: Geometry = Geometry::KeyWrite { slots: 1 << 14, data_len: 20, family: Family::V1 };
+const VALUES: Geometry = Geometry::KeyWrite {
+    slots: 1 << 14,
+    data_len: 20,
+    family: Family::V1,
+};
 const LISTS: Geometry = Geometry::Append {
     lists: 2,
     first_list: 5,
-    ring: Ring { entry_len: 6, entries: 1 << 13, batch: 8, tagged: true },
+    ring: Ring {
+        entry_len: 6,
+        entries: 1 << 13,
+        batch: 8,
+        tagged: true,
+    },
 };
-const COUNTERS: Geometry = Geometry::KeyIncrement { slots: 1 << 12, family: Family::V1 };
+const COUNTERS: Geometry = Geometry::KeyIncrement {
+    slots: 1 << 12,
+    family: Family::V1,
+};
 const STORES: [(Geometry, u16); 3] = [(VALUES, 1), (LISTS, 0), (COUNTERS, 1)];
 
-pub(crate) const ESSENTIAL: SendOptions =
-    SendOptions { priority: Priority::High, essential: true, immediate: false };
-const OTHER: SendOptions = SendOptions { priority: Priority::Low, essential: false, immediate: false };
+pub(crate) const ESSENTIAL: SendOptions = SendOptions {
+    priority: Priority::High,
+    essential: true,
+    immediate: false,
+};
+const OTHER: SendOptions = SendOptions {
+    priority: Priority::Low,
+    essential: false,
+    immediate: false,
+};
 
 /// The data of the reports.
 #[derive(Default)]
@@ -69,18 +88,34 @@ pub(crate) fn stores() -> Vec<DtaStore> {
 }
 
 pub(crate) fn translator() -> Translator {
-    let stores = (0..).zip(STORES).map(|(region, (geometry, id))| StoreEntry::new(region, id, geometry));
-    let memory = CollectorConfig { stores: stores.collect(), ..CollectorConfig::default() };
-    Translator::new(Translating { collectors: vec![Some(memory)], ..Translating::default() }).unwrap()
+    let stores = (0..)
+        .zip(STORES)
+        .map(|(region, (geometry, id))| StoreEntry::new(region, id, geometry));
+    let memory = CollectorConfig {
+        stores: stores.collect(),
+        ..CollectorConfig::default()
+    };
+    Translator::new(Translating {
+        collectors: vec![Some(memory)],
+        ..Translating::default()
+    })
+    .unwrap()
 }
 
 /// A restarted translator, which knows earlier state only from the collector's memory.
 pub(crate) fn restart_translator(world: &mut World<Chain>) {
     let chain = &mut world.front;
     chain.translator = translator();
-    let lists = DtaStore::open(Arc::clone(&world.memory[1])).unwrap().lists().unwrap();
+    let lists = DtaStore::open(Arc::clone(&world.memory[1]))
+        .unwrap()
+        .lists()
+        .unwrap();
     for (list, newest) in lists.heads() {
-        assert!(chain.translator.set_next(0, list, newest.map_or(1, |newest| u64::from(newest) + 1)));
+        assert!(
+            chain
+                .translator
+                .set_next(0, list, newest.map_or(1, |newest| u64::from(newest) + 1))
+        );
     }
     world.links = rdma::requester::Links::new(world.config).unwrap();
     world.queue_pair = None;
@@ -98,14 +133,21 @@ impl Run {
     fn new(seed: u64, faults: Faults) -> Self {
         let stores = stores();
         let memory = stores.iter().map(|store| Arc::clone(store.region())).collect();
-        let reporting = Reporting { reporter: 7, longest_essential: 64, ..Reporting::default() };
+        let reporting = Reporting {
+            reporter: 7,
+            longest_essential: 64,
+            ..Reporting::default()
+        };
         let chain = Chain::new(Reporter::new(reporting).unwrap(), translator());
         let mut world = World::new(seed, faults).over(memory).behind(chain);
         world.connect();
         Self {
             world,
             stores,
-            reported: Reported { counts: vec![0; 50], ..Reported::default() },
+            reported: Reported {
+                counts: vec![0; 50],
+                ..Reported::default()
+            },
             rng: Rng::new(seed + 1000),
         }
     }
@@ -113,7 +155,10 @@ impl Run {
     /// Whether it was sent: the reporter suppresses reports that are not essential under congestion.
     fn send(&mut self, operation: &Operation<'_>, options: SendOptions) -> bool {
         let chain = &mut self.world.front;
-        let sent = chain.reporter.send(operation, options, self.world.now, &mut chain.outbox).is_ok();
+        let sent = chain
+            .reporter
+            .send(operation, options, self.world.now, &mut chain.outbox)
+            .is_ok();
         assert!(sent || options == OTHER);
         sent
     }
@@ -125,26 +170,45 @@ impl Run {
         match self.rng.below(4) {
             0 => {
                 let (key, data) = (key(number), [number as u8; 20]);
-                self.send(&Operation::KeyWrite { copies: 2, store: 1, key: &key, data: &data }, ESSENTIAL);
+                self.send(
+                    &Operation::KeyWrite {
+                        copies: 2,
+                        store: 1,
+                        key: &key,
+                        data: &data,
+                    },
+                    ESSENTIAL,
+                );
                 self.reported.values.push((key, data));
             }
             1 => {
                 let list = self.rng.below(2) as usize;
-                let append =
-                    Operation::Append { list: 5 + list as u32, entry_len: 6, entries: &entry(number) };
+                let append = Operation::Append {
+                    list: 5 + list as u32,
+                    entry_len: 6,
+                    entries: &entry(number),
+                };
                 self.send(&append, ESSENTIAL);
                 self.reported.entries[list].push(number);
             }
             2 => {
                 let counter = self.rng.below(50);
                 let key = key(counter as u32);
-                let add =
-                    Operation::KeyIncrement { copies: 2, store: 1, delta: u64::from(number), key: &key };
+                let add = Operation::KeyIncrement {
+                    copies: 2,
+                    store: 1,
+                    delta: u64::from(number),
+                    key: &key,
+                };
                 self.send(&add, ESSENTIAL);
                 self.reported.counts[counter as usize] += u64::from(number);
             }
             _ => {
-                let append = Operation::Append { list: 6, entry_len: 6, entries: &entry(number) };
+                let append = Operation::Append {
+                    list: 6,
+                    entry_len: 6,
+                    entries: &entry(number),
+                };
                 if self.send(&append, OTHER) {
                     self.reported.others.insert(number);
                 }
@@ -166,7 +230,10 @@ impl Run {
         self.world.check_counters();
         let chain = &self.world.front;
         let destination = chain.reporter.destinations(self.world.now).next().unwrap();
-        assert_eq!((destination.stats.overwritten, destination.stats.unavailable), (0, 0));
+        assert_eq!(
+            (destination.stats.overwritten, destination.stats.unavailable),
+            (0, 0)
+        );
         assert_eq!(self.world.links.stats(0).unwrap().unacknowledged, 0);
     }
 
@@ -220,8 +287,11 @@ impl Run {
         );
         assert_eq!((&first, lost), (&self.reported.entries[0], 0));
         let (second, _) = self.followed(1);
-        let essential: Vec<u32> =
-            second.iter().copied().filter(|number| !self.reported.others.contains(number)).collect();
+        let essential: Vec<u32> = second
+            .iter()
+            .copied()
+            .filter(|number| !self.reported.others.contains(number))
+            .collect();
         assert_eq!(essential, self.reported.entries[1]);
         let stats = self.world.front.translator.stats();
         assert_eq!((stats.entries.dropped, stats.entries.pending), (0, 0));
@@ -229,26 +299,42 @@ impl Run {
 
     fn counts(&self) -> Vec<u64> {
         let reader = self.stores[2].counters().unwrap();
-        (0..50).map(|counter| reader.estimate(&key(counter), 2).unwrap()).collect()
+        (0..50)
+            .map(|counter| reader.estimate(&key(counter), 2).unwrap())
+            .collect()
     }
 }
 
 #[test]
 fn essential_reports_are_in_memory_however_bad_the_networks_are() {
     for seed in 0..6 {
-        let mut run = Run::new(seed, Faults { lost: 15, doubled: 10, late: 10, damaged: 10 });
+        let mut run = Run::new(
+            seed,
+            Faults {
+                lost: 15,
+                doubled: 10,
+                late: 10,
+                damaged: 10,
+            },
+        );
         run.reports(300, |_, _| {});
         assert_eq!(run.missing_values(), 0, "seed {seed}");
         run.check_lists();
         assert_eq!(run.counts(), run.reported.counts);
         let chain = &run.world.front;
-        let (translator, reporter) =
-            (chain.translator.stats(), chain.reporter.destinations(0).next().unwrap());
+        let (translator, reporter) = (
+            chain.translator.stats(),
+            chain.reporter.destinations(0).next().unwrap(),
+        );
         assert_eq!(translator.sequences.lost, 0);
         assert!(translator.controls.nacks[0] > 0 && reporter.stats.retransmitted > 0);
         // Some of the other reports were lost, on the way to the translator only.
-        let arrived =
-            run.followed(1).0.into_iter().filter(|number| run.reported.others.contains(number)).count();
+        let arrived = run
+            .followed(1)
+            .0
+            .into_iter()
+            .filter(|number| run.reported.others.contains(number))
+            .count();
         assert!(arrived < run.reported.others.len() && arrived > run.reported.others.len() / 2);
     }
 }
@@ -256,7 +342,15 @@ fn essential_reports_are_in_memory_however_bad_the_networks_are() {
 #[test]
 fn a_collector_that_restarts_loses_nothing_essential() {
     for seed in 0..3 {
-        let mut run = Run::new(seed, Faults { lost: 5, doubled: 5, late: 5, damaged: 5 });
+        let mut run = Run::new(
+            seed,
+            Faults {
+                lost: 5,
+                doubled: 5,
+                late: 5,
+                damaged: 5,
+            },
+        );
         run.reports(300, |world, round| {
             if round % 100 == 50 {
                 world.restart_responder();
@@ -272,7 +366,12 @@ fn a_collector_that_restarts_loses_nothing_essential() {
             .zip(&run.reported.counts)
             .filter(|(found, reported)| found > reported)
             .count() as u64;
-        assert!(run.counts().iter().zip(&run.reported.counts).all(|(found, reported)| found >= reported));
+        assert!(
+            run.counts()
+                .iter()
+                .zip(&run.reported.counts)
+                .all(|(found, reported)| found >= reported)
+        );
         assert!(more <= run.world.links.stats(0).unwrap().uncertain_fetch_adds);
     }
 }

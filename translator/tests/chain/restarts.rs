@@ -33,10 +33,18 @@ struct ReportOutcome {
     in_time: bool,
 }
 
-const NOTHING_LOST: ReportOutcome = ReportOutcome { lost: Vec::new(), in_time: true };
+const NOTHING_LOST: ReportOutcome = ReportOutcome {
+    lost: Vec::new(),
+    in_time: true,
+};
 
 fn reporter(first_sequence: u16) -> Reporter {
-    let reporting = Reporting { reporter: 7, longest_essential: 64, first_sequence, ..Reporting::default() };
+    let reporting = Reporting {
+        reporter: 7,
+        longest_essential: 64,
+        first_sequence,
+        ..Reporting::default()
+    };
     Reporter::new(reporting).unwrap()
 }
 
@@ -49,7 +57,13 @@ impl Rig {
         let mut world = World::new(seed, faults).over(memory).behind(chain);
         world.connect();
         let lists = DtaStore::open(Arc::clone(&world.memory[1])).unwrap();
-        let mut rig = Self { world, lists, sent: Vec::new(), accepted: Vec::new(), before: 0 };
+        let mut rig = Self {
+            world,
+            lists,
+            sent: Vec::new(),
+            accepted: Vec::new(),
+            before: 0,
+        };
         rig.seconds(5);
         rig
     }
@@ -66,9 +80,16 @@ impl Rig {
     fn seconds(&mut self, seconds: u32) {
         for _ in 0..seconds {
             let (now, number) = (self.world.now, self.sent.len() as u32);
-            let append = Operation::Append { list: 5, entry_len: 6, entries: &entry(number) };
+            let append = Operation::Append {
+                list: 5,
+                entry_len: 6,
+                entries: &entry(number),
+            };
             let chain = &mut self.world.front;
-            chain.reporter.send(&append, ESSENTIAL, now, &mut chain.outbox).unwrap();
+            chain
+                .reporter
+                .send(&append, ESSENTIAL, now, &mut chain.outbox)
+                .unwrap();
             self.sent.push(now);
             self.world.send();
             self.pass(SECOND);
@@ -102,15 +123,22 @@ impl Rig {
         for _ in 0..10_000 {
             if let Next::Batch { entries, .. } = follower.next() {
                 found.extend(
-                    entries.chunks_exact(6).map(|entry| u32::from_be_bytes(*entry.first_chunk().unwrap())),
+                    entries
+                        .chunks_exact(6)
+                        .map(|entry| u32::from_be_bytes(*entry.first_chunk().unwrap())),
                 );
             }
         }
-        assert!(found.is_sorted_by(|one, next| one < next), "not once each, in order: {found:?}");
+        assert!(
+            found.is_sorted_by(|one, next| one < next),
+            "not once each, in order: {found:?}"
+        );
         assert_eq!(found.len(), self.accepted.len());
         let late = |(number, accepted): (&u32, &u64)| *accepted - self.sent[*number as usize] > LONGEST;
         let in_time = !found.iter().zip(&self.accepted).any(late);
-        let lost = (0..self.sent.len() as u32).filter(|number| !found.contains(number)).collect();
+        let lost = (0..self.sent.len() as u32)
+            .filter(|number| !found.contains(number))
+            .collect();
         ReportOutcome { lost, in_time }
     }
 }
@@ -153,12 +181,20 @@ fn a_translator_that_restarts_misses_what_was_not_the_last_while_it_was_away() {
 
 #[test]
 fn both_restart_over_a_bad_network() {
-    let faults = Faults { lost: 100, doubled: 50, late: 50, damaged: 10 };
+    let faults = Faults {
+        lost: 100,
+        doubled: 50,
+        late: 50,
+        damaged: 10,
+    };
     for (seed, ahead) in (0..).zip([0, 1, 300, 32_768, 300u16.wrapping_neg(), 100u16.wrapping_neg()]) {
         // The reporter alone, the translator alone, both in either order.
-        for [first, second] in
-            [["reporter", ""], ["translator", ""], ["reporter", "translator"], ["translator", "reporter"]]
-        {
+        for [first, second] in [
+            ["reporter", ""],
+            ["translator", ""],
+            ["reporter", "translator"],
+            ["translator", "reporter"],
+        ] {
             let mut rig = Rig::new(seed, faults);
             for which in [first, second] {
                 match which {

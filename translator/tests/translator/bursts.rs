@@ -27,7 +27,10 @@ fn both(name: &str, settings: &Config, seed: u64) -> World {
             })
             .collect();
         let room = match random.below(8) {
-            0 => Credit { messages: 3, bytes: 200 },
+            0 => Credit {
+                messages: 3,
+                bytes: 200,
+            },
             1 => Credit::NONE,
             _ => Credit::UNLIMITED,
         };
@@ -37,8 +40,15 @@ fn both(name: &str, settings: &Config, seed: u64) -> World {
             (world.memory.fuse, world.memory.says) = ((round % 3 == 1).then_some(round % 7), Blocked::Full);
             world.now += if round % 16 == 0 { 30 * MS } else { 4_000 };
         }
-        burst.iter().for_each(|(from, bytes)| alone.send_bytes(*from, 0, bytes));
-        let World { translator, memory, mail, now } = &mut together;
+        burst
+            .iter()
+            .for_each(|(from, bytes)| alone.send_bytes(*from, 0, bytes));
+        let World {
+            translator,
+            memory,
+            mail,
+            now,
+        } = &mut together;
         translator.process_burst(
             *now,
             0,
@@ -55,7 +65,11 @@ fn both(name: &str, settings: &Config, seed: u64) -> World {
             stats
         };
         assert_eq!(blind(together.stats()), blind(alone.stats()), "{at}");
-        assert_eq!(together.translator.deadline(), alone.translator.deadline(), "{at}");
+        assert_eq!(
+            together.translator.deadline(),
+            alone.translator.deadline(),
+            "{at}"
+        );
         alone.pass(1_000);
         together.pass(1_000);
     }
@@ -67,13 +81,26 @@ fn a_burst_is_what_its_reports_are_one_by_one() {
     let plain = config(stores());
     let mut metered = plain.clone();
     if let Some(collector) = &mut metered.collectors[0] {
-        collector.rate = Rate { messages: 500_000, bytes: 0, burst: 100_000 };
+        collector.rate = Rate {
+            messages: 500_000,
+            bytes: 0,
+            burst: 100_000,
+        };
     }
     let mut wide = plain.clone();
     if let Some(collector) = &mut wide.collectors[0] {
         // Too many lists for the cache.
-        let ring = Ring { entry_len: 4, entries: 64, batch: 4, tagged: true };
-        collector.stores[1].geometry = Geometry::Append { lists: 4_096, first_list: 0, ring };
+        let ring = Ring {
+            entry_len: 4,
+            entries: 64,
+            batch: 4,
+            tagged: true,
+        };
+        collector.stores[1].geometry = Geometry::Append {
+            lists: 4_096,
+            first_list: 0,
+            ring,
+        };
         collector.stores.truncate(5);
     }
     let trigger = Trigger {
@@ -88,10 +115,35 @@ fn a_burst_is_what_its_reports_are_one_by_one() {
     };
     let cases = [
         ("plain", plain.clone()),
-        ("both layouts", Config { accept: Accept::Both, ..plain.clone() }),
-        ("artifact only", Config { accept: Accept::Artifact, ..plain.clone() }),
-        ("senders metered", Config { reporter_rate: 80_000, reporter_burst: 64, ..plain.clone() }),
-        ("triggers", Config { triggers: vec![trigger], ..plain }),
+        (
+            "both layouts",
+            Config {
+                accept: Accept::Both,
+                ..plain.clone()
+            },
+        ),
+        (
+            "artifact only",
+            Config {
+                accept: Accept::Artifact,
+                ..plain.clone()
+            },
+        ),
+        (
+            "senders metered",
+            Config {
+                reporter_rate: 80_000,
+                reporter_burst: 64,
+                ..plain.clone()
+            },
+        ),
+        (
+            "triggers",
+            Config {
+                triggers: vec![trigger],
+                ..plain
+            },
+        ),
         ("metered", metered),
         ("many lists", wide),
     ];
@@ -99,6 +151,11 @@ fn a_burst_is_what_its_reports_are_one_by_one() {
         let world = both(name, settings, seed as u64);
         let stats = world.stats();
         let nothing_read = settings.accept == Accept::Artifact;
-        assert_eq!(stats.entries.written > 2_000, !nothing_read, "{name}: {:?}", stats.entries);
+        assert_eq!(
+            stats.entries.written > 2_000,
+            !nothing_read,
+            "{name}: {:?}",
+            stats.entries
+        );
     }
 }

@@ -59,9 +59,14 @@ impl Memory {
             }
             *fuse -= 1;
         }
-        let region = self.regions.get_mut(&(place.collector, place.region)).ok_or(Blocked::NoRegion)?;
+        let region = self
+            .regions
+            .get_mut(&(place.collector, place.region))
+            .ok_or(Blocked::NoRegion)?;
         let at = usize::try_from(offset).expect("an offset");
-        Ok(region.get_mut(at..at + len).expect("never a byte outside its region"))
+        Ok(region
+            .get_mut(at..at + len)
+            .expect("never a byte outside its region"))
     }
 
     pub(crate) fn body(&self, region: u16) -> &[u8] {
@@ -104,7 +109,13 @@ impl Transport for Memory {
         }
         self.check(place, offset, data.len())?.copy_from_slice(data);
         if self.is_logging {
-            self.log.push(Done { place, offset, data: data.to_vec(), immediate, reliable });
+            self.log.push(Done {
+                place,
+                offset,
+                data: data.to_vec(),
+                immediate,
+                reliable,
+            });
         }
         Ok(())
     }
@@ -117,7 +128,10 @@ impl Transport for Memory {
         immediate: Option<u32>,
     ) -> Result<(), Blocked> {
         assert_eq!(offset % 8, 0);
-        let counter = self.check(place, offset, 8)?.first_chunk_mut::<8>().expect("a counter");
+        let counter = self
+            .check(place, offset, 8)?
+            .first_chunk_mut::<8>()
+            .expect("a counter");
         *counter = u64::from_le_bytes(*counter).wrapping_add(delta).to_le_bytes();
         if self.is_logging {
             self.log.push(Done {
@@ -159,23 +173,91 @@ pub(crate) fn sender(host: u8) -> SocketAddr {
 /// two reporters (4), lists 100 to 103 bare (5).
 pub(crate) fn stores() -> Vec<StoreEntry> {
     let family = Family::V1;
-    let ring = Ring { entry_len: 4, entries: 64, batch: 4, tagged: true };
-    let bare = Ring { entry_len: 3, entries: 12, batch: 4, tagged: false };
-    let shape = Columns { depth: 4, columns: 10, width: 4 };
-    let sketch = Geometry::Sketch { kind: SketchKind::CountMin, op: MergeOp::Sum, shape };
+    let ring = Ring {
+        entry_len: 4,
+        entries: 64,
+        batch: 4,
+        tagged: true,
+    };
+    let bare = Ring {
+        entry_len: 3,
+        entries: 12,
+        batch: 4,
+        tagged: false,
+    };
+    let shape = Columns {
+        depth: 4,
+        columns: 10,
+        width: 4,
+    };
+    let sketch = Geometry::Sketch {
+        kind: SketchKind::CountMin,
+        op: MergeOp::Sum,
+        shape,
+    };
     vec![
-        StoreEntry::new(0, 1, Geometry::KeyWrite { slots: 1 << 20, data_len: 20, family }),
-        StoreEntry::new(1, 0, Geometry::Append { lists: 16, first_list: 0, ring }),
-        StoreEntry::new(2, 1, Geometry::KeyIncrement { slots: 1 << 16, family }),
-        StoreEntry::new(3, 1, Geometry::Postcarding { slots: 1 << 16, hops: 5, family }),
-        StoreEntry { reporters: 2, ..StoreEntry::new(4, 4, sketch) },
-        StoreEntry::new(5, 0, Geometry::Append { lists: 4, first_list: 100, ring: bare }),
+        StoreEntry::new(
+            0,
+            1,
+            Geometry::KeyWrite {
+                slots: 1 << 20,
+                data_len: 20,
+                family,
+            },
+        ),
+        StoreEntry::new(
+            1,
+            0,
+            Geometry::Append {
+                lists: 16,
+                first_list: 0,
+                ring,
+            },
+        ),
+        StoreEntry::new(
+            2,
+            1,
+            Geometry::KeyIncrement {
+                slots: 1 << 16,
+                family,
+            },
+        ),
+        StoreEntry::new(
+            3,
+            1,
+            Geometry::Postcarding {
+                slots: 1 << 16,
+                hops: 5,
+                family,
+            },
+        ),
+        StoreEntry {
+            reporters: 2,
+            ..StoreEntry::new(4, 4, sketch)
+        },
+        StoreEntry::new(
+            5,
+            0,
+            Geometry::Append {
+                lists: 4,
+                first_list: 100,
+                ring: bare,
+            },
+        ),
     ]
 }
 
 pub(crate) fn config(stores: Vec<StoreEntry>) -> Config {
-    let collector = CollectorConfig { stores, ..CollectorConfig::default() };
-    Config { collectors: vec![Some(collector)], sketch_columns: 4, postcards: 64, ..Config::default() }
+    let collector = CollectorConfig {
+        stores,
+        ..CollectorConfig::default()
+    };
+    Config {
+        collectors: vec![Some(collector)],
+        sketch_columns: 4,
+        postcards: 64,
+        ..Config::default()
+    }
 }
 
 impl World {
@@ -187,7 +269,10 @@ impl World {
         let mut regions = BTreeMap::new();
         for (collector, memory) in config.collectors.iter().enumerate() {
             for store in memory.iter().flat_map(|memory| &memory.stores) {
-                regions.insert((collector as u8, store.region), vec![0; store.geometry.body_len() as usize]);
+                regions.insert(
+                    (collector as u8, store.region),
+                    vec![0; store.geometry.body_len() as usize],
+                );
             }
         }
         let memory = Memory {
@@ -202,12 +287,21 @@ impl World {
             given_up: Vec::new(),
         };
         let translator = Translator::new(config).expect("good settings");
-        Self { translator, memory, mail: Mail::default(), now: 1_000 * MS }
+        Self {
+            translator,
+            memory,
+            mail: Mail::default(),
+            now: 1_000 * MS,
+        }
     }
 
     pub(crate) fn send_bytes(&mut self, from: SocketAddr, collector: u8, payload: &[u8]) {
-        let origin = Origin { sender: from, collector };
-        self.translator.process(self.now, origin, payload, &mut self.memory, &mut self.mail);
+        let origin = Origin {
+            sender: from,
+            collector,
+        };
+        self.translator
+            .process(self.now, origin, payload, &mut self.memory, &mut self.mail);
         assert!(self.stats().is_balanced(), "{:#?}", self.stats());
     }
 
@@ -254,7 +348,11 @@ impl World {
 
 /// Base headers: of reporter 7, medium priority.
 pub(crate) fn plain() -> Base {
-    Base { reporter: 7, priority: Priority::Medium, ..Base::default() }
+    Base {
+        reporter: 7,
+        priority: Priority::Medium,
+        ..Base::default()
+    }
 }
 
 pub(crate) fn with(priority: Priority) -> Base {
@@ -262,19 +360,35 @@ pub(crate) fn with(priority: Priority) -> Base {
 }
 
 pub(crate) fn immediate() -> Base {
-    Base { immediate: true, ..plain() }
+    Base {
+        immediate: true,
+        ..plain()
+    }
 }
 
 pub(crate) fn essential(sequence: u16) -> Base {
-    Base { essential: true, sequence, ..plain() }
+    Base {
+        essential: true,
+        sequence,
+        ..plain()
+    }
 }
 
 pub(crate) fn put(key: &[u8]) -> Operation<'_> {
-    Operation::KeyWrite { copies: 1, store: 1, key, data: &[1, 2, 3, 4] }
+    Operation::KeyWrite {
+        copies: 1,
+        store: 1,
+        key,
+        data: &[1, 2, 3, 4],
+    }
 }
 
 pub(crate) fn append(list: u32, entries: &[u8]) -> Operation<'_> {
-    Operation::Append { list, entry_len: if list < 100 { 4 } else { 3 }, entries }
+    Operation::Append {
+        list,
+        entry_len: if list < 100 { 4 } else { 3 },
+        entries,
+    }
 }
 
 /// A pseudo-random number generator.

@@ -28,7 +28,14 @@ fn columns(reporter: u32, epoch: u16, first_column: u32, columns: u8, priority: 
         columns,
         counters: &counters,
     };
-    bytes_of(Base { reporter, priority, ..plain() }, operation)
+    bytes_of(
+        Base {
+            reporter,
+            priority,
+            ..plain()
+        },
+        operation,
+    )
 }
 
 /// Reports of all primitives, about half of them refused.
@@ -54,7 +61,11 @@ impl Reports {
             hostile::report(random, &mut bytes);
             // Other tests check sequences.
             bytes[1] &= 0xbf;
-            return Sent { host: 1, bytes, columns: None };
+            return Sent {
+                host: 1,
+                bytes,
+                columns: None,
+            };
         }
         if random.below(60) == 0 {
             self.newest = self.newest.wrapping_add(1 + random.below(2) as u16);
@@ -67,12 +78,20 @@ impl Reports {
             _ => self.newest,
         };
         let due = self.due.get(&(reporter, epoch)).copied().unwrap_or(0);
-        let first = if random.below(3) == 0 { random.below(11) as u32 } else { due };
+        let first = if random.below(3) == 0 {
+            random.below(11) as u32
+        } else {
+            due
+        };
         let count = 1 + random.below(3) as u8;
         let priority = [Priority::Low, Priority::Medium, Priority::High][random.below(3) as usize];
         let host = if random.below(5) == 0 { 9 } else { reporter as u8 };
         let bytes = columns(reporter, epoch, first, count, priority);
-        Sent { host, bytes, columns: Some((reporter, epoch, first + u32::from(count))) }
+        Sent {
+            host,
+            bytes,
+            columns: Some((reporter, epoch, first + u32::from(count))),
+        }
     }
 }
 
@@ -83,9 +102,16 @@ fn executed(world: &World) -> u64 {
 #[test]
 fn a_refused_report_does_not_affect_later_ones() {
     for seed in 0..8 {
-        let settings = || Config { postcards: 4, ..config(stores()) };
+        let settings = || Config {
+            postcards: 4,
+            ..config(stores())
+        };
         let (mut world, mut twin) = (World::of(settings()), World::of(settings()));
-        let mut reports = Reports { random: Random(seed), due: HashMap::new(), newest: 100 };
+        let mut reports = Reports {
+            random: Random(seed),
+            due: HashMap::new(),
+            newest: 100,
+        };
         let (mut refused, mut opened) = ([0; Reason::COUNT], 0);
         for step in 0..20_000u32 {
             let sent = reports.next();
@@ -100,9 +126,17 @@ fn a_refused_report_does_not_affect_later_ones() {
                 }
             } else {
                 let now = world.stats().reports.dropped;
-                refused.iter_mut().zip(now).zip(dropped).for_each(|((sum, now), was)| *sum += now - was);
+                refused
+                    .iter_mut()
+                    .zip(now)
+                    .zip(dropped)
+                    .for_each(|((sum, now), was)| *sum += now - was);
             }
-            assert_eq!(world.memory.done(), twin.memory.done(), "step {step} of seed {seed}");
+            assert_eq!(
+                world.memory.done(),
+                twin.memory.done(),
+                "step {step} of seed {seed}"
+            );
             let time = [0, 0, 1_000, 2 * MS][reports.random.below(4) as usize];
             let room = match reports.random.below(40) {
                 0 => Some(Credit::NONE),
@@ -113,7 +147,11 @@ fn a_refused_report_does_not_affect_later_ones() {
                 world.memory.room[0] = room.unwrap_or(world.memory.room[0]);
                 world.pass(time);
             }
-            assert_eq!(world.memory.done(), twin.memory.done(), "step {step} of seed {seed}");
+            assert_eq!(
+                world.memory.done(),
+                twin.memory.done(),
+                "step {step} of seed {seed}"
+            );
         }
         assert!(world.memory.regions == twin.memory.regions);
         let hit = |reason: Reason| refused[reason as usize] > 0;
@@ -150,13 +188,22 @@ fn a_wrong_first_column_opens_no_epoch() {
     for epoch in [12, 18, 26] {
         send(&mut world, 3, epoch, 5);
     }
-    assert_eq!((world.dropped(Reason::ColumnGap), world.dropped(Reason::EpochAhead)), (2, 1));
+    assert_eq!(
+        (
+            world.dropped(Reason::ColumnGap),
+            world.dropped(Reason::EpochAhead)
+        ),
+        (2, 1)
+    );
     for first in 0..10 {
         for reporter in [1, 2] {
             send(&mut world, reporter, 10, first);
         }
     }
-    assert_eq!((world.dropped(Reason::EpochOver), world.stats().sketches.complete), (0, 1));
+    assert_eq!(
+        (world.dropped(Reason::EpochOver), world.stats().sketches.complete),
+        (0, 1)
+    );
 }
 
 #[test]

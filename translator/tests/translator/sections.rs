@@ -10,7 +10,12 @@ use crate::model::{MS, World, plain};
 const LONGEST: usize = 8 + 12 + 3 * 16;
 
 fn section(pace: u64) -> Section {
-    Section::new(SectionConfig { collector: 0, sketches: Vec::new(), longest: LONGEST, pace })
+    Section::new(SectionConfig {
+        collector: 0,
+        sketches: Vec::new(),
+        longest: LONGEST,
+        pace,
+    })
 }
 
 /// Columns of a switch whose counters are all `value`.
@@ -32,7 +37,9 @@ fn deliver(world: &mut World, reporter: u32, (epoch, columns): (u16, u8), value:
 /// The first counter of each column in memory.
 fn columns(world: &World, epoch: u16) -> Vec<u32> {
     let body = &world.memory.body(4)[usize::from(epoch & 1) * 176..][..160];
-    body.chunks_exact(16).map(|column| u32::from_le_bytes(column[..4].try_into().expect("4 bytes"))).collect()
+    body.chunks_exact(16)
+        .map(|column| u32::from_le_bytes(column[..4].try_into().expect("4 bytes")))
+        .collect()
 }
 
 /// Sends a section's reports to `top`, except those whose number is in `lost`.
@@ -53,7 +60,11 @@ fn the_sketches_of_two_sections_become_one() {
     let (mut left, mut right, mut top) = (World::new(), World::new(), World::new());
     let mut sections = [section(0), section(0)];
     deliver(&mut left, 1, (17, 10), 1);
-    assert_eq!(forward(&mut sections[0], &left, &mut top, 101, &[]), 0, "the epoch is open");
+    assert_eq!(
+        forward(&mut sections[0], &left, &mut top, 101, &[]),
+        0,
+        "the epoch is open"
+    );
     deliver(&mut left, 2, (17, 10), 10);
     deliver(&mut right, 1, (17, 10), 100);
     deliver(&mut right, 2, (17, 10), 1000);
@@ -62,14 +73,30 @@ fn the_sketches_of_two_sections_become_one() {
     // The second report of the other section is lost: the third and the fourth are out of order.
     assert_eq!(forward(&mut sections[1], &right, &mut top, 102, &[1]), 4);
     let nacked: Vec<Body> = top.controls().into_iter().map(|(_, body)| body).collect();
-    assert_eq!(nacked, [Body::SketchNack { sketch: 4, epoch: 17, column: 3 }]);
+    assert_eq!(
+        nacked,
+        [Body::SketchNack {
+            sketch: 4,
+            epoch: 17,
+            column: 3
+        }]
+    );
     sections[1].nack(4, 17, 3);
     assert_eq!(forward(&mut sections[1], &right, &mut top, 102, &[]), 3);
     assert_eq!(columns(&top, 17), [1111; 10]);
     assert_eq!(top.stats().sketches.complete, 1);
-    assert_eq!(forward(&mut sections[1], &right, &mut top, 102, &[]), 0, "all was sent");
-    let expected =
-        SectionStats { epochs: 1, columns: 10, retransmitted: 7, nacks: 1, ..SectionStats::default() };
+    assert_eq!(
+        forward(&mut sections[1], &right, &mut top, 102, &[]),
+        0,
+        "all was sent"
+    );
+    let expected = SectionStats {
+        epochs: 1,
+        columns: 10,
+        retransmitted: 7,
+        nacks: 1,
+        ..SectionStats::default()
+    };
     assert_eq!(sections[1].stats(), expected);
 }
 
@@ -82,9 +109,23 @@ fn a_partial_epoch_is_sent_when_its_time_is_over_and_an_older_one_first() {
     left.pass(10_000 * MS);
     let mut sent = Vec::new();
     section.tick(left.now, &left.translator, |operation| {
-        let Operation::SketchMerge { epoch, first_column, columns, .. } = *operation else { panic!() };
+        let Operation::SketchMerge {
+            epoch,
+            first_column,
+            columns,
+            ..
+        } = *operation
+        else {
+            panic!()
+        };
         sent.push((epoch, first_column, columns));
-        top.send(Base { reporter: 101, ..plain() }, *operation);
+        top.send(
+            Base {
+                reporter: 101,
+                ..plain()
+            },
+            *operation,
+        );
         Ok(())
     });
     let of = |epoch| [(epoch, 0, 3), (epoch, 3, 3), (epoch, 6, 3), (epoch, 9, 1)];
@@ -100,7 +141,11 @@ fn reports_are_paced_and_wait_for_room() {
     }
     section.tick(left.now, &left.translator, |_| Err(Unsent::NoRoom));
     assert_eq!(section.stats(), SectionStats::default());
-    assert_eq!(forward(&mut section, &left, &mut top, 101, &[]), 0, "tried again after a millisecond");
+    assert_eq!(
+        forward(&mut section, &left, &mut top, 101, &[]),
+        0,
+        "tried again after a millisecond"
+    );
     left.now += MS;
     assert_eq!(forward(&mut section, &left, &mut top, 101, &[]), 1);
     left.now += 4 * MS;
@@ -154,10 +199,19 @@ fn only_the_chosen_sketches_are_sent_and_no_column_too_long_for_a_report() {
     for reporter in [1, 2] {
         deliver(&mut left, reporter, (17, 10), 1);
     }
-    let config = SectionConfig { collector: 0, sketches: vec![5], longest: LONGEST, pace: 0 };
+    let config = SectionConfig {
+        collector: 0,
+        sketches: vec![5],
+        longest: LONGEST,
+        pace: 0,
+    };
     let mut other = Section::new(config.clone());
     assert_eq!(forward(&mut other, &left, &mut top, 101, &[]), 0);
-    let mut short = Section::new(SectionConfig { sketches: vec![4], longest: 8 + 12 + 15, ..config });
+    let mut short = Section::new(SectionConfig {
+        sketches: vec![4],
+        longest: 8 + 12 + 15,
+        ..config
+    });
     assert_eq!(forward(&mut short, &left, &mut top, 101, &[]), 0);
     assert_eq!(short.stats().suppressed, 10);
 }

@@ -24,8 +24,16 @@ fn deliver(world: &mut World, reporter: u32, epoch: u16, first: u32, columns: u8
 fn send(world: &mut World, base: Base, (epoch, first_column, columns): (u16, u32, u8), counters: &[u8]) {
     let width = (counters.len() / usize::from(columns) / 4) as u8;
     let op = MergeOp::Sum;
-    let operation =
-        Operation::SketchMerge { sketch: 4, epoch, first_column, depth: 4, width, op, columns, counters };
+    let operation = Operation::SketchMerge {
+        sketch: 4,
+        epoch,
+        first_column,
+        depth: 4,
+        width,
+        op,
+        columns,
+        counters,
+    };
     world.send(base, operation);
 }
 
@@ -37,7 +45,9 @@ fn trailer(world: &World, epoch: u16) -> SketchTrailer {
 /// The first counter of each column in memory.
 fn columns(world: &World, epoch: u16) -> Vec<u32> {
     let body = &world.memory.body(4)[usize::from(epoch & 1) * BUFFER..][..160];
-    body.chunks_exact(16).map(|column| u32::from_le_bytes(column[..4].try_into().expect("4 bytes"))).collect()
+    body.chunks_exact(16)
+        .map(|column| u32::from_le_bytes(column[..4].try_into().expect("4 bytes")))
+        .collect()
 }
 
 #[test]
@@ -50,20 +60,58 @@ fn columns_are_written_when_all_reporters_delivered_them() {
     assert_eq!(world.memory.done(), []);
     deliver(&mut world, 2, 17, 3, 2, 10);
     let done = world.memory.done();
-    let seen: Vec<(u64, usize, bool)> =
-        done.iter().map(|done| (done.offset, done.data.len(), done.reliable)).collect();
+    let seen: Vec<(u64, usize, bool)> = done
+        .iter()
+        .map(|done| (done.offset, done.data.len(), done.reliable))
+        .collect();
     assert_eq!(seen, [(176 + 160, 16, true), (176, 64, true)]);
-    assert_eq!(trailer(&world, 17), SketchTrailer { epoch: 17, sketch: 4, columns: 0, reporters: 0 });
-    send(&mut world, Base { reporter: 2, ..immediate() }, (17, 5, 5), &10u32.to_be_bytes().repeat(20));
+    assert_eq!(
+        trailer(&world, 17),
+        SketchTrailer {
+            epoch: 17,
+            sketch: 4,
+            columns: 0,
+            reporters: 0
+        }
+    );
+    send(
+        &mut world,
+        Base {
+            reporter: 2,
+            ..immediate()
+        },
+        (17, 5, 5),
+        &10u32.to_be_bytes().repeat(20),
+    );
     let done = world.memory.done();
-    let seen: Vec<(u64, usize, Option<u32>)> =
-        done.iter().map(|done| (done.offset, done.data.len(), done.immediate)).collect();
+    let seen: Vec<(u64, usize, Option<u32>)> = done
+        .iter()
+        .map(|done| (done.offset, done.data.len(), done.immediate))
+        .collect();
     // The rest, and finally the trailer, which signals that a notification was requested.
-    assert_eq!(seen, [(176 + 64, 64, None), (176 + 128, 32, None), (176 + 160, 16, Some(0x5000_0004))]);
+    assert_eq!(
+        seen,
+        [
+            (176 + 64, 64, None),
+            (176 + 128, 32, None),
+            (176 + 160, 16, Some(0x5000_0004))
+        ]
+    );
     assert_eq!(columns(&world, 17), [11; 10]);
-    assert_eq!(trailer(&world, 17), SketchTrailer { epoch: 17, sketch: 4, columns: 10, reporters: 2 });
+    assert_eq!(
+        trailer(&world, 17),
+        SketchTrailer {
+            epoch: 17,
+            sketch: 4,
+            columns: 10,
+            reporters: 2
+        }
+    );
     let stats = world.stats().sketches;
-    assert_eq!((stats.merged, stats.written, stats.complete, stats.partial), (20, 10, 1, 0));
+    assert_eq!(
+        (stats.merged, stats.written, stats.complete, stats.partial),
+        (20, 10, 1, 0)
+    );
 }
 
 #[test]
@@ -74,7 +122,10 @@ fn the_columns_of_section_5_7() {
          00000008",
     );
     world.send_bytes(sender(1), 0, &example);
-    assert_eq!((world.stats().sketches.merged, world.stats().sequences.accepted), (2, 1));
+    assert_eq!(
+        (world.stats().sketches.merged, world.stats().sequences.accepted),
+        (2, 1)
+    );
     // The columns of other reporters are added, counter by counter; memory is little-endian.
     let counters: Vec<u8> = (0..40u32).flat_map(|n| (n * 0x0100_0000).to_be_bytes()).collect();
     send(&mut world, base(1), (17, 0, 10), &counters);
@@ -89,7 +140,17 @@ fn a_column_out_of_order_is_dropped_and_nacked() {
     let mut world = World::new();
     deliver(&mut world, 1, 0, 0, 6, 1);
     deliver(&mut world, 1, 0, 8, 2, 1);
-    assert_eq!(world.controls(), [(sender(1), Body::SketchNack { sketch: 4, epoch: 0, column: 6 })]);
+    assert_eq!(
+        world.controls(),
+        [(
+            sender(1),
+            Body::SketchNack {
+                sketch: 4,
+                epoch: 0,
+                column: 6
+            }
+        )]
+    );
     // The NACK is repeated after a millisecond, not before.
     world.now += MS - 1;
     deliver(&mut world, 1, 0, 9, 1, 1);
@@ -101,7 +162,11 @@ fn a_column_out_of_order_is_dropped_and_nacked() {
     deliver(&mut world, 1, 0, 0, 6, 1);
     deliver(&mut world, 1, 0, 5, 2, 1);
     assert_eq!(
-        (world.controls().len(), world.dropped(Reason::DuplicateColumn), world.dropped(Reason::ColumnGap)),
+        (
+            world.controls().len(),
+            world.dropped(Reason::DuplicateColumn),
+            world.dropped(Reason::ColumnGap)
+        ),
         (0, 2, 3)
     );
     deliver(&mut world, 1, 0, 6, 4, 1);
@@ -109,13 +174,27 @@ fn a_column_out_of_order_is_dropped_and_nacked() {
     assert_eq!(columns(&world, 0), [6; 10]);
     // A reporter first seen in mid-epoch is nacked with column 0.
     deliver(&mut world, 1, 1, 3, 1, 1);
-    assert_eq!(world.controls(), [(sender(1), Body::SketchNack { sketch: 4, epoch: 1, column: 0 })]);
+    assert_eq!(
+        world.controls(),
+        [(
+            sender(1),
+            Body::SketchNack {
+                sketch: 4,
+                epoch: 1,
+                column: 0
+            }
+        )]
+    );
 }
 
 #[test]
 fn a_reporter_starting_in_mid_epoch_takes_no_members_slot() {
     let mut world = World::new();
-    let begin = Body::SketchNack { sketch: 4, epoch: 0, column: 0 };
+    let begin = Body::SketchNack {
+        sketch: 4,
+        epoch: 0,
+        column: 0,
+    };
     // Two are nacked with column 0, once each in a millisecond, however their columns interleave.
     for _ in 0..3 {
         deliver(&mut world, 8, 0, 3, 1, 1);
@@ -128,20 +207,29 @@ fn a_reporter_starting_in_mid_epoch_takes_no_members_slot() {
     for reporter in [1, 2] {
         deliver(&mut world, reporter, 0, 0, 10, 1);
     }
-    assert_eq!((columns(&world, 0), world.stats().sketches.complete), (vec![2; 10], 1));
+    assert_eq!(
+        (columns(&world, 0), world.stats().sketches.complete),
+        (vec![2; 10], 1)
+    );
     // When all members are known, a new reporter cannot join.
     for reporter in [1, 2] {
         deliver(&mut world, reporter, 1, 0, 1, 1);
     }
     deliver(&mut world, 9, 1, 3, 1, 1);
-    assert_eq!((world.controls(), world.dropped(Reason::OneReporterTooMany)), (vec![], 1));
+    assert_eq!(
+        (world.controls(), world.dropped(Reason::OneReporterTooMany)),
+        (vec![], 1)
+    );
 }
 
 #[test]
 fn a_gap_among_columns_from_local_memory_is_nacked_with_the_next_ones() {
     for (due, reporter) in [(2, 1), (0, 2)] {
         let mut world = World::new();
-        let high = Base { priority: Priority::High, ..base(reporter) };
+        let high = Base {
+            priority: Priority::High,
+            ..base(reporter)
+        };
         let counters = 1u32.to_be_bytes().repeat(4);
         deliver(&mut world, 1, 0, 0, 2, 1);
         world.memory.room[0] = Credit::NONE;
@@ -151,11 +239,24 @@ fn a_gap_among_columns_from_local_memory_is_nacked_with_the_next_ones() {
         assert_eq!(world.stats().reports.queued, 2);
         world.memory.room[0] = Credit::UNLIMITED;
         world.pass(1);
-        assert_eq!((world.stats().reports.queued, world.dropped(Reason::ColumnGap)), (0, 1));
+        assert_eq!(
+            (world.stats().reports.queued, world.dropped(Reason::ColumnGap)),
+            (0, 1)
+        );
         world.controls();
         send(&mut world, high, (0, due + 2, 1), &counters);
         let column = due;
-        assert_eq!(world.controls()[..1], [(sender(1), Body::SketchNack { sketch: 4, epoch: 0, column })]);
+        assert_eq!(
+            world.controls()[..1],
+            [(
+                sender(1),
+                Body::SketchNack {
+                    sketch: 4,
+                    epoch: 0,
+                    column
+                }
+            )]
+        );
     }
 }
 
@@ -218,7 +319,10 @@ fn two_epochs_are_open_and_older_ones_are_over() {
     deliver(&mut world, 1, 0xffff, 0, 10, 7);
     deliver(&mut world, 1, 0, 0, 10, 7);
     deliver(&mut world, 2, 0xffff, 0, 10, 7);
-    assert_eq!((trailer(&world, 0xffff).columns, world.dropped(Reason::EpochOver)), (10, 2));
+    assert_eq!(
+        (trailer(&world, 0xffff).columns, world.dropped(Reason::EpochOver)),
+        (10, 2)
+    );
 }
 
 #[test]
@@ -230,9 +334,20 @@ fn an_epoch_that_stays_incomplete_is_written_with_what_there_is() {
     world.pass(1_000 * MS);
     assert_eq!(columns(&world, 8), [6, 6, 6, 6, 3, 3, 3, 3, 3, 3]);
     // One reporter delivered all.
-    assert_eq!(trailer(&world, 8), SketchTrailer { epoch: 8, sketch: 4, columns: 10, reporters: 1 });
+    assert_eq!(
+        trailer(&world, 8),
+        SketchTrailer {
+            epoch: 8,
+            sketch: 4,
+            columns: 10,
+            reporters: 1
+        }
+    );
     deliver(&mut world, 2, 8, 4, 4, 3);
-    assert_eq!((world.dropped(Reason::EpochOver), world.stats().sketches.partial), (1, 1));
+    assert_eq!(
+        (world.dropped(Reason::EpochOver), world.stats().sketches.partial),
+        (1, 1)
+    );
     assert_eq!(world.translator.deadline(), None);
     // Columns that were not delivered are zero, not those of the epoch before.
     deliver(&mut world, 1, 10, 0, 2, 1);
@@ -254,7 +369,10 @@ fn an_epoch_whose_buffer_is_needed_is_written_first() {
     assert_eq!(world.dropped(Reason::CongestedMedium), 1);
     world.memory.room[0] = Credit::UNLIMITED;
     deliver(&mut world, 1, 4, 0, 10, 5);
-    assert_eq!((columns(&world, 2), world.stats().sketches.partial), (vec![3; 10], 2));
+    assert_eq!(
+        (columns(&world, 2), world.stats().sketches.partial),
+        (vec![3; 10], 2)
+    );
 }
 
 #[test]
@@ -270,7 +388,10 @@ fn a_closed_transport_delays_columns_and_loses_none() {
         world.pass(1);
     }
     // Invalidating the trailer, three batches, the trailer: one write each time.
-    assert_eq!((columns(&world, 0), world.stats().sketches.complete), (vec![2; 10], 1));
+    assert_eq!(
+        (columns(&world, 0), world.stats().sketches.complete),
+        (vec![2; 10], 1)
+    );
     assert_eq!(world.memory.done().len(), 5);
 }
 
@@ -288,18 +409,51 @@ fn a_collector_with_new_memory_gets_both_epochs_whole() {
         region.fill(0);
     }
     world.memory.done();
-    let memory = CollectorConfig { stores: stores(), ..CollectorConfig::default() };
+    let memory = CollectorConfig {
+        stores: stores(),
+        ..CollectorConfig::default()
+    };
     world.translator.attach(0, memory).expect("good stores");
     world.translator.renew(0, &mut world.memory);
-    assert_eq!(world.memory.given_up, [RemoteAddr { collector: 0, region: 4 }]);
+    assert_eq!(
+        world.memory.given_up,
+        [RemoteAddr {
+            collector: 0,
+            region: 4
+        }]
+    );
     world.pass(MS);
-    let whole = |epoch| SketchTrailer { epoch, sketch: 4, columns: 10, reporters: 2 };
-    let expected = (whole(6), vec![6; 10], SketchTrailer { columns: 0, reporters: 0, ..whole(7) });
-    assert_eq!((trailer(&world, 6), columns(&world, 6), trailer(&world, 7)), expected);
+    let whole = |epoch| SketchTrailer {
+        epoch,
+        sketch: 4,
+        columns: 10,
+        reporters: 2,
+    };
+    let expected = (
+        whole(6),
+        vec![6; 10],
+        SketchTrailer {
+            columns: 0,
+            reporters: 0,
+            ..whole(7)
+        },
+    );
+    assert_eq!(
+        (trailer(&world, 6), columns(&world, 6), trailer(&world, 7)),
+        expected
+    );
     deliver(&mut world, 2, 7, 5, 5, 3);
     assert_eq!((trailer(&world, 7), columns(&world, 7)), (whole(7), vec![6; 10]));
     let stats = world.stats().sketches;
-    assert_eq!((stats.complete, stats.partial, stats.dropped, world.translator.deadline()), (2, 0, 0, None));
+    assert_eq!(
+        (
+            stats.complete,
+            stats.partial,
+            stats.dropped,
+            world.translator.deadline()
+        ),
+        (2, 0, 0, None)
+    );
 }
 
 #[test]
@@ -316,16 +470,29 @@ fn every_operation_and_width_against_a_model() {
         if op == MergeOp::Sample && width == 4 {
             continue;
         }
-        let shape = Columns { depth: 3, columns: 50, width };
-        let store =
-            StoreEntry { reporters: 3, ..StoreEntry::new(4, 4, Geometry::Sketch { kind, op, shape }) };
-        let mut world = World::of(Config { sketch_columns: 7, ..config(vec![store]) });
+        let shape = Columns {
+            depth: 3,
+            columns: 50,
+            width,
+        };
+        let store = StoreEntry {
+            reporters: 3,
+            ..StoreEntry::new(4, 4, Geometry::Sketch { kind, op, shape })
+        };
+        let mut world = World::of(Config {
+            sketch_columns: 7,
+            ..config(vec![store])
+        });
         let largest = if width == 4 { u64::from(u32::MAX) } else { u64::MAX };
         let mut model: Option<Vec<u64>> = None;
         for reporter in 0..3 {
-            let cells: Vec<u64> = (0..150).map(|_| random.next() & largest >> random.below(3)).collect();
-            let bytes: Vec<u8> =
-                cells.iter().flat_map(|cell| cell.to_be_bytes()[8 - usize::from(width)..].to_vec()).collect();
+            let cells: Vec<u64> = (0..150)
+                .map(|_| random.next() & largest >> random.below(3))
+                .collect();
+            let bytes: Vec<u8> = cells
+                .iter()
+                .flat_map(|cell| cell.to_be_bytes()[8 - usize::from(width)..].to_vec())
+                .collect();
             let merge = |a: u64, b: u64| match (op, kind) {
                 (MergeOp::Sum, SketchKind::CountMin) => a.saturating_add(b).min(largest),
                 (MergeOp::Sum, _) => a.wrapping_add(b) & largest,
@@ -359,7 +526,11 @@ fn every_operation_and_width_against_a_model() {
             .iter()
             .flat_map(|cell| cell.to_le_bytes()[..usize::from(width)].to_vec())
             .collect();
-        assert_eq!(world.memory.body(4)[..expected.len()], expected, "{kind:?} {op:?} {width}");
+        assert_eq!(
+            world.memory.body(4)[..expected.len()],
+            expected,
+            "{kind:?} {op:?} {width}"
+        );
         assert_eq!(world.stats().sketches.complete, 1);
     }
 }
@@ -367,7 +538,11 @@ fn every_operation_and_width_against_a_model() {
 #[test]
 fn a_sketch_of_which_a_part_is_essential_keeps_both_orders() {
     let mut world = World::of(config(stores()));
-    let essential = |sequence, reporter| Base { essential: true, sequence, ..base(reporter) };
+    let essential = |sequence, reporter| Base {
+        essential: true,
+        sequence,
+        ..base(reporter)
+    };
     let counters = 1u32.to_be_bytes().repeat(4);
     send(&mut world, essential(1, 1), (0, 0, 1), &counters);
     // Report 2 with column 1 is lost: neither the sequence nor the sketch advances.
@@ -391,16 +566,30 @@ fn a_sketch_of_which_a_part_is_essential_keeps_both_orders() {
             counters: &counters,
         },
     );
-    assert_eq!((world.dropped(Reason::Forged), world.stats().sketches.merged), (1, 3));
+    assert_eq!(
+        (world.dropped(Reason::Forged), world.stats().sketches.merged),
+        (1, 3)
+    );
 }
 
 #[test]
 fn a_batch_of_columns_is_never_longer_than_a_write_may_be() {
-    let shape = Columns { depth: 16, columns: 2_000, width: 8 };
-    let sketch = Geometry::Sketch { kind: SketchKind::CountMin, op: MergeOp::Sum, shape };
+    let shape = Columns {
+        depth: 16,
+        columns: 2_000,
+        width: 8,
+    };
+    let sketch = Geometry::Sketch {
+        kind: SketchKind::CountMin,
+        op: MergeOp::Sum,
+        shape,
+    };
     for refused in [false, true] {
         let settings = config(vec![StoreEntry::new(4, 4, sketch)]);
-        let mut world = World::of(Config { sketch_columns: 1_000, ..settings });
+        let mut world = World::of(Config {
+            sketch_columns: 1_000,
+            ..settings
+        });
         world.memory.says = Blocked::OutOfRegion;
         world.memory.fuse = refused.then_some(1);
         for first_column in (0..2_000).step_by(8) {
@@ -409,22 +598,42 @@ fn a_batch_of_columns_is_never_longer_than_a_write_may_be() {
             let (sketch, epoch, counters) = (4, 1, &counters[..]);
             world.send(
                 plain(),
-                Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, columns, counters },
+                Operation::SketchMerge {
+                    sketch,
+                    epoch,
+                    first_column,
+                    depth,
+                    width,
+                    op,
+                    columns,
+                    counters,
+                },
             );
         }
         let (done, sketches) = (world.memory.done(), world.stats().sketches);
-        assert!(done.iter().all(|done| done.data.len() <= rdma::transport::MAX_WRITE));
-        assert_eq!((sketches.complete, sketches.dropped), (u64::from(!refused), u64::from(refused)));
+        assert!(
+            done.iter()
+                .all(|done| done.data.len() <= rdma::transport::MAX_WRITE)
+        );
+        assert_eq!(
+            (sketches.complete, sketches.dropped),
+            (u64::from(!refused), u64::from(refused))
+        );
         // A report that can never be executed does not block later ones.
         world.pass(10_000 * MS);
-        assert_eq!((world.stats().sketches.partial, world.translator.deadline()), (0, None));
+        assert_eq!(
+            (world.stats().sketches.partial, world.translator.deadline()),
+            (0, None)
+        );
     }
 }
 
 #[test]
 fn many_reporters_starting_in_mid_epoch_are_nacked_once_each() {
     let mut all = stores();
-    let sketches = all.iter_mut().filter(|store| matches!(store.geometry, Geometry::Sketch { .. }));
+    let sketches = all
+        .iter_mut()
+        .filter(|store| matches!(store.geometry, Geometry::Sketch { .. }));
     sketches.for_each(|store| store.reporters = 16);
     let mut world = World::of(config(all));
     for column in 1..10 {

@@ -77,9 +77,17 @@ pub fn parse(payload: &[u8], reporter: u32) -> Result<(Report<'_>, Form), Refusa
         [_, sequence, flags] => {
             let essential = flags & ESSENTIAL != 0;
             let sequence = if essential { u16::from(sequence) } else { 0 };
-            Base { immediate: flags & IMMEDIATE != 0, essential, sequence, ..medium(reporter) }
+            Base {
+                immediate: flags & IMMEDIATE != 0,
+                essential,
+                sequence,
+                ..medium(reporter)
+            }
         }
-        _ => Base { immediate: payload[1] & IMMEDIATE != 0, ..medium(reporter) },
+        _ => Base {
+            immediate: payload[1] & IMMEDIATE != 0,
+            ..medium(reporter)
+        },
     };
     let operation = operation(opcode, body)?;
     operation.check()?;
@@ -88,15 +96,28 @@ pub fn parse(payload: &[u8], reporter: u32) -> Result<(Report<'_>, Form), Refusa
 
 #[inline]
 fn medium(reporter: u32) -> Base {
-    Base { priority: Priority::Medium, reporter, ..Base::default() }
+    Base {
+        priority: Priority::Medium,
+        reporter,
+        ..Base::default()
+    }
 }
 
 /// Reads an operation; `body` has the length of [`body_len`].
 #[inline]
 fn operation(opcode: u8, body: &[u8]) -> Result<Operation<'_>, Refusal> {
     Ok(match opcode {
-        1 => Operation::KeyWrite { copies: body[0], store: 0, key: &body[1..5], data: &body[5..9] },
-        2 => Operation::Append { list: u32_at(body, 0), entry_len: WORD as u16, entries: &body[4..8] },
+        1 => Operation::KeyWrite {
+            copies: body[0],
+            store: 0,
+            key: &body[1..5],
+            data: &body[5..9],
+        },
+        2 => Operation::Append {
+            list: u32_at(body, 0),
+            entry_len: WORD as u16,
+            entries: &body[4..8],
+        },
         3 => Operation::KeyIncrement {
             copies: body[0],
             store: 0,
@@ -126,8 +147,15 @@ pub fn emit(report: &Report<'_>, form: Form, out: &mut [u8]) -> Result<usize, Em
     let mut body = [0; MAX_LEN];
     let len = emit_body(&report.operation, &mut body).map_err(EmitError::Invalid)?;
     let base_len = form.base_len();
-    let out = out.get_mut(..base_len + len).ok_or(EmitError::Short(base_len + len))?;
-    let Base { immediate, essential, sequence, .. } = report.base;
+    let out = out
+        .get_mut(..base_len + len)
+        .ok_or(EmitError::Short(base_len + len))?;
+    let Base {
+        immediate,
+        essential,
+        sequence,
+        ..
+    } = report.base;
     let flag = |set, bit| if set { bit } else { 0 };
     out[0] = report.operation.opcode() as u8;
     let immediate = flag(immediate, IMMEDIATE);
@@ -145,7 +173,9 @@ pub fn emit(report: &Report<'_>, form: Form, out: &mut [u8]) -> Result<usize, Em
 fn emit_body(operation: &Operation<'_>, out: &mut [u8; MAX_LEN]) -> Result<usize, Refusal> {
     let word = |bytes: &[u8], or| bytes.try_into().map(u32::from_be_bytes).map_err(|_| or);
     match *operation {
-        Operation::KeyWrite { copies, key, data, .. } => {
+        Operation::KeyWrite {
+            copies, key, data, ..
+        } => {
             out[0] = copies;
             put_u32(out, 1, word(key, Refusal::BadKeyLength)?);
             put_u32(out, 5, word(data, Refusal::BadDataLength)?);
@@ -156,7 +186,9 @@ fn emit_body(operation: &Operation<'_>, out: &mut [u8; MAX_LEN]) -> Result<usize
             put_u32(out, 4, word(entries, Refusal::BadEntries)?);
             Ok(8)
         }
-        Operation::KeyIncrement { copies, delta, key, .. } => {
+        Operation::KeyIncrement {
+            copies, delta, key, ..
+        } => {
             out[0] = copies;
             put_u32(out, 1, word(key, Refusal::BadKeyLength)?);
             put_u64(out, 5, delta);
@@ -221,7 +253,11 @@ const fn mask_tables() -> [[u32; 256]; HOPS as usize] {
             let mut crc = byte as u32;
             let mut bit = 0;
             while bit < 8 {
-                crc = if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
+                crc = if crc & 1 == 1 {
+                    crc >> 1 ^ polynomial
+                } else {
+                    crc >> 1
+                };
                 bit += 1;
             }
             tables[hop][byte] = crc;
@@ -234,7 +270,9 @@ const fn mask_tables() -> [[u32; 256]; HOPS as usize] {
 
 /// The word with which a hop's value is masked: a CRC of the key (reflected, all ones before and after) with the hop's polynomial.
 fn mask(table: &[u32; 256], key: &[u8]) -> u32 {
-    !key.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)])
+    !key.iter().fold(u32::MAX, |crc, byte| {
+        crc >> 8 ^ table[usize::from(crc as u8 ^ byte)]
+    })
 }
 
 /// The slot of a key's path in a store of `slots`, a power of two: by the plain CRC-32 of the key, neither reversed nor with a copy's
@@ -250,7 +288,11 @@ pub fn put_path(out: &mut [u8], key: &[u8], values: &[u32]) -> Option<usize> {
     let words = out.first_chunk_mut::<PATH_LEN>()?.as_chunks_mut::<WORD>().0;
     let values = values.iter().copied().chain(core::iter::repeat(NO_HOP));
     for ((word, value), table) in words.iter_mut().zip(values).zip(&MASKS) {
-        *word = if value == NO_HOP { [0; WORD] } else { (value ^ mask(table, key)).to_be_bytes() };
+        *word = if value == NO_HOP {
+            [0; WORD]
+        } else {
+            (value ^ mask(table, key)).to_be_bytes()
+        };
     }
     Some(PATH_LEN)
 }
@@ -261,7 +303,9 @@ pub fn path_of(slot: &[u8; PATH_LEN], key: &[u8]) -> [Option<u32>; HOPS as usize
     let words = slot.as_chunks::<WORD>().0;
     core::array::from_fn(|hop| {
         let word = u32::from_be_bytes(words[hop]);
-        Some(word).filter(|word| *word != 0).map(|word| word ^ mask(&MASKS[hop], key))
+        Some(word)
+            .filter(|word| *word != 0)
+            .map(|word| word ^ mask(&MASKS[hop], key))
     })
 }
 
@@ -280,23 +324,62 @@ mod tests {
     ];
 
     fn base(immediate: bool, essential: bool, sequence: u16) -> Base {
-        Base { immediate, essential, sequence, priority: Priority::Medium, reporter: 9 }
+        Base {
+            immediate,
+            essential,
+            sequence,
+            priority: Priority::Medium,
+            reporter: 9,
+        }
     }
 
     #[test]
     fn the_examples_of_section_5_2() {
         let key = &[10, 0, 0, 1][..];
-        let write = Operation::KeyWrite { copies: 2, store: 0, key, data: &[0, 0, 2, 0x9a] };
+        let write = Operation::KeyWrite {
+            copies: 2,
+            store: 0,
+            key,
+            data: &[0, 0, 2, 0x9a],
+        };
         let operations = [
             (base(false, false, 0), write),
             (base(false, true, 0x2a), write),
             (
                 base(false, false, 0),
-                Operation::Append { list: 3, entry_len: 4, entries: &[0xde, 0xad, 0xbe, 0xef] },
+                Operation::Append {
+                    list: 3,
+                    entry_len: 4,
+                    entries: &[0xde, 0xad, 0xbe, 0xef],
+                },
             ),
-            (base(false, false, 0), Operation::KeyIncrement { copies: 2, store: 0, delta: 5, key }),
-            (base(false, false, 0), Operation::Postcard { hop: 2, path_len: 0, store: 0, value: 200, key }),
-            (base(true, true, 0xff), Operation::Append { list: 3, entry_len: 4, entries: &[1, 2, 3, 4] }),
+            (
+                base(false, false, 0),
+                Operation::KeyIncrement {
+                    copies: 2,
+                    store: 0,
+                    delta: 5,
+                    key,
+                },
+            ),
+            (
+                base(false, false, 0),
+                Operation::Postcard {
+                    hop: 2,
+                    path_len: 0,
+                    store: 0,
+                    value: 200,
+                    key,
+                },
+            ),
+            (
+                base(true, true, 0xff),
+                Operation::Append {
+                    list: 3,
+                    entry_len: 4,
+                    entries: &[1, 2, 3, 4],
+                },
+            ),
         ];
         for ((bytes, form), (base, operation)) in EXAMPLES.into_iter().zip(operations) {
             let report = Report { base, operation };
@@ -305,7 +388,10 @@ mod tests {
             let mut out = [0xa5; MAX_LEN];
             assert_eq!(emit(&report, form, &mut out), Ok(bytes.len()));
             assert_eq!(out[..bytes.len()], *bytes);
-            assert_eq!(emit(&report, form, &mut out[..bytes.len() - 1]), Err(EmitError::Short(bytes.len())));
+            assert_eq!(
+                emit(&report, form, &mut out[..bytes.len() - 1]),
+                Err(EmitError::Short(bytes.len()))
+            );
             assert!(Report::parse(bytes).is_err(), "version 1 is something else");
         }
         assert_eq!(
@@ -316,7 +402,9 @@ mod tests {
 
     /// The postcard of 5.2 (key 10.0.0.1, hop 2, value 200) in memory, and a whole path 11, 200, 13, 14, 15 of the same key: the masks by a
     /// bitwise CRC, ff08a50c ed1fb692 58b45875 2d2a23da e0d4b8db.
-    const ONE_HOP: [u8; PATH_LEN] = [0, 0, 0, 0, 0xed, 0x1f, 0xb6, 0x5a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    const ONE_HOP: [u8; PATH_LEN] = [
+        0, 0, 0, 0, 0xed, 0x1f, 0xb6, 0x5a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
     const PATH: [u8; PATH_LEN] = [
         0xff, 0x08, 0xa5, 0x07, 0xed, 0x1f, 0xb6, 0x5a, 0x58, 0xb4, 0x58, 0x78, 0x2d, 0x2a, 0x23, 0xd4, 0xe0,
         0xd4, 0xb8, 0xd4,
@@ -326,20 +414,33 @@ mod tests {
     fn paths_are_masked_words_and_come_back() {
         let key = [10, 0, 0, 1];
         let hop_2 = [NO_HOP, 200, NO_HOP, NO_HOP, NO_HOP];
-        for (values, slot) in [(&hop_2[..], ONE_HOP), (&hop_2[..2], ONE_HOP), (&[11, 200, 13, 14, 15], PATH)]
-        {
+        for (values, slot) in [
+            (&hop_2[..], ONE_HOP),
+            (&hop_2[..2], ONE_HOP),
+            (&[11, 200, 13, 14, 15], PATH),
+        ] {
             let mut out = [0xa5; PATH_LEN + 4];
             assert_eq!(put_path(&mut out, &key, values), Some(PATH_LEN));
             assert_eq!((&out[..PATH_LEN], &out[PATH_LEN..]), (&slot[..], &[0xa5; 4][..]));
             let read = path_of(&slot, &key);
-            let wanted = values.iter().map(|value| Some(*value).filter(|value| *value != NO_HOP));
+            let wanted = values
+                .iter()
+                .map(|value| Some(*value).filter(|value| *value != NO_HOP));
             assert!(wanted.eq(read.into_iter().take(values.len())), "{read:x?}");
         }
         assert_eq!(put_path(&mut [0; PATH_LEN - 1], &key, &[1]), None);
         // CRC-32 of the key is 39fe0fee.
-        assert_eq!((path_slot(&key, 1 << 16), path_slot(&key, 1 << 31)), (0x0fee, 0x39fe_0fee));
+        assert_eq!(
+            (path_slot(&key, 1 << 16), path_slot(&key, 1 << 31)),
+            (0x0fee, 0x39fe_0fee)
+        );
         // Another key's path looks like random numbers.
-        assert!(path_of(&PATH, &[10, 0, 0, 2]).iter().flatten().all(|value| *value > 1000));
+        assert!(
+            path_of(&PATH, &[10, 0, 0, 2])
+                .iter()
+                .flatten()
+                .all(|value| *value > 1000)
+        );
     }
 
     #[test]
@@ -366,10 +467,22 @@ mod tests {
 
     #[test]
     fn limits_also_apply_here() {
-        assert_eq!(parse(&[1, 0, 0, 10, 0, 0, 1, 0, 0, 2, 1], 0), Err(Refusal::BadCopies));
-        assert_eq!(parse(&[3, 0, 5, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5], 0), Err(Refusal::BadCopies));
-        assert_eq!(parse(&[4, 0, 10, 0, 0, 1, 0, 0, 0, 0, 1], 0), Err(Refusal::BadHop));
-        assert_eq!(parse(&[4, 0, 10, 0, 0, 1, 6, 0, 0, 0, 1], 0), Err(Refusal::BadHop));
+        assert_eq!(
+            parse(&[1, 0, 0, 10, 0, 0, 1, 0, 0, 2, 1], 0),
+            Err(Refusal::BadCopies)
+        );
+        assert_eq!(
+            parse(&[3, 0, 5, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5], 0),
+            Err(Refusal::BadCopies)
+        );
+        assert_eq!(
+            parse(&[4, 0, 10, 0, 0, 1, 0, 0, 0, 0, 1], 0),
+            Err(Refusal::BadHop)
+        );
+        assert_eq!(
+            parse(&[4, 0, 10, 0, 0, 1, 6, 0, 0, 0, 1], 0),
+            Err(Refusal::BadHop)
+        );
         let nacks: [(&[u8], _); 4] = [
             (&[], Refusal::Truncated),
             (&[1], Refusal::Truncated),
@@ -383,17 +496,57 @@ mod tests {
 
     #[test]
     fn operations_without_an_artifact_layout_are_not_written() {
-        let report = |operation| Report { base: Base::default(), operation };
+        let report = |operation| Report {
+            base: Base::default(),
+            operation,
+        };
         let key = &[1, 2, 3, 4][..];
         let cases = [
             (
-                Operation::KeyWrite { copies: 1, store: 0, key: &[1; 13], data: &[0; 4] },
+                Operation::KeyWrite {
+                    copies: 1,
+                    store: 0,
+                    key: &[1; 13],
+                    data: &[0; 4],
+                },
                 Refusal::BadKeyLength,
             ),
-            (Operation::KeyWrite { copies: 1, store: 0, key, data: &[0; 20] }, Refusal::BadDataLength),
-            (Operation::Append { list: 0, entry_len: 4, entries: &[0; 8] }, Refusal::BadEntries),
-            (Operation::Postcard { hop: 6, path_len: 0, store: 0, value: 0, key }, Refusal::BadHop),
-            (Operation::KeyIncrement { copies: 1, store: 0, delta: 1, key: &[1] }, Refusal::BadKeyLength),
+            (
+                Operation::KeyWrite {
+                    copies: 1,
+                    store: 0,
+                    key,
+                    data: &[0; 20],
+                },
+                Refusal::BadDataLength,
+            ),
+            (
+                Operation::Append {
+                    list: 0,
+                    entry_len: 4,
+                    entries: &[0; 8],
+                },
+                Refusal::BadEntries,
+            ),
+            (
+                Operation::Postcard {
+                    hop: 6,
+                    path_len: 0,
+                    store: 0,
+                    value: 0,
+                    key,
+                },
+                Refusal::BadHop,
+            ),
+            (
+                Operation::KeyIncrement {
+                    copies: 1,
+                    store: 0,
+                    delta: 1,
+                    key: &[1],
+                },
+                Refusal::BadKeyLength,
+            ),
         ];
         for (operation, refusal) in cases {
             let got = emit(&report(operation), Form::Plain, &mut [0; MAX_LEN]);

@@ -131,7 +131,9 @@ impl Control {
     /// # Errors
     /// If it is not a control message of wire-formats 5.8.
     pub fn parse(payload: &[u8]) -> Result<Self, Refusal> {
-        let (header, body) = payload.split_first_chunk::<BASE_LEN>().ok_or(Refusal::Truncated)?;
+        let (header, body) = payload
+            .split_first_chunk::<BASE_LEN>()
+            .ok_or(Refusal::Truncated)?;
         let (base, opcode) = Base::parse(header)?;
         if opcode != Opcode::Control {
             return Err(Refusal::BadDtaOpcode);
@@ -143,10 +145,16 @@ impl Control {
             _ => return Err(Refusal::BadControl),
         };
         if body.len() != len {
-            return Err(if body.len() < len { Refusal::Truncated } else { Refusal::BadDtaLength });
+            return Err(if body.len() < len {
+                Refusal::Truncated
+            } else {
+                Refusal::BadDtaLength
+            });
         }
         let body = match kind {
-            ACK => Body::Ack { last: u16_at(body, field::LAST) },
+            ACK => Body::Ack {
+                last: u16_at(body, field::LAST),
+            },
             NACK => Body::Nack {
                 cause: Cause::from_number(body[field::CODE]),
                 last: u16_at(body, field::LAST),
@@ -164,7 +172,11 @@ impl Control {
                 dropped: u32_at(body, field::DROPPED),
             },
         };
-        Ok(Self { sequence: base.sequence, reporter: base.reporter, body })
+        Ok(Self {
+            sequence: base.sequence,
+            reporter: base.reporter,
+            body,
+        })
     }
 
     /// Bytes that [`emit`](Self::emit) writes.
@@ -190,9 +202,15 @@ impl Control {
         }
         let len = self.len();
         let short = EmitError::Short(len);
-        let (header, out) =
-            out.get_mut(..len).and_then(|out| out.split_first_chunk_mut::<BASE_LEN>()).ok_or(short)?;
-        let base = Base { sequence: self.sequence, reporter: self.reporter, ..Base::default() };
+        let (header, out) = out
+            .get_mut(..len)
+            .and_then(|out| out.split_first_chunk_mut::<BASE_LEN>())
+            .ok_or(short)?;
+        let base = Base {
+            sequence: self.sequence,
+            reporter: self.reporter,
+            ..Base::default()
+        };
         base.emit(Opcode::Control, header);
         // All flags are 0, including the priority.
         header[1] = 0;
@@ -208,14 +226,22 @@ impl Control {
                 put_u16(out, field::LAST, last);
                 put_u16(out, field::TRIGGER, trigger);
             }
-            Body::SketchNack { sketch, epoch, column } => {
+            Body::SketchNack {
+                sketch,
+                epoch,
+                column,
+            } => {
                 out[field::TYPE] = SKETCH_NACK;
                 out[field::CODE] = 1;
                 put_u16(out, field::SKETCH, sketch);
                 put_u16(out, field::EPOCH, epoch);
                 put_u32(out, field::COLUMN, column);
             }
-            Body::Congestion { level, hold_us, dropped } => {
+            Body::Congestion {
+                level,
+                hold_us,
+                dropped,
+            } => {
                 out[field::TYPE] = CONGESTION;
                 out[field::CODE] = level;
                 put_u32(out, field::HOLD, hold_us);
@@ -237,24 +263,46 @@ mod tests {
             Control {
                 sequence: 1,
                 reporter: 7,
-                body: Body::Nack { cause: Cause::Gap, last: 0xff, trigger: 0x102 },
+                body: Body::Nack {
+                    cause: Cause::Gap,
+                    last: 0xff,
+                    trigger: 0x102,
+                },
             },
         ),
         (
-            &[0x1f, 0, 0, 2, 0, 0, 0, 7, 4, 2, 0, 0, 0, 0, 1, 0xf4, 0, 1, 0xe2, 0x40],
+            &[
+                0x1f, 0, 0, 2, 0, 0, 0, 7, 4, 2, 0, 0, 0, 0, 1, 0xf4, 0, 1, 0xe2, 0x40,
+            ],
             Control {
                 sequence: 2,
                 reporter: 7,
-                body: Body::Congestion { level: 2, hold_us: 500, dropped: 123_456 },
+                body: Body::Congestion {
+                    level: 2,
+                    hold_us: 500,
+                    dropped: 123_456,
+                },
             },
         ),
         (
             &[0x1f, 0, 0, 3, 0, 0, 0, 7, 3, 1, 0, 0, 0, 4, 0, 0x11, 0, 0, 0, 6],
-            Control { sequence: 3, reporter: 7, body: Body::SketchNack { sketch: 4, epoch: 17, column: 6 } },
+            Control {
+                sequence: 3,
+                reporter: 7,
+                body: Body::SketchNack {
+                    sketch: 4,
+                    epoch: 17,
+                    column: 6,
+                },
+            },
         ),
         (
             &[0x1f, 0, 0, 4, 0, 0, 0, 7, 1, 0, 1, 0, 0, 0, 0, 0],
-            Control { sequence: 4, reporter: 7, body: Body::Ack { last: 0x100 } },
+            Control {
+                sequence: 4,
+                reporter: 7,
+                body: Body::Ack { last: 0x100 },
+            },
         ),
     ];
 
@@ -265,7 +313,10 @@ mod tests {
             let mut out = [0xa5; MAX_LEN];
             assert_eq!(control.emit(&mut out), Ok(bytes.len()));
             assert_eq!(out[..bytes.len()], *bytes);
-            assert_eq!(control.emit(&mut out[..bytes.len() - 1]), Err(EmitError::Short(bytes.len())));
+            assert_eq!(
+                control.emit(&mut out[..bytes.len() - 1]),
+                Err(EmitError::Short(bytes.len()))
+            );
         }
     }
 
@@ -273,7 +324,11 @@ mod tests {
     fn other_messages_are_refused_as_control_messages() {
         for (bytes, _) in EXAMPLES {
             for len in 0..bytes.len() {
-                assert_eq!(Control::parse(&bytes[..len]), Err(Refusal::Truncated), "{len} of {bytes:02x?}");
+                assert_eq!(
+                    Control::parse(&bytes[..len]),
+                    Err(Refusal::Truncated),
+                    "{len} of {bytes:02x?}"
+                );
             }
             let mut long = [0; MAX_LEN + 1];
             long[..bytes.len()].copy_from_slice(bytes);
@@ -289,16 +344,31 @@ mod tests {
                 let mut corrupted = [0; MAX_LEN];
                 corrupted[..bytes.len()].copy_from_slice(bytes);
                 corrupted[at] = value;
-                assert_eq!(Control::parse(&corrupted[..bytes.len()]), Err(refusal), "{at} is {value:#x}");
+                assert_eq!(
+                    Control::parse(&corrupted[..bytes.len()]),
+                    Err(refusal),
+                    "{at} is {value:#x}"
+                );
             }
         }
         let mut level = [0; 20];
         level.copy_from_slice(EXAMPLES[1].0);
         level[9] = 4;
         assert_eq!(Control::parse(&level), Err(Refusal::BadControl));
-        let body = Body::Congestion { level: 4, hold_us: 0, dropped: 0 };
-        let control = Control { sequence: 0, reporter: 0, body };
-        assert_eq!(control.emit(&mut level), Err(EmitError::Invalid(Refusal::BadControl)));
+        let body = Body::Congestion {
+            level: 4,
+            hold_us: 0,
+            dropped: 0,
+        };
+        let control = Control {
+            sequence: 0,
+            reporter: 0,
+            body,
+        };
+        assert_eq!(
+            control.emit(&mut level),
+            Err(EmitError::Invalid(Refusal::BadControl))
+        );
     }
 
     #[test]

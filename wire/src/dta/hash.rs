@@ -108,7 +108,10 @@ pub struct Hashes {
 #[inline]
 pub fn hashes(key: &[u8]) -> Hashes {
     let [checksum, a, b, c] = lanes(key);
-    Hashes { slots: [a, b, c, last(key)], checksum }
+    Hashes {
+        slots: [a, b, c, last(key)],
+        checksum,
+    }
 }
 
 /// The first `N` slot hashes and the checksum. The others are not computed; one to three cost the same.
@@ -148,7 +151,9 @@ fn lanes(key: &[u8]) -> Lanes {
 
 #[inline(always)]
 fn fixed<const LEN: usize>(key: &[u8]) -> Lanes {
-    let Some(key) = key.first_chunk::<LEN>() else { return [0; 4] };
+    let Some(key) = key.first_chunk::<LEN>() else {
+        return [0; 4];
+    };
     let mut sum = ZEROS[LEN];
     let mut at = 0;
     while at < LEN {
@@ -171,7 +176,10 @@ fn any(key: &[u8]) -> Lanes {
 /// XORs the contribution of a byte at its position.
 #[inline(always)]
 fn with(sum: Halves, place: &[[Halves; 16]; 2], byte: u8) -> Halves {
-    let (low, high) = (&place[0][usize::from(byte & 15)], &place[1][usize::from(byte >> 4)]);
+    let (low, high) = (
+        &place[0][usize::from(byte & 15)],
+        &place[1][usize::from(byte >> 4)],
+    );
     [sum[0] ^ low[0] ^ high[0], sum[1] ^ low[1] ^ high[1]]
 }
 
@@ -184,15 +192,22 @@ fn apart([low, high]: Halves) -> Lanes {
 /// Slot 3.
 #[inline]
 fn last(key: &[u8]) -> u32 {
-    let Some(zeros) = LAST_ZEROS.get(key.len()) else { return slowly(POLYNOMIALS[4], key) };
-    key.iter().rev().zip(&LAST_HALVES).fold(*zeros, |sum, (byte, place)| {
-        sum ^ place[0][usize::from(byte & 15)] ^ place[1][usize::from(byte >> 4)]
-    })
+    let Some(zeros) = LAST_ZEROS.get(key.len()) else {
+        return slowly(POLYNOMIALS[4], key);
+    };
+    key.iter()
+        .rev()
+        .zip(&LAST_HALVES)
+        .fold(*zeros, |sum, (byte, place)| {
+            sum ^ place[0][usize::from(byte & 15)] ^ place[1][usize::from(byte >> 4)]
+        })
 }
 
 #[cold]
 fn slowly(polynomial: u32, key: &[u8]) -> u32 {
-    !key.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte))
+    !key.iter().fold(u32::MAX, |crc, byte| {
+        crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte)
+    })
 }
 
 /// The hash functions of a store.
@@ -217,7 +232,9 @@ impl Family {
 
     /// The family with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::V1, Self::Artifact].into_iter().find(|family| family.name() == name)
+        [Self::V1, Self::Artifact]
+            .into_iter()
+            .find(|family| family.name() == name)
     }
 
     /// Slot hashes and checksum of a key.
@@ -235,7 +252,10 @@ fn artifact(key: &[u8]) -> Hashes {
     let polynomial = POLYNOMIALS[0];
     let goes_on = |crc: u32, byte: u8| crc >> 8 ^ byte_of(polynomial, crc as u8 ^ byte);
     let state = key.iter().rev().fold(u32::MAX, |crc, byte| goes_on(crc, *byte));
-    Hashes { slots: core::array::from_fn(|n| !goes_on(state, n as u8)), checksum: !state }
+    Hashes {
+        slots: core::array::from_fn(|n| !goes_on(state, n as u8)),
+        checksum: !state,
+    }
 }
 
 /// The canonical key of a 5-tuple: source, destination, ports, protocol; 13 bytes for IPv4, 37 for IPv6 (5.6).
@@ -260,7 +280,10 @@ impl FlowBytes {
         let [a, b] = src_port.to_be_bytes();
         let [c, d] = dst_port.to_be_bytes();
         bytes[2 * addresses..2 * addresses + 5].copy_from_slice(&[a, b, c, d, flow.proto()]);
-        Some(Self { bytes, len: (2 * addresses + 5) as u8 })
+        Some(Self {
+            bytes,
+            len: (2 * addresses + 5) as u8,
+        })
     }
 
     /// The key's bytes.
@@ -285,7 +308,9 @@ pub fn flow_of(key: &[u8]) -> Option<FlowKey> {
     let ports = (ports != (0, 0) || matches!(proto, 6 | 17 | 33 | 132 | 136)).then_some(ports);
     let address = |octets: &[u8]| match *octets {
         [a, b, c, d] => Some(Ipv4Addr::new(a, b, c, d).into()),
-        _ => octets.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into()),
+        _ => octets
+            .first_chunk::<16>()
+            .map(|octets| Ipv6Addr::from(*octets).into()),
     };
     Some(FlowKey::new(address(src)?, address(dst)?, ports, proto))
 }
@@ -310,7 +335,10 @@ mod tests {
     fn the_vector_of_section_5_6() {
         let Hashes { slots, checksum } = hashes(&KEY);
         assert_eq!(checksum, 0x280a_4fbc);
-        assert_eq!(slots.map(|hash| slot(hash, 1 << 20)), [0x9_f9de, 0xd_f141, 0xd_c761, 0xb_c046]);
+        assert_eq!(
+            slots.map(|hash| slot(hash, 1 << 20)),
+            [0x9_f9de, 0xd_f141, 0xd_c761, 0xb_c046]
+        );
         assert_eq!(collector_of(&KEY), (slots[2] >> 24) as u8);
     }
 
@@ -321,7 +349,11 @@ mod tests {
             let key = &bytes[..len];
             let all = hashes(key);
             let slow = POLYNOMIALS.map(|polynomial| slowly(polynomial, key));
-            assert_eq!((all.checksum, all.slots.as_slice()), (slow[0], &slow[1..]), "{len}");
+            assert_eq!(
+                (all.checksum, all.slots.as_slice()),
+                (slow[0], &slow[1..]),
+                "{len}"
+            );
             assert_eq!(slots_n::<1>(key), ([slow[1]], slow[0]));
             assert_eq!(slots_n::<2>(key), ([slow[1], slow[2]], slow[0]));
             assert_eq!(slots_n::<3>(key), ([slow[1], slow[2], slow[3]], slow[0]));
@@ -337,7 +369,10 @@ mod tests {
         // The defect: copies differ by the same bits for every key.
         let other = Family::Artifact.hashes(&[192, 168, 7, 9]).slots;
         let low = |all: [u32; 4]| [1, 2, 3].map(|n| (all[0] ^ all[n]) & 0xffff);
-        assert_eq!((low(slots), low(other)), ([0x3096, 0x612c, 0x51ba], [0x3096, 0x612c, 0x51ba]));
+        assert_eq!(
+            (low(slots), low(other)),
+            ([0x3096, 0x612c, 0x51ba], [0x3096, 0x612c, 0x51ba])
+        );
     }
 
     #[test]
@@ -352,7 +387,10 @@ mod tests {
         let v6 = FlowKey::v6([1; 16], [2; 16], Some((0x0304, 0x0506)), 17);
         let icmp = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], None, 1);
         assert_eq!(FlowBytes::of(&v4).expect("a flow").as_slice(), KEY);
-        assert_eq!(FlowBytes::of(&v6).expect("a flow").as_slice()[..17], [[1; 16].as_slice(), &[2]].concat());
+        assert_eq!(
+            FlowBytes::of(&v6).expect("a flow").as_slice()[..17],
+            [[1; 16].as_slice(), &[2]].concat()
+        );
         for flow in [v4, v6, icmp] {
             let key = FlowBytes::of(&flow).expect("a flow");
             assert_eq!(flow_of(key.as_slice()), Some(flow));

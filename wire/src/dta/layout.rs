@@ -92,13 +92,21 @@ impl Ring {
     #[inline]
     pub const fn block_len(&self) -> u64 {
         let data = self.batch as u64 * self.entry_len as u64;
-        if self.tagged { data.next_multiple_of(8) + BLOCK_TRAILER_LEN as u64 } else { data }
+        if self.tagged {
+            data.next_multiple_of(8) + BLOCK_TRAILER_LEN as u64
+        } else {
+            data
+        }
     }
 
     /// Blocks of a list.
     #[inline]
     pub const fn blocks(&self) -> u64 {
-        if self.batch == 0 { 0 } else { self.entries / self.batch as u64 }
+        if self.batch == 0 {
+            0
+        } else {
+            self.entries / self.batch as u64
+        }
     }
 
     /// Bytes of a list.
@@ -160,8 +168,12 @@ impl BlockTrailer {
     /// written, if the block is too short.
     #[inline]
     pub fn seal(&self, block: &mut [u8]) -> bool {
-        let Some((data, trailer)) = block.split_last_chunk_mut::<BLOCK_TRAILER_LEN>() else { return false };
-        let Some(entries) = data.get(..self.data_len()) else { return false };
+        let Some((data, trailer)) = block.split_last_chunk_mut::<BLOCK_TRAILER_LEN>() else {
+            return false;
+        };
+        let Some(entries) = data.get(..self.data_len()) else {
+            return false;
+        };
         let head = self.head();
         let crc = !crc_32c_update(crc_32c_update(u32::MAX, entries), &head);
         trailer[..8].copy_from_slice(&head);
@@ -176,7 +188,9 @@ impl BlockTrailer {
     /// If the block was never written, is being written, or contains parts of two batches.
     #[inline]
     pub fn check(block: &[u8]) -> Result<Self, Torn> {
-        Self::check_by(block, |entries, head| !crc_32c_update(crc_32c_update(u32::MAX, entries), head))
+        Self::check_by(block, |entries, head| {
+            !crc_32c_update(crc_32c_update(u32::MAX, entries), head)
+        })
     }
 
     /// [`check`](Self::check) with the caller's CRC-32C function, over the entries followed by the eight bytes.
@@ -186,8 +200,14 @@ impl BlockTrailer {
     #[inline]
     pub fn check_by(block: &[u8], crc: impl FnOnce(&[u8], &[u8; 8]) -> u32) -> Result<Self, Torn> {
         let (trailer, said) = Self::read(block).ok_or(Torn)?;
-        let entries = block[..block.len() - BLOCK_TRAILER_LEN].get(..trailer.data_len()).ok_or(Torn)?;
-        if trailer.sequence == 0 || crc(entries, &trailer.head()) != said { Err(Torn) } else { Ok(trailer) }
+        let entries = block[..block.len() - BLOCK_TRAILER_LEN]
+            .get(..trailer.data_len())
+            .ok_or(Torn)?;
+        if trailer.sequence == 0 || crc(entries, &trailer.head()) != said {
+            Err(Torn)
+        } else {
+            Ok(trailer)
+        }
     }
 
     /// Contents of the trailer, and its CRC, without validation.
@@ -246,7 +266,9 @@ impl MergeOp {
 
     /// The operation with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Sum, Self::Max, Self::Min, Self::Sample].into_iter().find(|op| op.name() == name)
+        [Self::Sum, Self::Max, Self::Min, Self::Sample]
+            .into_iter()
+            .find(|op| op.name() == name)
     }
 }
 
@@ -331,9 +353,17 @@ impl SketchTrailer {
 #[inline]
 pub fn swap_counter_bytes(counters: &mut [u8], width: u8) {
     if width == 8 {
-        counters.as_chunks_mut::<8>().0.iter_mut().for_each(|counter| counter.reverse());
+        counters
+            .as_chunks_mut::<8>()
+            .0
+            .iter_mut()
+            .for_each(|counter| counter.reverse());
     } else {
-        counters.as_chunks_mut::<4>().0.iter_mut().for_each(|counter| counter.reverse());
+        counters
+            .as_chunks_mut::<4>()
+            .0
+            .iter_mut()
+            .for_each(|counter| counter.reverse());
     }
 }
 
@@ -494,7 +524,11 @@ impl Geometry {
                 ensure(good_slots(slots), BadGeometry::Slots)?;
                 ensure((1..=1024).contains(&data_len), BadGeometry::DataLength)
             }
-            Self::Append { lists, first_list, ring } => {
+            Self::Append {
+                lists,
+                first_list,
+                ring,
+            } => {
                 let last = first_list.checked_add(lists.saturating_sub(1));
                 ensure(lists > 0 && last.is_some(), BadGeometry::Lists)?;
                 ensure((1..=1024).contains(&ring.entry_len), BadGeometry::EntryLength)?;
@@ -560,11 +594,22 @@ mod tests {
         assert_eq!(slot[..8], [0xbc, 0x4f, 0x0a, 0x28, 0, 0, 0, 0x0b]);
         assert_eq!(slot_parts(&slot[..24]), Some((0x280a_4fbc, data.as_slice())));
         assert_eq!((slot_stride(20), 0x9_f9de * slot_stride(20)), (32, 0x13f_3bc0));
-        assert_eq!((slot_stride(4), slot_stride(28), slot_stride(29), slot_stride(1024)), (8, 32, 64, 2048));
+        assert_eq!(
+            (
+                slot_stride(4),
+                slot_stride(28),
+                slot_stride(29),
+                slot_stride(1024)
+            ),
+            (8, 32, 64, 2048)
+        );
         // Short data are followed by zeros; nothing is written beyond.
         let mut short = [0xa5; 32];
         assert_eq!(put_slot(&mut short, 1, &[7], 20), Some(24));
-        assert_eq!((&short[4..24], short[24]), ([&[7][..], &[0; 19]].concat().as_slice(), 0xa5));
+        assert_eq!(
+            (&short[4..24], short[24]),
+            ([&[7][..], &[0; 19]].concat().as_slice(), 0xa5)
+        );
         assert_eq!(put_slot(&mut [0; 23], 1, &data, 20), None);
         assert_eq!(put_slot(&mut [0; 32], 1, &[0; 21], 20), None);
         assert!(is_empty(&[0; 24]) && !is_empty(&slot));
@@ -575,32 +620,59 @@ mod tests {
         let mut slot = [0; 32];
         let values = [11, 12, 13, NO_HOP, NO_HOP];
         assert_eq!(put_postcards(&mut slot, hashes(&KEY).checksum, &values), Some(24));
-        let expected =
-            [0xbc, 0x4f, 0x0a, 0x28, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0, 13, 255, 255, 255, 255, 255];
+        let expected = [
+            0xbc, 0x4f, 0x0a, 0x28, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0, 13, 255, 255, 255, 255, 255,
+        ];
         assert_eq!(slot[..21], expected);
         assert_eq!(
             [1, 2, 3, 4, 5].map(|hop| postcard(&slot[..24], hop)),
             [Some(11), Some(12), Some(13), None, None]
         );
         assert_eq!((postcard(&slot[..24], 0), postcard(&slot[..24], 6)), (None, None));
-        assert_eq!((postcard_stride(5), postcard_stride(7), postcard_stride(8)), (32, 32, 64));
+        assert_eq!(
+            (postcard_stride(5), postcard_stride(7), postcard_stride(8)),
+            (32, 32, 64)
+        );
         assert_eq!(put_postcards(&mut [0; 23], 0, &values), None);
     }
 
     #[test]
     fn the_block_of_section_5_9() {
-        let trailer = BlockTrailer { sequence: 1, count: 2, entry_len: 4 };
+        let trailer = BlockTrailer {
+            sequence: 1,
+            count: 2,
+            entry_len: 4,
+        };
         let mut block = [0xa5; 24];
         block[..8].copy_from_slice(&BLOCK[..8]);
         assert!(trailer.seal(&mut block));
         assert_eq!(block, BLOCK);
         assert_eq!(BlockTrailer::check(&block), Ok(trailer));
         assert_eq!(crate::crc::crc_32c(&BLOCK[..16]), 0x1bf9_d2ef);
-        let ring = Ring { entry_len: 4, entries: 64, batch: 2, tagged: true };
-        assert_eq!((ring.block_len(), ring.blocks(), ring.offset(3, 5)), (24, 32, 3 * 32 * 24 + 5 * 24));
-        let bare = Ring { tagged: false, ..ring };
+        let ring = Ring {
+            entry_len: 4,
+            entries: 64,
+            batch: 2,
+            tagged: true,
+        };
+        assert_eq!(
+            (ring.block_len(), ring.blocks(), ring.offset(3, 5)),
+            (24, 32, 3 * 32 * 24 + 5 * 24)
+        );
+        let bare = Ring {
+            tagged: false,
+            ..ring
+        };
         assert_eq!((bare.block_len(), bare.list_len()), (8, 256));
-        assert_eq!(Ring { entry_len: 18, batch: 1, ..ring }.block_len(), 24 + 16);
+        assert_eq!(
+            Ring {
+                entry_len: 18,
+                batch: 1,
+                ..ring
+            }
+            .block_len(),
+            24 + 16
+        );
     }
 
     #[test]
@@ -621,30 +693,67 @@ mod tests {
     #[test]
     fn a_block_too_short_is_left_alone() {
         let mut block = [0xa5; 24];
-        assert!(!BlockTrailer { sequence: 1, count: 3, entry_len: 4 }.seal(&mut block));
-        assert!(!BlockTrailer { sequence: 1, count: 0, entry_len: 4 }.seal(&mut block[..15]));
+        assert!(
+            !BlockTrailer {
+                sequence: 1,
+                count: 3,
+                entry_len: 4
+            }
+            .seal(&mut block)
+        );
+        assert!(
+            !BlockTrailer {
+                sequence: 1,
+                count: 0,
+                entry_len: 4
+            }
+            .seal(&mut block[..15])
+        );
         assert_eq!(block, [0xa5; 24]);
     }
 
     #[test]
     fn batch_numbers_wrap_and_skip_zero() {
-        assert_eq!((BlockTrailer::next(0), BlockTrailer::next(1), BlockTrailer::next(u32::MAX)), (1, 2, 1));
+        assert_eq!(
+            (
+                BlockTrailer::next(0),
+                BlockTrailer::next(1),
+                BlockTrailer::next(u32::MAX)
+            ),
+            (1, 2, 1)
+        );
         assert_eq!(BlockTrailer::ahead(1, u32::MAX), 1);
         assert_eq!(BlockTrailer::ahead(u32::MAX, 1), -1);
         assert_eq!(
-            (BlockTrailer::ahead(10, 3), BlockTrailer::ahead(3, 10), BlockTrailer::ahead(9, 9)),
+            (
+                BlockTrailer::ahead(10, 3),
+                BlockTrailer::ahead(3, 10),
+                BlockTrailer::ahead(9, 9)
+            ),
             (7, -7, 0)
         );
     }
 
     #[test]
     fn sketches_lie_column_by_column() {
-        let shape = Columns { depth: 4, columns: 1000, width: 4 };
+        let shape = Columns {
+            depth: 4,
+            columns: 1000,
+            width: 4,
+        };
         assert_eq!((shape.column_len(), shape.buffer_len()), (16, 16_016));
         assert_eq!((shape.offset(0, 3), shape.offset(17, 3)), (48, 16_016 + 48));
         assert_eq!((shape.trailer(2), shape.trailer(3)), (16_000, 32_016));
-        let trailer = SketchTrailer { epoch: 0x0102, sketch: 4, columns: 1000, reporters: 3 };
-        assert_eq!(trailer.emit(), [2, 1, 4, 0, 0xe8, 3, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        let trailer = SketchTrailer {
+            epoch: 0x0102,
+            sketch: 4,
+            columns: 1000,
+            reporters: 3,
+        };
+        assert_eq!(
+            trailer.emit(),
+            [2, 1, 4, 0, 0xe8, 3, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]
+        );
         assert_eq!(SketchTrailer::parse(&trailer.emit()), trailer);
         let mut counters = [1, 2, 3, 4, 5, 6, 7, 8, 9];
         swap_counter_bytes(&mut counters, 4);
@@ -656,12 +765,21 @@ mod tests {
     #[test]
     fn numbers_and_names_go_both_ways() {
         for op in [MergeOp::Sum, MergeOp::Max, MergeOp::Min, MergeOp::Sample] {
-            assert_eq!((MergeOp::from_number(op as u8), MergeOp::from_name(op.name())), (Some(op), Some(op)));
+            assert_eq!(
+                (MergeOp::from_number(op as u8), MergeOp::from_name(op.name())),
+                (Some(op), Some(op))
+            );
         }
-        assert_eq!((MergeOp::from_number(4), SketchKind::from_number(0)), (None, None));
+        assert_eq!(
+            (MergeOp::from_number(4), SketchKind::from_number(0)),
+            (None, None)
+        );
         for kind in SketchKind::ALL {
             assert_eq!(
-                (SketchKind::from_number(kind as u8), SketchKind::from_name(kind.name())),
+                (
+                    SketchKind::from_number(kind as u8),
+                    SketchKind::from_name(kind.name())
+                ),
                 (Some(kind), Some(kind))
             );
         }
@@ -669,39 +787,140 @@ mod tests {
 
     #[test]
     fn geometries_are_checked() {
-        let ring = Ring { entry_len: 18, entries: 1 << 20, batch: 16, tagged: true };
-        let shape = Columns { depth: 4, columns: 4096, width: 8 };
+        let ring = Ring {
+            entry_len: 18,
+            entries: 1 << 20,
+            batch: 16,
+            tagged: true,
+        };
+        let shape = Columns {
+            depth: 4,
+            columns: 4096,
+            width: 8,
+        };
         let family = Family::V1;
-        let lists = |lists, first_list, ring| Geometry::Append { lists, first_list, ring };
-        let sketch = |op, shape| Geometry::Sketch { kind: SketchKind::CountMin, op, shape };
+        let lists = |lists, first_list, ring| Geometry::Append {
+            lists,
+            first_list,
+            ring,
+        };
+        let sketch = |op, shape| Geometry::Sketch {
+            kind: SketchKind::CountMin,
+            op,
+            shape,
+        };
         let good = [
-            (Geometry::KeyWrite { slots: 1 << 20, data_len: 20, family }, 32 << 20),
+            (
+                Geometry::KeyWrite {
+                    slots: 1 << 20,
+                    data_len: 20,
+                    family,
+                },
+                32 << 20,
+            ),
             (lists(16, 0, ring), 16 * 65536 * (288 + 16)),
-            (Geometry::KeyIncrement { slots: 1 << 16, family }, 8 << 16),
+            (
+                Geometry::KeyIncrement {
+                    slots: 1 << 16,
+                    family,
+                },
+                8 << 16,
+            ),
             (sketch(MergeOp::Sum, shape), 2 * (4096 * 32 + 16)),
-            (Geometry::Postcarding { slots: 1 << 31, hops: 5, family }, 32 << 31),
+            (
+                Geometry::Postcarding {
+                    slots: 1 << 31,
+                    hops: 5,
+                    family,
+                },
+                32 << 31,
+            ),
         ];
         for (geometry, len) in good {
-            assert_eq!((geometry.check(), geometry.body_len()), (Ok(()), len), "{geometry:?}");
+            assert_eq!(
+                (geometry.check(), geometry.body_len()),
+                (Ok(()), len),
+                "{geometry:?}"
+            );
         }
         let bad = [
-            (Geometry::KeyWrite { slots: 3, data_len: 20, family }, BadGeometry::Slots),
-            (Geometry::KeyWrite { slots: 1 << 32, data_len: 20, family }, BadGeometry::Slots),
-            (Geometry::KeyWrite { slots: 4, data_len: 0, family }, BadGeometry::DataLength),
-            (Geometry::KeyWrite { slots: 4, data_len: 1025, family }, BadGeometry::DataLength),
+            (
+                Geometry::KeyWrite {
+                    slots: 3,
+                    data_len: 20,
+                    family,
+                },
+                BadGeometry::Slots,
+            ),
+            (
+                Geometry::KeyWrite {
+                    slots: 1 << 32,
+                    data_len: 20,
+                    family,
+                },
+                BadGeometry::Slots,
+            ),
+            (
+                Geometry::KeyWrite {
+                    slots: 4,
+                    data_len: 0,
+                    family,
+                },
+                BadGeometry::DataLength,
+            ),
+            (
+                Geometry::KeyWrite {
+                    slots: 4,
+                    data_len: 1025,
+                    family,
+                },
+                BadGeometry::DataLength,
+            ),
             (lists(0, 0, ring), BadGeometry::Lists),
             (lists(2, u32::MAX, ring), BadGeometry::Lists),
-            (lists(1, 0, Ring { entry_len: 0, ..ring }), BadGeometry::EntryLength),
+            (
+                lists(1, 0, Ring { entry_len: 0, ..ring }),
+                BadGeometry::EntryLength,
+            ),
             (lists(1, 0, Ring { batch: 0, ..ring }), BadGeometry::Batch),
             (lists(1, 0, Ring { batch: 256, ..ring }), BadGeometry::Batch),
             (lists(1, 0, Ring { entries: 17, ..ring }), BadGeometry::Batch),
-            (lists(u32::MAX, 0, Ring { entries: 1 << 60, ..ring }), BadGeometry::TooLarge),
+            (
+                lists(
+                    u32::MAX,
+                    0,
+                    Ring {
+                        entries: 1 << 60,
+                        ..ring
+                    },
+                ),
+                BadGeometry::TooLarge,
+            ),
             (Geometry::KeyIncrement { slots: 0, family }, BadGeometry::Slots),
-            (sketch(MergeOp::Sum, Columns { depth: 17, ..shape }), BadGeometry::Sketch),
-            (sketch(MergeOp::Sum, Columns { width: 2, ..shape }), BadGeometry::Sketch),
-            (sketch(MergeOp::Sample, Columns { width: 4, ..shape }), BadGeometry::Sketch),
-            (sketch(MergeOp::Sum, Columns { columns: 0, ..shape }), BadGeometry::Sketch),
-            (Geometry::Postcarding { slots: 4, hops: 0, family }, BadGeometry::Hops),
+            (
+                sketch(MergeOp::Sum, Columns { depth: 17, ..shape }),
+                BadGeometry::Sketch,
+            ),
+            (
+                sketch(MergeOp::Sum, Columns { width: 2, ..shape }),
+                BadGeometry::Sketch,
+            ),
+            (
+                sketch(MergeOp::Sample, Columns { width: 4, ..shape }),
+                BadGeometry::Sketch,
+            ),
+            (
+                sketch(MergeOp::Sum, Columns { columns: 0, ..shape }),
+                BadGeometry::Sketch,
+            ),
+            (
+                Geometry::Postcarding {
+                    slots: 4,
+                    hops: 0,
+                    family,
+                },
+                BadGeometry::Hops,
+            ),
         ];
         for (geometry, why) in bad {
             assert_eq!(geometry.check(), Err(why), "{geometry:?}");

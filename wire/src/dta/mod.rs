@@ -114,8 +114,13 @@ pub enum Opcode {
 
 impl Opcode {
     /// The operations of reports, in the order of their numbers.
-    pub const REPORTS: [Self; 5] =
-        [Self::KeyWrite, Self::Append, Self::KeyIncrement, Self::Postcard, Self::SketchMerge];
+    pub const REPORTS: [Self; 5] = [
+        Self::KeyWrite,
+        Self::Append,
+        Self::KeyIncrement,
+        Self::Postcard,
+        Self::SketchMerge,
+    ];
 
     /// The opcode with this number.
     #[inline]
@@ -180,7 +185,9 @@ impl Priority {
 
     /// The priority with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Low, Self::Medium, Self::High].into_iter().find(|priority| priority.name() == name)
+        [Self::Low, Self::Medium, Self::High]
+            .into_iter()
+            .find(|priority| priority.name() == name)
     }
 }
 
@@ -211,10 +218,23 @@ impl Base {
         let priority = Priority::from_number(flags >> 4 & 3).ok_or(Refusal::BadDtaPriority)?;
         let essential = flags & ESSENTIAL != 0;
         let tracked = essential || matches!(opcode, Opcode::Control);
-        let sequence = if tracked { u16_at(header, field::SEQUENCE) } else { 0 };
+        let sequence = if tracked {
+            u16_at(header, field::SEQUENCE)
+        } else {
+            0
+        };
         let immediate = flags & IMMEDIATE != 0;
         let reporter = u32_at(header, field::REPORTER);
-        Ok((Self { immediate, essential, priority, sequence, reporter }, opcode))
+        Ok((
+            Self {
+                immediate,
+                essential,
+                priority,
+                sequence,
+                reporter,
+            },
+            opcode,
+        ))
     }
 
     #[inline]
@@ -358,23 +378,43 @@ impl<'a> Operation<'a> {
     #[inline(always)]
     pub fn check(&self) -> Result<(), Refusal> {
         match *self {
-            Self::KeyWrite { copies, key, data, .. } => {
+            Self::KeyWrite {
+                copies, key, data, ..
+            } => {
                 copies_and_key(copies, key)?;
                 ensure((1..=MAX_DATA).contains(&data.len()), Refusal::BadDataLength)
             }
-            Self::Append { entry_len, entries, .. } => {
+            Self::Append {
+                entry_len, entries, ..
+            } => {
                 let len = usize::from(entry_len);
                 ensure(len > 0 && !entries.is_empty(), Refusal::BadEntries)?;
                 let count = entries.len() / len;
-                ensure(count * len == entries.len() && count <= 255, Refusal::BadDtaLength)
+                ensure(
+                    count * len == entries.len() && count <= 255,
+                    Refusal::BadDtaLength,
+                )
             }
             Self::KeyIncrement { copies, key, .. } => copies_and_key(copies, key),
-            Self::Postcard { hop, path_len, value, key, .. } => {
+            Self::Postcard {
+                hop,
+                path_len,
+                value,
+                key,
+                ..
+            } => {
                 ensure((1..=hash::MAX_KEY).contains(&key.len()), Refusal::BadKeyLength)?;
                 ensure(hop > 0 && (path_len == 0 || hop <= path_len), Refusal::BadHop)?;
                 ensure(value != layout::NO_HOP, Refusal::BadHopValue)
             }
-            Self::SketchMerge { depth, width, op, columns, counters, .. } => {
+            Self::SketchMerge {
+                depth,
+                width,
+                op,
+                columns,
+                counters,
+                ..
+            } => {
                 let wide_enough = width == 8 || width == 4 && op != MergeOp::Sample;
                 let shaped = (1..=MAX_DEPTH).contains(&depth) && wide_enough && columns > 0;
                 ensure(shaped, Refusal::BadSketch)?;
@@ -392,7 +432,10 @@ fn ensure(good: bool, or: Refusal) -> Result<(), Refusal> {
 
 #[inline(always)]
 fn copies_and_key(copies: u8, key: &[u8]) -> Result<(), Refusal> {
-    ensure((1..=hash::MAX_COPIES).contains(&usize::from(copies)), Refusal::BadCopies)?;
+    ensure(
+        (1..=hash::MAX_COPIES).contains(&usize::from(copies)),
+        Refusal::BadCopies,
+    )?;
     ensure((1..=hash::MAX_KEY).contains(&key.len()), Refusal::BadKeyLength)
 }
 
@@ -412,7 +455,9 @@ impl<'a> Report<'a> {
     /// All errors of 5.3 and 5.4 that do not depend on a store.
     #[inline]
     pub fn parse(payload: &'a [u8]) -> Result<Self, Refusal> {
-        let (header, body) = payload.split_first_chunk::<BASE_LEN>().ok_or(Refusal::Truncated)?;
+        let (header, body) = payload
+            .split_first_chunk::<BASE_LEN>()
+            .ok_or(Refusal::Truncated)?;
         let (base, opcode) = Base::parse(header)?;
         let operation = match opcode {
             Opcode::KeyWrite => key_write(body),
@@ -482,7 +527,15 @@ impl<'a> PlainAppend<'a> {
             return None;
         }
         match append(body) {
-            Ok(Operation::Append { list, entry_len, entries }) => Some(Self { list, entry_len, entries }),
+            Ok(Operation::Append {
+                list,
+                entry_len,
+                entries,
+            }) => Some(Self {
+                list,
+                entry_len,
+                entries,
+            }),
             _ => None,
         }
     }
@@ -498,10 +551,18 @@ fn split<const N: usize>(body: &[u8]) -> Result<(&[u8; N], &[u8]), Refusal> {
 fn key_write(body: &[u8]) -> Result<Operation<'_>, Refusal> {
     use field::key_write as at;
     let (header, rest) = split::<{ at::LEN }>(body)?;
-    let (key_len, data_len) = (usize::from(header[at::KEY_LEN]), usize::from(u16_at(header, at::DATA_LEN)));
+    let (key_len, data_len) = (
+        usize::from(header[at::KEY_LEN]),
+        usize::from(u16_at(header, at::DATA_LEN)),
+    );
     ensure(rest.len() == key_len + data_len, Refusal::BadDtaLength)?;
     let (key, data) = rest.split_at(key_len);
-    Ok(Operation::KeyWrite { copies: header[at::COPIES], store: u16_at(header, at::STORE), key, data })
+    Ok(Operation::KeyWrite {
+        copies: header[at::COPIES],
+        store: u16_at(header, at::STORE),
+        key,
+        data,
+    })
 }
 
 #[inline(always)]
@@ -510,24 +571,42 @@ fn append(body: &[u8]) -> Result<Operation<'_>, Refusal> {
     let (header, entries) = split::<{ at::LEN }>(body)?;
     let (entry_len, count) = (u16_at(header, at::ENTRY_LEN), usize::from(header[at::COUNT]));
     ensure(entry_len > 0 && count > 0, Refusal::BadEntries)?;
-    ensure(entries.len() == usize::from(entry_len) * count, Refusal::BadDtaLength)?;
-    Ok(Operation::Append { list: u32_at(header, at::LIST), entry_len, entries })
+    ensure(
+        entries.len() == usize::from(entry_len) * count,
+        Refusal::BadDtaLength,
+    )?;
+    Ok(Operation::Append {
+        list: u32_at(header, at::LIST),
+        entry_len,
+        entries,
+    })
 }
 
 #[inline]
 fn key_increment(body: &[u8]) -> Result<Operation<'_>, Refusal> {
     use field::key_increment as at;
     let (header, key) = split::<{ at::LEN }>(body)?;
-    ensure(key.len() == usize::from(header[at::KEY_LEN]), Refusal::BadDtaLength)?;
+    ensure(
+        key.len() == usize::from(header[at::KEY_LEN]),
+        Refusal::BadDtaLength,
+    )?;
     let delta = u64::from(u32_at(header, at::DELTA)) << 32 | u64::from(u32_at(header, at::DELTA + 4));
-    Ok(Operation::KeyIncrement { copies: header[at::COPIES], store: u16_at(header, at::STORE), delta, key })
+    Ok(Operation::KeyIncrement {
+        copies: header[at::COPIES],
+        store: u16_at(header, at::STORE),
+        delta,
+        key,
+    })
 }
 
 #[inline]
 fn postcard(body: &[u8]) -> Result<Operation<'_>, Refusal> {
     use field::postcard as at;
     let (header, key) = split::<{ at::LEN }>(body)?;
-    ensure(key.len() == usize::from(header[at::KEY_LEN]), Refusal::BadDtaLength)?;
+    ensure(
+        key.len() == usize::from(header[at::KEY_LEN]),
+        Refusal::BadDtaLength,
+    )?;
     Ok(Operation::Postcard {
         hop: header[at::HOP],
         path_len: header[at::PATH_LEN],
@@ -557,7 +636,12 @@ fn sketch_merge(body: &[u8]) -> Result<Operation<'_>, Refusal> {
 #[inline]
 fn emit_operation(operation: &Operation<'_>, out: &mut [u8]) {
     match *operation {
-        Operation::KeyWrite { copies, store, key, data } => {
+        Operation::KeyWrite {
+            copies,
+            store,
+            key,
+            data,
+        } => {
             use field::key_write as at;
             out[..at::LEN].fill(0);
             out[at::COPIES] = copies;
@@ -567,7 +651,11 @@ fn emit_operation(operation: &Operation<'_>, out: &mut [u8]) {
             out[at::LEN..][..key.len()].copy_from_slice(key);
             out[at::LEN + key.len()..].copy_from_slice(data);
         }
-        Operation::Append { list, entry_len, entries } => {
+        Operation::Append {
+            list,
+            entry_len,
+            entries,
+        } => {
             use field::append as at;
             out[..at::LEN].fill(0);
             put_u32(out, at::LIST, list);
@@ -575,7 +663,12 @@ fn emit_operation(operation: &Operation<'_>, out: &mut [u8]) {
             out[at::COUNT] = (entries.len() / usize::from(entry_len)) as u8;
             out[at::LEN..].copy_from_slice(entries);
         }
-        Operation::KeyIncrement { copies, store, delta, key } => {
+        Operation::KeyIncrement {
+            copies,
+            store,
+            delta,
+            key,
+        } => {
             use field::key_increment as at;
             out[..at::LEN].fill(0);
             out[at::COPIES] = copies;
@@ -584,7 +677,13 @@ fn emit_operation(operation: &Operation<'_>, out: &mut [u8]) {
             put_u64(out, at::DELTA, delta);
             out[at::LEN..].copy_from_slice(key);
         }
-        Operation::Postcard { hop, path_len, store, value, key } => {
+        Operation::Postcard {
+            hop,
+            path_len,
+            store,
+            value,
+            key,
+        } => {
             use field::postcard as at;
             out[..at::LEN].fill(0);
             out[at::HOP] = hop;
@@ -594,7 +693,16 @@ fn emit_operation(operation: &Operation<'_>, out: &mut [u8]) {
             put_u32(out, at::VALUE, value);
             out[at::LEN..].copy_from_slice(key);
         }
-        Operation::SketchMerge { sketch, epoch, first_column, depth, width, op, columns, counters } => {
+        Operation::SketchMerge {
+            sketch,
+            epoch,
+            first_column,
+            depth,
+            width,
+            op,
+            columns,
+            counters,
+        } => {
             use field::sketch as at;
             put_u16(out, at::SKETCH, sketch);
             put_u16(out, at::EPOCH, epoch);

@@ -40,7 +40,10 @@ pub const fn is_negative(row_hash: u64) -> bool {
 pub const fn cell(row_hash: u64, depth: u8, columns: u32) -> Cell {
     let depth = if depth == 0 { 1 } else { depth as u64 };
     let index = ((row_hash as u128 * (depth * columns as u64) as u128) >> 64) as u64;
-    Cell { column: (index / depth) as u32, row: (index % depth) as u8 }
+    Cell {
+        column: (index / depth) as u32,
+        row: (index % depth) as u8,
+    }
 }
 
 /// HyperLogLog: the minimum value of the register: the number of trailing zeros of the hash plus one, 1 to 33.
@@ -95,7 +98,11 @@ mod tests {
         let next = |n: u64| mix(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         assert_eq!(
             (next(1), next(2), next(3)),
-            (0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f)
+            (
+                0xe220_a839_7b1d_cdaf,
+                0x6e78_9e6a_a1b9_65f4,
+                0x06c4_5d18_8009_454f
+            )
         );
     }
 
@@ -110,7 +117,10 @@ mod tests {
             ranks[rank(hash) as usize] += 1;
         }
         assert!(cells.iter().all(|count| (850..1150).contains(count)), "{cells:?}");
-        assert!((31_000..33_000).contains(&ranks[1]) && (15_300..16_700).contains(&ranks[2]), "{ranks:?}");
+        assert!(
+            (31_000..33_000).contains(&ranks[1]) && (15_300..16_700).contains(&ranks[2]),
+            "{ranks:?}"
+        );
         assert_eq!((rank(0), rank(1), rank(8)), (33, 1, 4));
     }
 
@@ -118,7 +128,13 @@ mod tests {
     fn every_number_of_columns_is_handled() {
         for columns in [1, 3, 1000, u32::MAX] {
             assert_eq!(column(u64::MAX, columns), columns - 1);
-            assert_eq!(cell(u64::MAX, 16, columns), Cell { column: columns - 1, row: 15 });
+            assert_eq!(
+                cell(u64::MAX, 16, columns),
+                Cell {
+                    column: columns - 1,
+                    row: 15
+                }
+            );
         }
         assert_eq!(cell(0, 0, 0), Cell { column: 0, row: 0 });
     }

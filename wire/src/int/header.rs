@@ -43,7 +43,11 @@ impl<T: AsRef<[u8]>> Header<T> {
         let bytes = buffer.as_ref();
         let version = bytes.first().map_or(0, |first| first >> 4);
         let len = if version == 2 { LEN_2 } else { LEN_1 };
-        if bytes.len() < len { Err(Refusal::IntTruncated) } else { Ok(Self(buffer)) }
+        if bytes.len() < len {
+            Err(Refusal::IntTruncated)
+        } else {
+            Ok(Self(buffer))
+        }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -91,7 +95,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Header<T> {
         let bits = sf::bits(Some((sf.urgent, sf.state)));
         let bytes = self.0.as_mut();
         let first = u16_at(bytes, field::FLAGS);
-        put_u16(bytes, field::FLAGS, first & !sf::bits(Some((true, sf::State::High))) | bits);
+        put_u16(
+            bytes,
+            field::FLAGS,
+            first & !sf::bits(Some((true, sf::State::High))) | bits,
+        );
         put_u16(bytes, field::DS_ID, sf.packet_id);
     }
 
@@ -139,7 +147,10 @@ impl Md2 {
     /// [`Refusal::IntTruncated`] if it is not whole; [`Refusal::BadSfHeader`] if it is of SF-INT and has no valid state.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..LEN_2).ok_or(Refusal::IntTruncated)?;
-        Ok(Self { sf: sf::of_bits(u16_at(header, field::FLAGS))?, ..Self::plain(header) })
+        Ok(Self {
+            sf: sf::of_bits(u16_at(header, field::FLAGS))?,
+            ..Self::plain(header)
+        })
     }
 
     /// The header that a source of SF-INT writes.
@@ -211,8 +222,21 @@ impl Mx2 {
     /// [`Refusal::IntTruncated`] if it is not whole.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let header = bytes.get(..LEN_2).ok_or(Refusal::IntTruncated)?;
-        let Md2 { flags, bitmap, ds_id, ds_instruction, ds_flags, .. } = Md2::plain(header);
-        Ok(Self { discard: flags.contains(Flags::DISCARD), bitmap, ds_id, ds_instruction, ds_flags })
+        let Md2 {
+            flags,
+            bitmap,
+            ds_id,
+            ds_instruction,
+            ds_flags,
+            ..
+        } = Md2::plain(header);
+        Ok(Self {
+            discard: flags.contains(Flags::DISCARD),
+            bitmap,
+            ds_id,
+            ds_instruction,
+            ds_flags,
+        })
     }
 
     /// Writes the 12 bytes of the header.
@@ -221,8 +245,22 @@ impl Mx2 {
     /// If `out` is shorter than [`LEN_2`].
     pub fn emit(&self, out: &mut [u8]) {
         let flags = Flags::default().with(Flags::DISCARD, self.discard);
-        let Self { bitmap, ds_id, ds_instruction, ds_flags, .. } = *self;
-        Md2 { flags, bitmap, ds_id, ds_instruction, ds_flags, ..Md2::default() }.emit(out);
+        let Self {
+            bitmap,
+            ds_id,
+            ds_instruction,
+            ds_flags,
+            ..
+        } = *self;
+        Md2 {
+            flags,
+            bitmap,
+            ds_id,
+            ds_instruction,
+            ds_flags,
+            ..Md2::default()
+        }
+        .emit(out);
     }
 }
 
@@ -335,7 +373,9 @@ fn flags_2(header: &[u8]) -> Flags {
 
 fn low_flags(header: &[u8]) -> Flags {
     let first = header[field::FLAGS];
-    Flags::default().with(Flags::DISCARD, first & 2 != 0).with(Flags::HOPS_EXCEEDED, first & 1 != 0)
+    Flags::default()
+        .with(Flags::DISCARD, first & 2 != 0)
+        .with(Flags::HOPS_EXCEEDED, first & 1 != 0)
 }
 
 /// The replication request of a header of INT 1.0 or 0.5; 0 if there is no first byte.
@@ -362,7 +402,9 @@ pub(crate) fn read_2<'a>(
     carrier: Carrier<'_>,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
-    let Some((header, data)) = bytes.split_at_checked(LEN_2) else { return Err(Refusal::BadIntLength) };
+    let Some((header, data)) = bytes.split_at_checked(LEN_2) else {
+        return Err(Refusal::BadIntLength);
+    };
     let flags = flags_2(header);
     let ds_id = u16_at(header, field::DS_ID);
     let ds_instruction = u16_at(header, field::DS_INSTRUCTION);
@@ -370,8 +412,11 @@ pub(crate) fn read_2<'a>(
         return read_sf(out, (header, data), carrier, layouts);
     }
     let domain = ds_id != 0 && ds_instruction != 0;
-    let (mut flags, mut hop_ml, mut remaining) =
-        (flags, header[field::HOP_ML] & field::FIVE_BITS, header[field::REMAINING]);
+    let (mut flags, mut hop_ml, mut remaining) = (
+        flags,
+        header[field::HOP_ML] & field::FIVE_BITS,
+        header[field::REMAINING],
+    );
     let bitmap = u16_at(header, field::BITMAP);
     let (mut stack, mut source_only) = (Stack::EMPTY, data);
     if carrier.mode == Mode::Mx {
@@ -384,15 +429,28 @@ pub(crate) fn read_2<'a>(
             return Err(Refusal::BadHopMl);
         }
         let layout = layouts.int_2(bitmap, hop_ml, domain)?;
-        let known = if domain { usize::from(carrier.profile.source_only_words(ds_id)) * 4 } else { 0 };
+        let known = if domain {
+            usize::from(carrier.profile.source_only_words(ds_id)) * 4
+        } else {
+            0
+        };
         let shared = data.len().checked_sub(known).ok_or(Refusal::BadIntLength)?;
         let count = layout.records(shared / 4);
-        let (bytes, rest) = data.split_at_checked(count * layout.len()).ok_or(Refusal::PartialHop)?;
+        let (bytes, rest) = data
+            .split_at_checked(count * layout.len())
+            .ok_or(Refusal::PartialHop)?;
         // Words after the last record belong to the source, if the domain allows any; a known domain has a limit.
         if rest.len() != known && (known > 0 || !domain) {
             return Err(Refusal::PartialHop);
         }
-        (stack, source_only) = (Stack { bytes, layout: *layout, count: count as u8 }, rest);
+        (stack, source_only) = (
+            Stack {
+                bytes,
+                layout: *layout,
+                count: count as u8,
+            },
+            rest,
+        );
     }
     *out = Some(Int {
         version: Version::V2,
@@ -424,13 +482,28 @@ fn read_sf<'a>(
     if carrier.sf_records == 0 || !sf::is_set(u16_at(header, field::FLAGS)) {
         return Err(Refusal::SfMismatch);
     }
-    let Md2 { flags, hop_ml, remaining, bitmap, ds_id, ds_instruction, ds_flags, sf } = Md2::parse(header)?;
-    let Some((urgent, state)) = sf else { return Err(Refusal::SfMismatch) };
+    let Md2 {
+        flags,
+        hop_ml,
+        remaining,
+        bitmap,
+        ds_id,
+        ds_instruction,
+        ds_flags,
+        sf,
+    } = Md2::parse(header)?;
+    let Some((urgent, state)) = sf else {
+        return Err(Refusal::SfMismatch);
+    };
     sf::check(bitmap, ds_instruction, ds_flags)?;
     let layout = layouts.int_2(bitmap, hop_ml, false)?;
     let count = layout.records(data.len() / 4);
     if count * layout.len() != data.len() {
-        return Err(if urgent { Refusal::PartialHop } else { Refusal::BadSfStack });
+        return Err(if urgent {
+            Refusal::PartialHop
+        } else {
+            Refusal::BadSfStack
+        });
     }
     if !urgent && !(1..=usize::from(carrier.sf_records)).contains(&count) {
         return Err(Refusal::BadSfStack);
@@ -445,10 +518,18 @@ fn read_sf<'a>(
         ds_id: 0,
         ds_instruction,
         ds_flags,
-        stack: Stack { bytes: data, layout: *layout, count: count as u8 },
+        stack: Stack {
+            bytes: data,
+            layout: *layout,
+            count: count as u8,
+        },
         source_only: &[],
         seq: None,
-        sf: Some(Sf { urgent, state, packet_id: ds_id }),
+        sf: Some(Sf {
+            urgent,
+            state,
+            packet_id: ds_id,
+        }),
     });
     Ok(())
 }
@@ -461,7 +542,9 @@ pub(crate) fn read_10<'a>(
     carrier: Carrier<'_>,
     layouts: &mut Layouts,
 ) -> Result<(), Refusal> {
-    let Some((header, data)) = bytes.split_at_checked(LEN_1) else { return Err(Refusal::BadIntLength) };
+    let Some((header, data)) = bytes.split_at_checked(LEN_1) else {
+        return Err(Refusal::BadIntLength);
+    };
     let hop_ml = header[field::HOP_ML] & field::FIVE_BITS;
     let bitmap = u16_at(header, field::BITMAP);
     if hop_ml == 0 && !data.is_empty() {
@@ -485,7 +568,11 @@ pub(crate) fn read_10<'a>(
         ds_id: 0,
         ds_instruction: 0,
         ds_flags: 0,
-        stack: Stack { bytes: data, layout: *layout, count: count as u8 },
+        stack: Stack {
+            bytes: data,
+            layout: *layout,
+            count: count as u8,
+        },
         source_only: &[],
         seq: (dialect == Dialect::Geant).then_some(u32::from(reserved)),
         sf: None,
@@ -506,7 +593,9 @@ pub(crate) enum Tail {
 
 /// Words of the shim, header, stack and tail of INT 0.5, from the counts of the header; 0 if it is truncated.
 pub(crate) fn length_05(header: &[u8]) -> usize {
-    let Some(header) = header.get(..LEN_1) else { return 0 };
+    let Some(header) = header.get(..LEN_1) else {
+        return 0;
+    };
     let instructions = usize::from(header[field::M_OR_COUNT] & field::FIVE_BITS);
     (super::shim::LEN + LEN_1 + super::shim::TAIL_LEN) / 4
         + instructions * usize::from(header[*field::HOPS_05.end()])
@@ -519,7 +608,9 @@ pub(crate) fn read_05<'a>(
     tail: Tail,
     layouts: &mut Layouts,
 ) -> Result<(Int<'a>, &'a [u8]), Refusal> {
-    let Some((header, data)) = bytes.split_at_checked(LEN_1) else { return Err(Refusal::BadIntLength) };
+    let Some((header, data)) = bytes.split_at_checked(LEN_1) else {
+        return Err(Refusal::BadIntLength);
+    };
     let bitmap = u16_at(header, field::BITMAP);
     let instructions = header[field::M_OR_COUNT] & field::FIVE_BITS;
     let [max_hops, total_hops] = [header[*field::HOPS_05.start()], header[*field::HOPS_05.end()]];
@@ -530,7 +621,9 @@ pub(crate) fn read_05<'a>(
         return Err(Refusal::TooManyHops);
     }
     let stack = usize::from(instructions) * 4 * usize::from(total_hops);
-    let Some((records, rest)) = data.split_at_checked(stack) else { return Err(Refusal::BadIntLength) };
+    let Some((records, rest)) = data.split_at_checked(stack) else {
+        return Err(Refusal::BadIntLength);
+    };
     let fits = match tail {
         Tail::None => rest.is_empty(),
         Tail::Whole => rest.len() == 4,
@@ -549,7 +642,11 @@ pub(crate) fn read_05<'a>(
         ds_id: 0,
         ds_instruction: 0,
         ds_flags: 0,
-        stack: Stack { bytes: records, layout: *layouts.int_05(bitmap), count: total_hops },
+        stack: Stack {
+            bytes: records,
+            layout: *layouts.int_05(bitmap),
+            count: total_hops,
+        },
         source_only: &[],
         seq: None,
         sf: None,
@@ -560,10 +657,14 @@ pub(crate) fn read_05<'a>(
 /// Ruling (a): version nibble 0, but the counts are those of INT 1.0. HopML counts words, or items: see [`Layout::words_10`].
 #[inline]
 pub(crate) fn is_10_under_version_0(header: &[u8]) -> bool {
-    let Some(header) = header.get(..LEN_1) else { return false };
+    let Some(header) = header.get(..LEN_1) else {
+        return false;
+    };
     let bitmap = u16_at(header, field::BITMAP);
-    let (instructions, hop_ml) =
-        (header[field::M_OR_COUNT] & field::FIVE_BITS, header[field::HOP_ML] & field::FIVE_BITS);
+    let (instructions, hop_ml) = (
+        header[field::M_OR_COUNT] & field::FIVE_BITS,
+        header[field::HOP_ML] & field::FIVE_BITS,
+    );
     let items = bitmap.count_ones();
     u32::from(instructions) != items && (hop_ml == words_10(bitmap) || u32::from(hop_ml) == items)
 }

@@ -64,11 +64,31 @@ const INT_2: Rules = Rules {
     last: Some(CHECKSUM),
     node: true,
 };
-const INT_10: Rules = Rules { wide_time: false, buffer: false, ..INT_2 };
-const INT_10_GEANT: Rules = Rules { wide_time: true, wide_l2: false, ..INT_10 };
-const INT_10_GEN: Rules = Rules { wide_l2: false, ..INT_10 };
-const INT_05: Rules = Rules { wide_l2: false, congestion: true, last: None, ..INT_10 };
-const REPORT_2: Rules = Rules { node: false, last: Some(DROP), ..INT_2 };
+const INT_10: Rules = Rules {
+    wide_time: false,
+    buffer: false,
+    ..INT_2
+};
+const INT_10_GEANT: Rules = Rules {
+    wide_time: true,
+    wide_l2: false,
+    ..INT_10
+};
+const INT_10_GEN: Rules = Rules {
+    wide_l2: false,
+    ..INT_10
+};
+const INT_05: Rules = Rules {
+    wide_l2: false,
+    congestion: true,
+    last: None,
+    ..INT_10
+};
+const REPORT_2: Rules = Rules {
+    node: false,
+    last: Some(DROP),
+    ..INT_2
+};
 
 /// Where the items of a record lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,16 +104,33 @@ pub struct Layout {
 
 impl Layout {
     /// A record without items.
-    pub const EMPTY: Self =
-        Self { at: [ABSENT; 12], carried: Items(0), words: 0, wide_ts: false, wide_l2: false, reciprocal: 0 };
+    pub const EMPTY: Self = Self {
+        at: [ABSENT; 12],
+        carried: Items(0),
+        words: 0,
+        wide_ts: false,
+        wide_l2: false,
+        reciprocal: 0,
+    };
 
     /// The drop header of Report 0.5.
-    pub(crate) const DROP_05: Self =
-        Self { words: 3, ..Self::EMPTY }.with(NODE, 0).with(PORTS, 4).with(DROP, 8);
+    pub(crate) const DROP_05: Self = Self {
+        words: 3,
+        ..Self::EMPTY
+    }
+    .with(NODE, 0)
+    .with(PORTS, 4)
+    .with(DROP, 8);
 
     /// The switch-local header of Report 0.5.
-    pub(crate) const LOCAL_05: Self =
-        Self { words: 4, ..Self::EMPTY }.with(NODE, 0).with(PORTS, 4).with(QUEUE, 8).with(EGRESS, 12);
+    pub(crate) const LOCAL_05: Self = Self {
+        words: 4,
+        ..Self::EMPTY
+    }
+    .with(NODE, 0)
+    .with(PORTS, 4)
+    .with(QUEUE, 8)
+    .with(EGRESS, 12);
 
     /// Records of INT-MD 2.x; with `domain`, domain-specific words may follow the baseline.
     ///
@@ -127,7 +164,9 @@ impl Layout {
             _ => [strict, geant, geant],
         };
         let fitting = readings.into_iter().find(|(_, words)| *words == hop_ml);
-        fitting.map(|(rules, _)| Self::build(bitmap, rules)).ok_or(Refusal::BadHopMl)
+        fitting
+            .map(|(rules, _)| Self::build(bitmap, rules))
+            .ok_or(Refusal::BadHopMl)
     }
 
     /// Words of a record of INT 1.0: `hop_ml`, unless it counts items instead of words. The ONOS controller writes 8 for all
@@ -147,7 +186,11 @@ impl Layout {
         let as_said = stack_words.is_multiple_of(usize::from(hop_ml.max(1)))
             && Self::int_10(bitmap, hop_ml, dialect).is_ok();
         let prefers_wide = dialect == Dialect::Onos || !as_said;
-        if prefers_wide && stack_words.is_multiple_of(usize::from(wide)) { wide } else { hop_ml }
+        if prefers_wide && stack_words.is_multiple_of(usize::from(wide)) {
+            wide
+        } else {
+            hop_ml
+        }
     }
 
     /// Records of INT 0.5.
@@ -175,7 +218,11 @@ impl Layout {
     }
 
     fn build(bitmap: u16, rules: Rules) -> Self {
-        let mut layout = Self { wide_ts: rules.wide_time, wide_l2: rules.wide_l2, ..Self::EMPTY };
+        let mut layout = Self {
+            wide_ts: rules.wide_time,
+            wide_l2: rules.wide_l2,
+            ..Self::EMPTY
+        };
         let mut offset = 0;
         for k in 0..16 {
             if bitmap & bit(k) == 0 {
@@ -238,7 +285,11 @@ impl Layout {
             return self.carried;
         }
         let named = Items(self.carried.0 & !(1 << DROP));
-        if named.contains(Items::QUEUE) { named } else { Items(named.0 | Items::QUEUE_ID.0) }
+        if named.contains(Items::QUEUE) {
+            named
+        } else {
+            Items(named.0 | Items::QUEUE_ID.0)
+        }
     }
 
     /// Offset of an item in a record, in 4-byte words; 63, beyond any record, if the record does not have it. For
@@ -330,7 +381,13 @@ impl Layout {
             return self.long(record, L2);
         }
         let both = self.word(record, L2);
-        let widen = |half: u32| if half == 0xffff { 0xffff_ffff } else { u64::from(half) };
+        let widen = |half: u32| {
+            if half == 0xffff {
+                0xffff_ffff
+            } else {
+                u64::from(half)
+            }
+        };
         widen(both >> 16) << 32 | widen(both & 0xffff)
     }
 
@@ -443,7 +500,11 @@ impl Layout {
             put_u32(record, at + 4, hop.l2_egress_if.unwrap_or(u32::MAX));
         } else if self.at[L2] != ABSENT {
             let half = |port: Option<u32>| port.map(|port| port as u16);
-            put_u32(record, at, join16(half(hop.l2_ingress_if), half(hop.l2_egress_if)));
+            put_u32(
+                record,
+                at,
+                join16(half(hop.l2_ingress_if), half(hop.l2_egress_if)),
+            );
         }
     }
 
@@ -527,7 +588,10 @@ pub(crate) struct Layouts {
 
 impl Layouts {
     pub(crate) const fn new() -> Self {
-        Self { int: (u64::MAX, Layout::EMPTY), metadata: (u64::MAX, Layout::EMPTY) }
+        Self {
+            int: (u64::MAX, Layout::EMPTY),
+            metadata: (u64::MAX, Layout::EMPTY),
+        }
     }
 
     /// The layout of INT 2.x records.
@@ -634,7 +698,10 @@ mod tests {
             let one = bitmap.count_ones();
             let count = |wide: u16| (one + (bitmap & wide).count_ones()) as u8;
             assert_eq!(u32::from(Layout::int_05(bitmap).words()), one);
-            assert_eq!(Layout::int_2(bitmap, count(0x0e00), false).map(|l| l.words()), Ok(count(0x0e00)));
+            assert_eq!(
+                Layout::int_2(bitmap, count(0x0e00), false).map(|l| l.words()),
+                Ok(count(0x0e00))
+            );
             let strict = Layout::int_10(bitmap, count(0x0200), Dialect::Strict);
             assert_eq!(strict.map(|l| l.words()), Ok(count(0x0200)));
             let geant = Layout::int_10(bitmap, count(0x0c00), Dialect::Geant);
@@ -658,17 +725,34 @@ mod tests {
     #[test]
     fn an_id_without_a_value_is_written_as_unavailable() {
         let layout = Layout::int_05(0x1000);
-        let got = written(layout, Hop { queue_id: Some(3), queue_occupancy: None, ..Hop::default() });
+        let got = written(
+            layout,
+            Hop {
+                queue_id: Some(3),
+                queue_occupancy: None,
+                ..Hop::default()
+            },
+        );
         assert_eq!((got.queue_id, got.queue_occupancy), (None, None));
     }
 
     #[test]
     fn a_value_that_is_too_large_is_never_written_as_unavailable() {
         let layout = Layout::int_05(0x1000);
-        let hop = |id, value| Hop { queue_id: Some(id), queue_occupancy: Some(value), ..Hop::default() };
+        let hop = |id, value| Hop {
+            queue_id: Some(id),
+            queue_occupancy: Some(value),
+            ..Hop::default()
+        };
         let read = |got: Hop| (got.queue_id, got.queue_occupancy);
-        assert_eq!(read(written(layout, hop(3, 0x0100_0000))), (Some(3), Some(0x00ff_ffff)));
-        assert_eq!(read(written(layout, hop(0xff, u32::MAX))), (Some(0xff), Some(0x00ff_fffe)));
+        assert_eq!(
+            read(written(layout, hop(3, 0x0100_0000))),
+            (Some(3), Some(0x00ff_ffff))
+        );
+        assert_eq!(
+            read(written(layout, hop(0xff, u32::MAX))),
+            (Some(0xff), Some(0x00ff_fffe))
+        );
     }
 
     #[test]
@@ -680,7 +764,13 @@ mod tests {
             (Some(0xff), Some(9), Some(0x00ff_ffff))
         );
         let again = written(layout, hop);
-        assert_eq!(again, Hop { queue_congestion: Some(0x00ff_fffe), ..hop });
+        assert_eq!(
+            again,
+            Hop {
+                queue_congestion: Some(0x00ff_fffe),
+                ..hop
+            }
+        );
     }
 
     #[test]
@@ -688,8 +778,20 @@ mod tests {
         // Node id, a reserved bit, a domain word, the checksum complement.
         let layout = Layout::int_2(0x8041, 4, true).expect("good");
         let mut record = [0xa5; 16];
-        layout.write(&Hop { node_id: Some(1), checksum_complement: Some(2), ..Hop::default() }, &mut record);
-        assert_eq!(record, [0, 0, 0, 1, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0, 0, 0, 2]);
+        layout.write(
+            &Hop {
+                node_id: Some(1),
+                checksum_complement: Some(2),
+                ..Hop::default()
+            },
+            &mut record,
+        );
+        assert_eq!(
+            record,
+            [
+                0, 0, 0, 1, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0, 0, 0, 2
+            ]
+        );
     }
 
     #[test]
@@ -700,6 +802,10 @@ mod tests {
         let domain = *layouts.int_2(0x8000, 1, true).expect("good");
         assert_ne!(strict, geant);
         assert_eq!(layouts.int_2(0xc000, 1, false), Err(Refusal::BadHopMl));
-        assert_eq!(layouts.int_2(0x8000, 1, true), Ok(&domain), "a refusal leaves what was kept");
+        assert_eq!(
+            layouts.int_2(0x8000, 1, true),
+            Ok(&domain),
+            "a refusal leaves what was kept"
+        );
     }
 }

@@ -83,7 +83,11 @@ pub struct Stack<'a> {
 
 impl<'a> Stack<'a> {
     /// No records.
-    pub const EMPTY: Self = Self { bytes: &[], layout: Layout::EMPTY, count: 0 };
+    pub const EMPTY: Self = Self {
+        bytes: &[],
+        layout: Layout::EMPTY,
+        count: 0,
+    };
 
     /// How many records there are.
     #[inline]
@@ -101,7 +105,10 @@ impl<'a> Stack<'a> {
     #[inline]
     pub fn record(&self, i: usize) -> &'a [u8] {
         let len = self.layout.len();
-        self.bytes.get(i * len..).and_then(|rest| rest.get(..len)).unwrap_or(&[])
+        self.bytes
+            .get(i * len..)
+            .and_then(|rest| rest.get(..len))
+            .unwrap_or(&[])
     }
 
     /// The records, the most recent hop first.

@@ -133,7 +133,10 @@ mod tests {
         assert_eq!(bits(Some((false, State::High))), 0x0160);
         assert_eq!(bits(Some((true, State::Low))), 0x01a0);
         for state in State::ALL {
-            assert_eq!(of_bits(0x2000 | bits(Some((true, state)))), Ok(Some((true, state))));
+            assert_eq!(
+                of_bits(0x2000 | bits(Some((true, state)))),
+                Ok(Some((true, state)))
+            );
             assert_eq!(State::from_name(state.name()), Some(state));
         }
         assert_eq!(of_bits(0x20e0), Ok(None));

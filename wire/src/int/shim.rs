@@ -75,7 +75,9 @@ impl Shim2 {
     /// # Errors
     /// [`Refusal::IntTruncated`] if it is not whole; [`Refusal::BadNextProtocolType`] if NPT is 3.
     pub fn parse(kind: Kind, bytes: &[u8]) -> Result<Self, Refusal> {
-        let Some(shim) = bytes.get(..LEN) else { return Err(Refusal::IntTruncated) };
+        let Some(shim) = bytes.get(..LEN) else {
+            return Err(Refusal::IntTruncated);
+        };
         let next = match kind {
             Kind::Option => Next::Nothing,
             Kind::L4 => match shim[0] >> 2 & 3 {
@@ -84,10 +86,20 @@ impl Shim2 {
                 2 => Next::Protocol(shim[3]),
                 _ => return Err(Refusal::BadNextProtocolType),
             },
-            Kind::Gre => Next::Gre { ethertype: u16_at(shim, 2), inserted: shim[0] & 0x08 != 0 },
-            Kind::Gpe => Next::Gpe { protocol: shim[3], inserted: shim[2] & 0x80 != 0 },
+            Kind::Gre => Next::Gre {
+                ethertype: u16_at(shim, 2),
+                inserted: shim[0] & 0x08 != 0,
+            },
+            Kind::Gpe => Next::Gpe {
+                protocol: shim[3],
+                inserted: shim[2] & 0x80 != 0,
+            },
         };
-        Ok(Self { kind: shim[0] >> 4, length: shim[1], next })
+        Ok(Self {
+            kind: shim[0] >> 4,
+            length: shim[1],
+            next,
+        })
     }
 
     /// Writes the 4 bytes of the shim.
@@ -138,8 +150,14 @@ impl Shim1 {
     /// # Errors
     /// [`Refusal::IntTruncated`] if it is not whole.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
-        let Some(shim) = bytes.get(..LEN) else { return Err(Refusal::IntTruncated) };
-        Ok(Self { kind: shim[0], length: shim[2], last: shim[3] })
+        let Some(shim) = bytes.get(..LEN) else {
+            return Err(Refusal::IntTruncated);
+        };
+        Ok(Self {
+            kind: shim[0],
+            length: shim[2],
+            last: shim[3],
+        })
     }
 
     /// Writes the 4 bytes of the shim.
@@ -168,8 +186,14 @@ impl Tail {
     /// # Errors
     /// [`Refusal::IntTruncated`] if it is not whole.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
-        let Some(tail) = bytes.get(..TAIL_LEN) else { return Err(Refusal::IntTruncated) };
-        Ok(Self { proto: tail[0], port: u16_at(tail, 1), dscp: tail[3] })
+        let Some(tail) = bytes.get(..TAIL_LEN) else {
+            return Err(Refusal::IntTruncated);
+        };
+        Ok(Self {
+            proto: tail[0],
+            port: u16_at(tail, 1),
+            dscp: tail[3],
+        })
     }
 
     /// Writes the 4 bytes of the tail.

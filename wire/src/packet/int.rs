@@ -192,12 +192,18 @@ impl<'a> Walk<'a, '_> {
             check_udp_length(bytes, at, ip)?;
         }
         let (mut dst_port, mut body, mut proto) = (dst_port, body, UDP);
-        let l4 = L4 { ip, at, encapsulation: Encapsulation::Udp };
+        let l4 = L4 {
+            ip,
+            at,
+            encapsulation: Encapsulation::Udp,
+        };
         let unmarked = self.unmarked(bytes, l4, body);
         if let Some(found) = self.mark(bytes, l4, body, dst_port).filter(|_| self.find_int) {
             let (end, original) = self.l4_shim(bytes, found)?;
             // NPT 2 gives a protocol and no port; the protocol may be UDP again.
-            let behind = original.proto.filter(|proto| *proto != UDP || original.port.is_none());
+            let behind = original
+                .proto
+                .filter(|proto| *proto != UDP || original.port.is_none());
             if let (Mark::Port, Some(original)) = (found.mark, behind) {
                 // The UDP header was inserted; the original L4 header follows INT.
                 self.find_int = false;
@@ -234,15 +240,23 @@ impl<'a> Walk<'a, '_> {
             TcpShim::AfterFixed => at + FIXED,
             TcpShim::AfterOptions => at + usize::from(bytes[at + 12] >> 4).max(5) * 4,
         };
-        let l4 = L4 { ip, at, encapsulation: Encapsulation::Tcp };
+        let l4 = L4 {
+            ip,
+            at,
+            encapsulation: Encapsulation::Tcp,
+        };
         let Some(found) = self.mark(bytes, l4, body, dst_port) else {
             self.unmarked = self.unmarked(bytes, l4, body);
             return Ok(());
         };
         let (_, original) = self.l4_shim(bytes, found)?;
         let dst_port = original.port.unwrap_or(dst_port);
-        self.out.flow =
-            Some(walk::flow(bytes, ip, Some((src_port, dst_port)), original.proto.unwrap_or(TCP)));
+        self.out.flow = Some(walk::flow(
+            bytes,
+            ip,
+            Some((src_port, dst_port)),
+            original.proto.unwrap_or(TCP),
+        ));
         Ok(())
     }
 
@@ -252,9 +266,22 @@ impl<'a> Walk<'a, '_> {
         if bytes.len() <= body {
             return None;
         }
-        let L4 { ip, at, encapsulation } = l4;
+        let L4 {
+            ip,
+            at,
+            encapsulation,
+        } = l4;
         let is_udp = encapsulation == Encapsulation::Udp;
-        let found = |mark, shim| Some(ShimPosition { encapsulation, mark, ip, l4: at, start: body, shim });
+        let found = |mark, shim| {
+            Some(ShimPosition {
+                encapsulation,
+                mark,
+                ip,
+                l4: at,
+                start: body,
+                shim,
+            })
+        };
         if is_udp && dst_port == self.profile.int_udp_port && dst_port != 0 {
             return found(Mark::Port, body);
         }
@@ -272,21 +299,38 @@ impl<'a> Walk<'a, '_> {
     /// The bytes at `body` that no mark announces as INT.
     #[inline]
     fn unmarked(&self, bytes: &'a [u8], l4: L4, body: usize) -> Option<Unmarked<'a>> {
-        let L4 { ip, at, encapsulation } = l4;
+        let L4 {
+            ip,
+            at,
+            encapsulation,
+        } = l4;
         // A next-protocol type of 0 belongs to the DSCP, others to the port.
-        let npt = bytes.get(body).filter(|_| self.find_int && self.purpose == Purpose::Report)? >> 2 & 3;
+        let npt = bytes
+            .get(body)
+            .filter(|_| self.find_int && self.purpose == Purpose::Report)?
+            >> 2
+            & 3;
         let by_port = npt != 0 && bytes[body] >> 4 != 0;
         let mark = if by_port { Mark::Port } else { Mark::Dscp };
         Some(Unmarked {
             bytes,
-            found: ShimPosition { encapsulation, mark, ip, l4: at, start: body, shim: body },
+            found: ShimPosition {
+                encapsulation,
+                mark,
+                ip,
+                l4: at,
+                start: body,
+                shim: body,
+            },
         })
     }
 
     /// Whether there is INT after TCP or UDP that no mark announces. To be called when the walk has found nothing else.
     #[cold]
     pub(crate) fn has_unmarked_int(&mut self) -> bool {
-        let Some(Unmarked { bytes, found }) = self.unmarked.filter(|_| self.find_int) else { return false };
+        let Some(Unmarked { bytes, found }) = self.unmarked.filter(|_| self.find_int) else {
+            return false;
+        };
         self.try_l4_shim(bytes, found).is_ok() && self.out.int.is_some_and(|int| !int.stack.is_empty())
     }
 
@@ -313,7 +357,10 @@ impl<'a> Walk<'a, '_> {
                 self.out.destination = true;
                 if version == Version::V2 {
                     let read = Shim2::parse(Kind::L4, &bytes[shim..])?;
-                    return Ok((shim + 4 + usize::from(read.length) * 4, fit(found.mark, read.next)?));
+                    return Ok((
+                        shim + 4 + usize::from(read.length) * 4,
+                        fit(found.mark, read.next)?,
+                    ));
                 }
                 let read = Shim1::parse(&bytes[shim..])?;
                 Ok((shim + usize::from(read.length).max(1) * 4, Original::default()))
@@ -350,7 +397,9 @@ impl<'a> Walk<'a, '_> {
         let shim = option + 2;
         let header = shim + shim::LEN;
         let data = bytes.get(shim..end).ok_or(Refusal::IntTruncated)?;
-        let Ok(read) = Shim2::parse(Kind::Option, data) else { return Err(Refusal::BadOption) };
+        let Ok(read) = Shim2::parse(Kind::Option, data) else {
+            return Err(Refusal::BadOption);
+        };
         if end != header + usize::from(read.length) * 4 {
             return Err(Refusal::BadOption);
         }
@@ -375,7 +424,14 @@ impl<'a> Walk<'a, '_> {
         }
         let read = self.int_2(bytes, header, end, kind);
         let (encapsulation, mark) = (Encapsulation::HopByHop, Mark::Option);
-        let found = ShimPosition { encapsulation, mark, ip, l4: extension, start: option, shim };
+        let found = ShimPosition {
+            encapsulation,
+            mark,
+            ip,
+            l4: extension,
+            start: option,
+            shim,
+        };
         self.found(found, header, header + header::LEN_2, end, Original::default());
         read
     }
@@ -406,7 +462,11 @@ impl<'a> Walk<'a, '_> {
             original.dscp = Some(read.last >> 2);
         } else {
             let hostint = self.profile.dialect == Dialect::HostInt;
-            let tail = if private || hostint { Tail::Private } else { Tail::Whole };
+            let tail = if private || hostint {
+                Tail::Private
+            } else {
+                Tail::Whole
+            };
             (end, original) = self.int_05(bytes, header, end, tail, private)?;
         }
         self.found(found, header, header + header::LEN_1, end, original);
@@ -470,7 +530,11 @@ impl<'a> Walk<'a, '_> {
             // In a report, the stack may contain the sink's own record.
             Type2::Sf => (Mode::Md, if self.purpose == Purpose::Report { 2 } else { 1 }),
         };
-        let carrier = Carrier { profile: self.profile, mode, sf_records };
+        let carrier = Carrier {
+            profile: self.profile,
+            mode,
+            sf_records,
+        };
         header::read_2(&mut self.out.int, bytes, carrier, self.layouts)
     }
 
@@ -479,16 +543,36 @@ impl<'a> Walk<'a, '_> {
             return Ok(());
         }
         let bytes = bytes.get(header..end).ok_or(Refusal::IntTruncated)?;
-        let carrier = Carrier { profile: self.profile, mode: Mode::Md, sf_records: 0 };
+        let carrier = Carrier {
+            profile: self.profile,
+            mode: Mode::Md,
+            sf_records: 0,
+        };
         header::read_10(&mut self.out.int, bytes, carrier, self.layouts)
     }
 
     #[inline]
     fn found(&mut self, found: ShimPosition, header: usize, stack: usize, end: usize, original: Original) {
-        let ShimPosition { encapsulation, mark, ip, l4, start, .. } = found;
+        let ShimPosition {
+            encapsulation,
+            mark,
+            ip,
+            l4,
+            start,
+            ..
+        } = found;
         self.find_int = false;
-        self.out.location =
-            Some(Location { encapsulation, mark, ip: ip.at, l4, start, header, stack, end, original });
+        self.out.location = Some(Location {
+            encapsulation,
+            mark,
+            ip: ip.at,
+            l4,
+            start,
+            header,
+            stack,
+            end,
+            original,
+        });
     }
 
     /// Reads the shim after GRE. Returns the end of INT and the EtherType of what follows.
@@ -502,9 +586,18 @@ impl<'a> Walk<'a, '_> {
         if bytes.len() <= shim {
             return Ok(None);
         }
-        let detected = detect(bytes, shim, ShimContext { hostint: false, sf: false })?;
+        let detected = detect(
+            bytes,
+            shim,
+            ShimContext {
+                hostint: false,
+                sf: false,
+            },
+        )?;
         let read = Shim2::parse(Kind::Gre, &bytes[shim..])?;
-        let Next::Gre { ethertype, inserted } = read.next else { return Err(Refusal::BadShim) };
+        let Next::Gre { ethertype, inserted } = read.next else {
+            return Err(Refusal::BadShim);
+        };
         let header = shim + shim::LEN;
         let end = header + usize::from(read.length) * 4;
         match detected {
@@ -517,8 +610,18 @@ impl<'a> Walk<'a, '_> {
             _ => return Err(Refusal::BadIntVersion),
         }
         let (encapsulation, mark) = (Encapsulation::Gre, Mark::Tunnel);
-        let found = ShimPosition { encapsulation, mark, ip, l4: gre, start: shim, shim };
-        let original = Original { tunnel_inserted: inserted, ..Original::default() };
+        let found = ShimPosition {
+            encapsulation,
+            mark,
+            ip,
+            l4: gre,
+            start: shim,
+            shim,
+        };
+        let original = Original {
+            tunnel_inserted: inserted,
+            ..Original::default()
+        };
         self.found(found, header, header + header::LEN_2, end, original);
         Ok(Some((end, ethertype)))
     }
@@ -535,7 +638,14 @@ impl<'a> Walk<'a, '_> {
             return Ok(None);
         }
         let header = shim + shim::LEN;
-        let detected = detect(bytes, shim, ShimContext { hostint: false, sf: false })?;
+        let detected = detect(
+            bytes,
+            shim,
+            ShimContext {
+                hostint: false,
+                sf: false,
+            },
+        )?;
         let version = match code {
             0x05 => Version::V05,
             0x08 => Version::V10,
@@ -543,7 +653,9 @@ impl<'a> Walk<'a, '_> {
         };
         let (end, next, inserted) = if version == Version::V2 {
             let read = Shim2::parse(Kind::Gpe, &bytes[shim..])?;
-            let Next::Gpe { protocol, inserted } = read.next else { return Err(Refusal::BadShim) };
+            let Next::Gpe { protocol, inserted } = read.next else {
+                return Err(Refusal::BadShim);
+            };
             (header + usize::from(read.length) * 4, protocol, inserted)
         } else {
             let read = Shim1::parse(&bytes[shim..])?;
@@ -568,8 +680,18 @@ impl<'a> Walk<'a, '_> {
             Detected::Private | Detected::Sf => return Err(Refusal::BadShim),
         };
         let (encapsulation, mark) = (Encapsulation::Gpe, Mark::Tunnel);
-        let found = ShimPosition { encapsulation, mark, ip, l4: shim - 16, start: shim, shim };
-        let original = Original { tunnel_inserted: inserted, ..Original::default() };
+        let found = ShimPosition {
+            encapsulation,
+            mark,
+            ip,
+            l4: shim - 16,
+            start: shim,
+            shim,
+        };
+        let original = Original {
+            tunnel_inserted: inserted,
+            ..Original::default()
+        };
         self.found(found, header, stack, end, original);
         Ok(Some((end, next)))
     }
@@ -619,20 +741,34 @@ impl<'a> Walk<'a, '_> {
             return Err(Refusal::BadIntLength);
         }
         let head = bytes.get(header..).unwrap_or(&[]);
-        let Some(first) = head.first() else { return Err(Refusal::IntTruncated) };
+        let Some(first) = head.first() else {
+            return Err(Refusal::IntTruncated);
+        };
         let stack = match (kind, first >> 4, class) {
-            (1, 2, _) => self.int_2(bytes, header, end, Type2::Plain(Mode::Md)).map(|()| header::LEN_2)?,
-            (3, 2, _) => self.int_2(bytes, header, end, Type2::Plain(Mode::Mx)).map(|()| header::LEN_2)?,
+            (1, 2, _) => self
+                .int_2(bytes, header, end, Type2::Plain(Mode::Md))
+                .map(|()| header::LEN_2)?,
+            (3, 2, _) => self
+                .int_2(bytes, header, end, Type2::Plain(Mode::Mx))
+                .map(|()| header::LEN_2)?,
             (1, version @ (0 | 1), CLASS_INT_1) => {
                 let is_10 = version == 1 || header::is_10_under_version_0(head);
                 let version = if is_10 { Version::V10 } else { Version::V05 };
-                self.without_shim(bytes, header, end, version).map(|()| header::LEN_1)?
+                self.without_shim(bytes, header, end, version)
+                    .map(|()| header::LEN_1)?
             }
             (1 | 3, _, _) => return Err(Refusal::BadIntVersion),
             _ => return Err(Refusal::BadShim),
         };
         let (encapsulation, mark) = (Encapsulation::Geneve, Mark::Tunnel);
-        let found = ShimPosition { encapsulation, mark, ip, l4, start: option, shim: option };
+        let found = ShimPosition {
+            encapsulation,
+            mark,
+            ip,
+            l4,
+            start: option,
+            shim: option,
+        };
         self.found(found, header, header + stack, end, Original::default());
         Ok(())
     }
@@ -641,7 +777,9 @@ impl<'a> Walk<'a, '_> {
 /// The table of section 1.2 for the shim at `at`.
 #[inline]
 fn detect(bytes: &[u8], at: usize, context: ShimContext) -> Result<Detected, Refusal> {
-    let Some([first, ..]) = bytes.get(at..) else { return Err(Refusal::IntTruncated) };
+    let Some([first, ..]) = bytes.get(at..) else {
+        return Err(Refusal::IntTruncated);
+    };
     if matches!(first, 0x02 | 0x20..=0x2f) {
         return shim::detect(*first, 0, context, false);
     }
@@ -669,7 +807,11 @@ fn disagreement(refusal: Refusal, shim: &[u8]) -> Refusal {
         0x01 => *second == 0 && *third >= SHORTEST && dscp,
         _ => first & 0x03 == 0 && *second >= SHORTEST && (first & 0x0c != 0 || *third == 0 && dscp),
     };
-    if is_shim { Refusal::BadIntVersion } else { Refusal::BadShim }
+    if is_shim {
+        Refusal::BadIntVersion
+    } else {
+        Refusal::BadShim
+    }
 }
 
 /// Ruling (m): NPT must fit the mark.
@@ -677,9 +819,18 @@ fn disagreement(refusal: Refusal, shim: &[u8]) -> Refusal {
 fn fit(mark: Mark, next: Next) -> Result<Original, Refusal> {
     let none = Original::default();
     match (mark, next) {
-        (Mark::Port, Next::Port(port)) => Ok(Original { port: Some(port), ..none }),
-        (Mark::Port, Next::Protocol(proto)) => Ok(Original { proto: Some(proto), ..none }),
-        (Mark::Dscp | Mark::Probe, Next::Dscp(dscp)) => Ok(Original { dscp: Some(dscp), ..none }),
+        (Mark::Port, Next::Port(port)) => Ok(Original {
+            port: Some(port),
+            ..none
+        }),
+        (Mark::Port, Next::Protocol(proto)) => Ok(Original {
+            proto: Some(proto),
+            ..none
+        }),
+        (Mark::Dscp | Mark::Probe, Next::Dscp(dscp)) => Ok(Original {
+            dscp: Some(dscp),
+            ..none
+        }),
         _ => Err(Refusal::BadNextProtocolType),
     }
 }
@@ -729,5 +880,9 @@ fn check_udp_length(bytes: &[u8], at: usize, ip: Ip) -> Result<(), Refusal> {
     };
     let fits = claimed >= 8 && at + claimed <= ip.at + total;
     // An IP length of 0 is a result of segmentation offload, and is ignored.
-    if fits || total == header { Ok(()) } else { Err(Refusal::BadUdpLength) }
+    if fits || total == header {
+        Ok(())
+    } else {
+        Err(Refusal::BadUdpLength)
+    }
 }

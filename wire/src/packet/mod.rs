@@ -113,14 +113,22 @@ impl<'a, 'p> Walk<'a, 'p> {
                 ETHERNET => {
                     // Counted as a tunnel, so that Ethernet in Ethernet in Ethernet … ends.
                     self.tunnels += 1;
-                    return if self.tunnels > MAX_TUNNELS { Ok(()) } else { self.ethernet(bytes, at) };
+                    return if self.tunnels > MAX_TUNNELS {
+                        Ok(())
+                    } else {
+                        self.ethernet(bytes, at)
+                    };
                 }
                 VLAN | QINQ | QINQ_OLD => {
-                    let Some(next) = try_u16(bytes, at + 2) else { return Ok(()) };
+                    let Some(next) = try_u16(bytes, at + 2) else {
+                        return Ok(());
+                    };
                     (at, ethertype) = (at + 4, next);
                 }
                 MPLS | MPLS_MULTICAST => {
-                    let Some(label) = bytes.get(at..at + 4) else { return Ok(()) };
+                    let Some(label) = bytes.get(at..at + 4) else {
+                        return Ok(());
+                    };
                     at += 4;
                     let bottom = label[2] & 1 != 0;
                     match bytes.get(at) {
@@ -138,7 +146,9 @@ impl<'a, 'p> Walk<'a, 'p> {
 
     #[inline]
     pub(crate) fn ipv4(&mut self, bytes: &'a [u8], at: usize) -> Result<(), Refusal> {
-        let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<20>()) else { return Ok(()) };
+        let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<20>()) else {
+            return Ok(());
+        };
         let header_len = usize::from(header[0] & 0x0f) * 4;
         if header[0] >> 4 != 4 || header_len < 20 {
             return self.bad_ip();
@@ -146,7 +156,11 @@ impl<'a, 'p> Walk<'a, 'p> {
         let total = usize::from(u16_at(header, 2));
         let bytes = self.trim(bytes, at, header_len, total)?;
         let proto = header[9];
-        let ip = Ip { at, v6: false, dscp: header[1] >> 2 };
+        let ip = Ip {
+            at,
+            v6: false,
+            dscp: header[1] >> 2,
+        };
         if u16_at(header, 6) & 0x1fff != 0 {
             self.out.flow = Some(flow(bytes, ip, None, proto));
             return Ok(());
@@ -155,7 +169,9 @@ impl<'a, 'p> Walk<'a, 'p> {
     }
 
     pub(crate) fn ipv6(&mut self, bytes: &'a [u8], at: usize) -> Result<(), Refusal> {
-        let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<40>()) else { return Ok(()) };
+        let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<40>()) else {
+            return Ok(());
+        };
         if header[0] >> 4 != 6 {
             return self.bad_ip();
         }
@@ -164,7 +180,11 @@ impl<'a, 'p> Walk<'a, 'p> {
             0 => bytes,
             _ => self.trim(bytes, at, 40, 40 + payload)?,
         };
-        let ip = Ip { at, v6: true, dscp: (header[0] << 4 | header[1] >> 4) >> 2 };
+        let ip = Ip {
+            at,
+            v6: true,
+            dscp: (header[0] << 4 | header[1] >> 4) >> 2,
+        };
         self.extensions(bytes, at + 40, ip, header[6])
     }
 
@@ -230,7 +250,9 @@ impl<'a, 'p> Walk<'a, 'p> {
                 continue;
             }
             let [len, tail @ ..] = tail else { break };
-            let Some((data, tail)) = tail.split_at_checked(usize::from(*len)) else { break };
+            let Some((data, tail)) = tail.split_at_checked(usize::from(*len)) else {
+                break;
+            };
             let wanted = matches!(*kind, ioam::OPTION_MUTABLE | ioam::OPTION_IMMUTABLE);
             // Of IPv6 in IPv6 only the outermost header with IOAM is read.
             let here = self.ioam_at.is_none_or(|ioam_at| ioam_at == ip.at);
@@ -282,7 +304,11 @@ impl<'a, 'p> Walk<'a, 'p> {
     }
 
     fn bad_ip(&self) -> Result<(), Refusal> {
-        if self.purpose == Purpose::Frame { Err(Refusal::BadIpHeader) } else { Ok(()) }
+        if self.purpose == Purpose::Frame {
+            Err(Refusal::BadIpHeader)
+        } else {
+            Ok(())
+        }
     }
 
     /// What follows an IP header, from `at` on.
@@ -302,7 +328,9 @@ impl<'a, 'p> Walk<'a, 'p> {
             }
             _ => {
                 // SCTP, DCCP and UDP-Lite have their ports at the offsets of UDP.
-                let ports = matches!(proto, 33 | 132 | 136).then(|| ports(bytes, at)).flatten();
+                let ports = matches!(proto, 33 | 132 | 136)
+                    .then(|| ports(bytes, at))
+                    .flatten();
                 self.out.flow = Some(flow(bytes, ip, ports, proto));
                 Ok(())
             }
@@ -329,7 +357,11 @@ impl<'a, 'p> Walk<'a, 'p> {
 
     /// The contents of a tunnel, up to a limit of nested tunnels.
     pub(crate) fn inside(&mut self, bytes: &'a [u8], at: usize, ethertype: u16) -> Result<(), Refusal> {
-        if self.tunnels > MAX_TUNNELS { Ok(()) } else { self.ethertype(bytes, at, ethertype) }
+        if self.tunnels > MAX_TUNNELS {
+            Ok(())
+        } else {
+            self.ethertype(bytes, at, ethertype)
+        }
     }
 
     /// VXLAN, from its header on.
@@ -342,7 +374,9 @@ impl<'a, 'p> Walk<'a, 'p> {
     pub(crate) fn gpe(&mut self, bytes: &'a [u8], at: usize, ip: Ip, outer: FlowKey) -> Result<(), Refusal> {
         self.enter(outer);
         use crate::vxlan::next::{INT_05, INT_10, INT_20, INT_21};
-        let Some(header) = bytes.get(at..at + 8) else { return Ok(()) };
+        let Some(header) = bytes.get(at..at + 8) else {
+            return Ok(());
+        };
         // Without the P bit this is plain VXLAN.
         let mut next = if header[0] & 0x04 != 0 { header[3] } else { 3 };
         let mut at = at + 8;
@@ -375,15 +409,23 @@ impl<'a, 'p> Walk<'a, 'p> {
         outer: FlowKey,
     ) -> Result<(), Refusal> {
         self.enter(outer);
-        let Some(header) = bytes.get(at..at + 8) else { return Ok(()) };
+        let Some(header) = bytes.get(at..at + 8) else {
+            return Ok(());
+        };
         let options = usize::from(header[0] & 0x3f) * 4;
         let end = at + 8 + options;
         let mut option = at + 8;
         while option < end && self.find_int {
-            let Some(head) = bytes.get(option..option + 4) else { break };
+            let Some(head) = bytes.get(option..option + 4) else {
+                break;
+            };
             let next = option + 4 + usize::from(head[3] & 0x1f) * 4;
             if next > end {
-                return if self.purpose == Purpose::Flow { Ok(()) } else { Err(Refusal::BadGeneve) };
+                return if self.purpose == Purpose::Flow {
+                    Ok(())
+                } else {
+                    Err(Refusal::BadGeneve)
+                };
             }
             self.geneve_option(bytes, (ip, at - 8), option, next)?;
             option = next;
@@ -395,7 +437,9 @@ impl<'a, 'p> Walk<'a, 'p> {
     fn gre(&mut self, bytes: &'a [u8], at: usize, ip: Ip) -> Result<(), Refusal> {
         const ROUTING: u8 = 0x40;
         self.enter(flow(bytes, ip, None, GRE));
-        let Some(header) = bytes.get(at..at + 4) else { return Ok(()) };
+        let Some(header) = bytes.get(at..at + 4) else {
+            return Ok(());
+        };
         let (flags, version, protocol) = (header[0], header[1] & 7, u16_at(header, 2));
         let is_int = protocol == self.profile.gre_protocol;
         if version != 0 || flags & ROUTING != 0 {
@@ -424,9 +468,19 @@ impl<'a, 'p> Walk<'a, 'p> {
 pub(crate) fn flow(bytes: &[u8], ip: Ip, ports: Option<(u16, u16)>, proto: u8) -> FlowKey {
     use crate::bytes::array_at;
     if ip.v6 {
-        FlowKey::v6(array_at(bytes, ip.at + 8), array_at(bytes, ip.at + 24), ports, proto)
+        FlowKey::v6(
+            array_at(bytes, ip.at + 8),
+            array_at(bytes, ip.at + 24),
+            ports,
+            proto,
+        )
     } else {
-        FlowKey::v4(array_at(bytes, ip.at + 12), array_at(bytes, ip.at + 16), ports, proto)
+        FlowKey::v4(
+            array_at(bytes, ip.at + 12),
+            array_at(bytes, ip.at + 16),
+            ports,
+            proto,
+        )
     }
 }
 

@@ -174,11 +174,23 @@ pub(crate) struct Template {
 impl Template {
     /// A template that no report matches: bits are expected, but none is compared.
     pub(crate) const NONE: Self = {
-        let none = Fields { word: 0, types: 0, main: 0, ip: 0, fragment: 0, bitmap: 0, int: 0 };
+        let none = Fields {
+            word: 0,
+            types: 0,
+            main: 0,
+            ip: 0,
+            fragment: 0,
+            bitmap: 0,
+            int: 0,
+        };
         Self {
             expected: Fields { int: 1, ..none },
             compared: none,
-            place: Place { ip: 0, shim: 0, stack: 0 },
+            place: Place {
+                ip: 0,
+                shim: 0,
+                stack: 0,
+            },
             version: Version::V20,
             flags_at: 0,
             proto: 0,
@@ -204,7 +216,11 @@ impl Template {
         let compared = Fields {
             word: if is_10 { mask::WORD_10 } else { mask::WORD_20 },
             types: if is_10 { 0 } else { mask::TYPES },
-            main: if !is_10 && head[head::TYPES] & TYPE_1 != 0 { u32::MAX } else { 0 },
+            main: if !is_10 && head[head::TYPES] & TYPE_1 != 0 {
+                u32::MAX
+            } else {
+                0
+            },
             ip: if in_frame { mask::IP } else { mask::IP & 0xffff },
             fragment: mask::FRAGMENT,
             bitmap: int.bitmap,
@@ -213,7 +229,11 @@ impl Template {
         Some(Self {
             expected: Fields::of(head, packet, shim).and(&compared),
             compared,
-            place: Place { ip: ip_at as u8, shim: shim_at as u8, stack: stack_at as u8 },
+            place: Place {
+                ip: ip_at as u8,
+                shim: shim_at as u8,
+                stack: stack_at as u8,
+            },
             version,
             flags_at: if profile.dialect == Dialect::Onos { 12 } else { 6 },
             proto,
@@ -232,7 +252,11 @@ fn report(head: &Head, profile: &Profile) -> Option<(Version, usize, bool)> {
         return Some((Version::V10, 28, true));
     }
     let types = head[head::TYPES];
-    let main = if types & TYPE_1 != 0 { super::v20::MAIN_LEN } else { 0 };
+    let main = if types & TYPE_1 != 0 {
+        super::v20::MAIN_LEN
+    } else {
+        0
+    };
     let in_frame = types & 0x0f == ETHERNET;
     // No metadata of the reporter, no domain, of a tracked flow: not dropped, not from a node in the middle.
     let common = word >> 28 == 2
@@ -276,7 +300,16 @@ fn stack(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHea
         let words = Layout::words_10(bitmap, hop_ml, length / 4, profile.dialect);
         let shaped = layouts.int_10_shaped(bitmap, words, profile.dialect)?;
         let (header, compared) = (header::LEN_1, mask::INT_10);
-        (IntHeader { header, records: length, shape: 0, bitmap: mask::BITMAP_10, compared }, shaped)
+        (
+            IntHeader {
+                header,
+                records: length,
+                shape: 0,
+                bitmap: mask::BITMAP_10,
+                compared,
+            },
+            shaped,
+        )
     } else {
         // The original DSCP, not a port or a protocol; no SF-INT; no domain.
         let common = shim[field::SHIM] >> 2 == 1 << 2
@@ -286,7 +319,16 @@ fn stack(shim: &Shim, profile: &Profile, layouts: &mut Layouts) -> Option<IntHea
         let length = (usize::from(shim[field::LENGTH_2]) * 4).checked_sub(header::LEN_2)?;
         let shaped = layouts.int_2_shaped(bitmap, hop_ml).filter(|_| common)?;
         let (header, compared) = (header::LEN_2, mask::INT_2);
-        (IntHeader { header, records: length, shape: 0, bitmap: mask::BITMAP_2, compared }, shaped)
+        (
+            IntHeader {
+                header,
+                records: length,
+                shape: 0,
+                bitmap: mask::BITMAP_2,
+                compared,
+            },
+            shaped,
+        )
     };
     let (shape, layout) = shaped;
     let whole = layout.records(int.records / 4) * layout.len() == int.records;
@@ -308,7 +350,11 @@ fn split(payload: &[u8], place: Place) -> Option<(&Head, &Ip, &Shim)> {
 fn is_alone(payload: &[u8], head: &Head) -> bool {
     let words = head[head::REPORT_LENGTH];
     let end = head::MAIN + usize::from(words) * 4;
-    if words == TO_THE_END { payload.len() >= end } else { payload.len() == end }
+    if words == TO_THE_END {
+        payload.len() >= end
+    } else {
+        payload.len() == end
+    }
 }
 
 #[inline(always)]
@@ -361,5 +407,16 @@ pub(crate) fn read<'a>(
         int_flags = int::Flags(first >> 3 & 1 | first >> 1 & 2 | first << 1 & 4);
     }
     let (version, hw_id, shape) = (latest.version, hw_id as u8, latest.shape);
-    Some(Brief { version, node_id, hw_id, seq, ts, flags, flow, int_flags, records, shape })
+    Some(Brief {
+        version,
+        node_id,
+        hw_id,
+        seq,
+        ts,
+        flags,
+        flow,
+        int_flags,
+        records,
+        shape,
+    })
 }

@@ -86,7 +86,13 @@ impl Decoder {
     #[inline]
     pub fn reports<'a>(&mut self, payload: &'a [u8]) -> Reports<'a, '_> {
         let group = v20::Group::EMPTY;
-        Reports { decoder: self, rest: payload, state: State::Start, group, index: 0 }
+        Reports {
+            decoder: self,
+            rest: payload,
+            state: State::Start,
+            group,
+            index: 0,
+        }
     }
 }
 
@@ -192,7 +198,9 @@ impl<'a> Reports<'a, '_> {
 /// The version that the first octets announce (wire-formats section 0).
 #[inline]
 fn version(payload: &[u8], profile: &Profile) -> Result<Version, Refusal> {
-    let Some(first) = payload.first() else { return Err(Refusal::Truncated) };
+    let Some(first) = payload.first() else {
+        return Err(Refusal::Truncated);
+    };
     match first >> 4 {
         0 => Ok(Version::V05),
         1 if profile.dialect == Dialect::IntCollectorGen && first & 0x0f < 4 => {
@@ -211,9 +219,13 @@ fn generator_version(payload: &[u8]) -> Version {
     const V05_KINDS: [usize; 3] = [12, 24, 28];
     let is_ethertype = |at| matches!(try_u16(payload, at), Some(IPV4 | IPV6 | VLAN));
     let kind = usize::from(payload[0] & 0x0f);
-    let as_05 = V05_KINDS.get(kind).is_some_and(|header| is_ethertype(header + 12));
+    let as_05 = V05_KINDS
+        .get(kind)
+        .is_some_and(|header| is_ethertype(header + 12));
     let as_10 = is_ethertype(16 + 12);
-    let ip_10 = payload.get(16 + 14).is_some_and(|first| matches!(first >> 4, 4 | 6));
+    let ip_10 = payload
+        .get(16 + 14)
+        .is_some_and(|first| matches!(first >> 4, 4 | 6));
     match (as_05, as_10) {
         // The IP length of a report 0.5 lies where a report 1.0 has its EtherType, and may read as one.
         (true, true) if ip_10 => Version::V10,
@@ -246,12 +258,23 @@ pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
         },
         Version::V20 => v20::peek(payload)?,
     };
-    let Peeked { mut peek, packet, is_certain } = peeked;
+    let Peeked {
+        mut peek,
+        packet,
+        is_certain,
+    } = peeked;
     if let Some(flow) = fast_path::flow(packet, profile) {
-        return Ok(Peek { flow: Some(flow), ..peek });
+        return Ok(Peek {
+            flow: Some(flow),
+            ..peek
+        });
     }
     peek.flow = walk_flow(packet, profile);
-    if is_certain || peek.flow.is_some() { Ok(peek) } else { peek_by_reading(payload, profile, Some(peek)) }
+    if is_certain || peek.flow.is_some() {
+        Ok(peek)
+    } else {
+        peek_by_reading(payload, profile, Some(peek))
+    }
 }
 
 /// Reads the sequence number and its source only, without the flow. The datagram may not be a report at all.
@@ -287,10 +310,23 @@ fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> R
     while let Some(result) = reports.read(&mut report) {
         match result {
             Ok(()) => {
-                let Report { version, node_id, hw_id, seq, flow, .. } = report;
+                let Report {
+                    version,
+                    node_id,
+                    hw_id,
+                    seq,
+                    flow,
+                    ..
+                } = report;
                 // The flow is that of the datagram's first report.
                 let flow = flow.filter(|_| report.index == 0);
-                return Ok(Peek { version, node_id, hw_id, seq, flow });
+                return Ok(Peek {
+                    version,
+                    node_id,
+                    hw_id,
+                    seq,
+                    flow,
+                });
             }
             Err(refusal) if refusal.is_undefined() => refused = refusal,
             Err(refusal) if !refusal.counts_number() => {
@@ -307,7 +343,10 @@ fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> R
 #[inline(never)]
 pub(super) fn is_one(payload: &[u8], profile: &Profile) -> bool {
     // A report inside it does not count: its packets are read as any others.
-    let profile = Profile { telemetry_ports: TelemetryPorts::NONE, ..*profile };
+    let profile = Profile {
+        telemetry_ports: TelemetryPorts::NONE,
+        ..*profile
+    };
     match peek(payload, &profile) {
         Ok(_) => true,
         Err(Refusal::Truncated) if version(payload, &profile) == Ok(Version::V20) => {

@@ -28,23 +28,39 @@ impl PacketDigest {
     /// numbers, the first bytes of the payload (after INT), and the L4 checksum if the packet has no INT, which would
     /// change it. Lengths, DSCP and ports change with INT and are left out.
     pub fn of(report: &Report<'_>) -> Self {
-        let Some(key) = report.tunnel.or(report.flow) else { return Self::default() };
-        let packet = PLACES.iter().find_map(|&at| report.inner.get(at..).filter(|bytes| is_it(bytes, &key)));
-        let Some(bytes) = packet else { return Self::default() };
+        let Some(key) = report.tunnel.or(report.flow) else {
+            return Self::default();
+        };
+        let packet = PLACES
+            .iter()
+            .find_map(|&at| report.inner.get(at..).filter(|bytes| is_it(bytes, &key)));
+        let Some(bytes) = packet else {
+            return Self::default();
+        };
         let (hop_limit, ident, proto, l4) = match bytes.first_chunk::<20>() {
-            Some(header) if !key.is_v6() => {
-                (header[8], u16_at(header, 4), header[9], usize::from(header[0] & 0x0f) * 4)
-            }
+            Some(header) if !key.is_v6() => (
+                header[8],
+                u16_at(header, 4),
+                header[9],
+                usize::from(header[0] & 0x0f) * 4,
+            ),
             _ => (bytes[7], 0, bytes[6], 40),
         };
         let body = bytes.get(l4..).unwrap_or_default();
-        Self { hop_limit: Some(hop_limit), digest: digest(ident, proto, body, report.int.is_some()) }
+        Self {
+            hop_limit: Some(hop_limit),
+            digest: digest(ident, proto, body, report.int.is_some()),
+        }
     }
 }
 
 /// Whether `bytes` begin with an IP header that has the addresses of `key`.
 fn is_it(bytes: &[u8], key: &FlowKey) -> bool {
-    let (version, src, dst) = if key.is_v6() { (6, 8..24, 24..40) } else { (4, 12..16, 16..20) };
+    let (version, src, dst) = if key.is_v6() {
+        (6, 8..24, 24..40)
+    } else {
+        (4, 12..16, 16..20)
+    };
     let skip = 16 - src.len();
     bytes.first().is_some_and(|first| first >> 4 == version)
         && bytes.get(src) == key.src_octets().get(skip..)
@@ -86,7 +102,9 @@ mod tests {
 
     use super::*;
     fn udp(ident: u16, ttl: u8, tos: u8, checksum: u16, behind: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0x45, tos, 0, 60, 0, 0, 0x40, 0, ttl, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let mut bytes = vec![
+            0x45, tos, 0, 60, 0, 0, 0x40, 0, ttl, UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ];
         bytes[4..6].copy_from_slice(&ident.to_be_bytes());
         bytes.extend([0x13, 0x88, 0, 80, 0, 40]);
         bytes.extend(checksum.to_be_bytes());
@@ -96,7 +114,11 @@ mod tests {
 
     fn of(inner: &[u8]) -> PacketDigest {
         let key = FlowKey::v4([10, 0, 0, 1], [10, 0, 0, 2], Some((5000, 80)), UDP);
-        PacketDigest::of(&Report { flow: Some(key), inner, ..Report::EMPTY })
+        PacketDigest::of(&Report {
+            flow: Some(key),
+            inner,
+            ..Report::EMPTY
+        })
     }
 
     #[test]
@@ -105,9 +127,11 @@ mod tests {
         let later = of(&udp(7, 61, 0x5c, 0xabcd, &[1; 12]));
         assert_eq!((first.hop_limit, later.hop_limit), (Some(64), Some(61)));
         assert!(first.digest != 0 && first.digest == later.digest);
-        for other in
-            [udp(8, 64, 0, 0xabcd, &[1; 8]), udp(7, 64, 0, 0xabce, &[1; 8]), udp(7, 64, 0, 0xabcd, &[2; 8])]
-        {
+        for other in [
+            udp(8, 64, 0, 0xabcd, &[1; 8]),
+            udp(7, 64, 0, 0xabce, &[1; 8]),
+            udp(7, 64, 0, 0xabcd, &[2; 8]),
+        ] {
             assert_ne!(of(&other).digest, first.digest);
         }
     }
@@ -124,7 +148,13 @@ mod tests {
 
     #[test]
     fn an_empty_or_truncated_packet_has_only_the_fields_that_it_contains() {
-        assert_eq!(of(&udp(0, 64, 0, 0, &[])), PacketDigest { hop_limit: Some(64), digest: 0 });
+        assert_eq!(
+            of(&udp(0, 64, 0, 0, &[])),
+            PacketDigest {
+                hop_limit: Some(64),
+                digest: 0
+            }
+        );
         let whole = udp(7, 64, 0, 1, &[1; 8]);
         for cut in 0..20 {
             assert_eq!(of(&whole[..cut]), PacketDigest::default(), "{cut}");
@@ -133,7 +163,11 @@ mod tests {
             assert_eq!(of(&whole[..cut]).hop_limit, Some(64), "{cut}");
         }
         let elsewhere = FlowKey::v4([10, 0, 0, 9], [10, 0, 0, 2], None, UDP);
-        let report = Report { flow: Some(elsewhere), inner: &whole, ..Report::EMPTY };
+        let report = Report {
+            flow: Some(elsewhere),
+            inner: &whole,
+            ..Report::EMPTY
+        };
         assert_eq!(PacketDigest::of(&report), PacketDigest::default());
     }
 }

@@ -41,8 +41,12 @@ pub(crate) fn inside<'a>(
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> bool {
-    let Some(start) = Start::of(inside, profile) else { return false };
-    let Some(dst_port) = start.int(&mut report.int, profile, layouts) else { return false };
+    let Some(start) = Start::of(inside, profile) else {
+        return false;
+    };
+    let Some(dst_port) = start.int(&mut report.int, profile, layouts) else {
+        return false;
+    };
     report.flow = Some(start.flow(dst_port));
     true
 }
@@ -92,16 +96,32 @@ impl<'a> Start<'a> {
             && profile.probe_marker.is_none()
             && total >= MIN;
         let bytes = packet.get(..total).unwrap_or(packet);
-        let (shim, dst_port, dscp) = (field::L4 + l4_len, u16_at(head, field::DPORT), head[field::TOS] >> 2);
+        let (shim, dst_port, dscp) = (
+            field::L4 + l4_len,
+            u16_at(head, field::DPORT),
+            head[field::TOS] >> 2,
+        );
         let plain = proto == TCP || is_plain(dst_port, profile);
         let whole = bytes.len() >= shim + shim::LEN + header::LEN_1;
-        (common && plain && whole).then_some(Self { bytes, head, shim, dst_port, dscp, proto })
+        (common && plain && whole).then_some(Self {
+            bytes,
+            head,
+            shim,
+            dst_port,
+            dscp,
+            proto,
+        })
     }
 
     #[inline(always)]
     fn flow(&self, dst_port: u16) -> FlowKey {
         let [src, dst] = [u32_at(self.head, field::SRC), u32_at(self.head, field::DST)];
-        FlowKey::v4_words(src, dst, Some((u16_at(self.head, field::SPORT), dst_port)), self.proto)
+        FlowKey::v4_words(
+            src,
+            dst,
+            Some((u16_at(self.head, field::SPORT), dst_port)),
+            self.proto,
+        )
     }
 
     /// INT 1.0 marked by its DSCP, given that the shim's first byte is 1.
@@ -135,18 +155,26 @@ impl<'a> Start<'a> {
     /// Writes INT into `out`, and returns the packet's destination port before INT was inserted.
     #[inline(always)]
     fn int(&self, out: &mut Option<Int<'a>>, profile: &Profile, layouts: &mut Layouts) -> Option<u16> {
-        let carrier = header::Carrier { profile, mode: Mode::Md, sf_records: 0 };
+        let carrier = header::Carrier {
+            profile,
+            mode: Mode::Md,
+            sf_records: 0,
+        };
         if self.bytes[self.shim] == 0x01 {
             if !self.is_dscp_10(profile) {
                 return None;
             }
             let end = self.shim + usize::from(self.bytes[self.shim + 2]) * 4;
             let bytes = self.bytes.get(self.shim + shim::LEN..end)?;
-            return header::read_10(out, bytes, carrier, layouts).ok().map(|()| self.dst_port);
+            return header::read_10(out, bytes, carrier, layouts)
+                .ok()
+                .map(|()| self.dst_port);
         }
         let (header, end, dst_port) = self.shim_2(profile)?;
         let bytes = self.bytes.get(header..end)?;
-        header::read_2(out, bytes, carrier, layouts).ok().map(|()| dst_port)
+        header::read_2(out, bytes, carrier, layouts)
+            .ok()
+            .map(|()| dst_port)
     }
 }
 

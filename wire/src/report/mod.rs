@@ -164,7 +164,11 @@ pub struct ReporterMetadata<'a> {
 impl<'a> ReporterMetadata<'a> {
     #[inline]
     pub(crate) fn new(record: &'a [u8], layout: Layout) -> Self {
-        Self { record, layout, latency_from_stamps: false }
+        Self {
+            record,
+            layout,
+            latency_from_stamps: false,
+        }
     }
 }
 
@@ -315,7 +319,9 @@ impl<'a> Report<'a> {
 
     /// The reporter's own metadata as a hop; nothing carried if it has none.
     pub fn metadata_hop(&self) -> Hop {
-        let Some(metadata) = &self.metadata else { return Hop::default() };
+        let Some(metadata) = &self.metadata else {
+            return Hop::default();
+        };
         let mut hop = metadata.layout.hop(metadata.record);
         // A record taken from a stack contains its own node id.
         if !hop.carried.contains(Items::NODE_ID) {
@@ -362,7 +368,8 @@ impl<'a> Report<'a> {
     /// Whether the reporter's own record is about another packet than the one carried (SF-INT). It is then not a hop.
     #[inline]
     fn has_unrelated_metadata(&self) -> bool {
-        self.int.is_some_and(|int| int.sf.is_some_and(|sf| !sf.is_of_one_packet()))
+        self.int
+            .is_some_and(|int| int.sf.is_some_and(|sf| !sf.is_of_one_packet()))
     }
 
     /// How many nodes have a record about the same packet. In SF-INT the reporter's own record and the carried ones count together
@@ -441,7 +448,11 @@ impl<'a> Report<'a> {
 
     /// Of two records of an SF packet the first is the reporter's own, if its header has none; there is never a third.
     pub(crate) fn split_metadata(&mut self) -> Result<(), Refusal> {
-        let Some(int) = self.int.as_mut().filter(|int| int.is_single_record() && int.stack.len() > 1) else {
+        let Some(int) = self
+            .int
+            .as_mut()
+            .filter(|int| int.is_single_record() && int.stack.len() > 1)
+        else {
             return Ok(());
         };
         if self.metadata.is_some() {
@@ -450,18 +461,26 @@ impl<'a> Report<'a> {
         let Stack { bytes, layout, .. } = int.stack;
         let (metadata, carried) = bytes.split_at_checked(layout.len()).ok_or(Refusal::BadSfStack)?;
         self.metadata = Some(ReporterMetadata::new(metadata, layout));
-        int.stack = Stack { bytes: carried, layout, count: 1 };
+        int.stack = Stack {
+            bytes: carried,
+            layout,
+            count: 1,
+        };
         Ok(())
     }
 
     /// The newest node of a trace corresponds to the top record of a stack.
     #[cold]
     fn finish_ioam(&mut self) {
-        let newest = self.ioam.and_then(|trace| Some(trace.hop(trace.hop_count().checked_sub(1)?)));
+        let newest = self
+            .ioam
+            .and_then(|trace| Some(trace.hop(trace.hop_count().checked_sub(1)?)));
         let top = self.metadata.is_some()
             && self.node_id.is_some()
             && newest.and_then(|hop| hop.node_id) == self.node_id;
-        self.annotations = self.annotations.with(Annotations::MERGED, self.int.is_none() && top);
+        self.annotations = self
+            .annotations
+            .with(Annotations::MERGED, self.int.is_none() && top);
     }
 }
 
@@ -591,7 +610,11 @@ pub(crate) struct InnerPacket<'a> {
 }
 
 impl InnerPacket<'_> {
-    pub(crate) const NOTHING: Self = Self { first: FirstHeader::Nothing, packet: &[], find_int: false };
+    pub(crate) const NOTHING: Self = Self {
+        first: FirstHeader::Nothing,
+        packet: &[],
+        find_int: false,
+    };
 }
 
 /// Reads the packet inside a report.
@@ -625,7 +648,15 @@ fn walk_inside<'a>(
         // A host may use the marks of INT. It hides neither the drop nor the measurement of the reporter (ruling g).
         report.int = None;
         report.int_refused = Some(refusal);
-        result = walk_packet(report, InnerPacket { find_int: false, ..inside }, profile, layouts);
+        result = walk_packet(
+            report,
+            InnerPacket {
+                find_int: false,
+                ..inside
+            },
+            profile,
+            layouts,
+        );
     }
     // Ruling j: INT of reports would be reported without an end. A drop or a queue is one event.
     match result?.filter(|_| !report.is_of_loss_or_queue()) {

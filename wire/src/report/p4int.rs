@@ -78,7 +78,9 @@ fn try_read<'a>(
 
 /// Whether the first 34 bytes are those of this family: lengths and main contents of 0, and an Ethernet header.
 fn is_announced(payload: &[u8]) -> bool {
-    let Some(head) = payload.first_chunk::<{ field::LEN }>() else { return false };
+    let Some(head) = payload.first_chunk::<{ field::LEN }>() else {
+        return false;
+    };
     let version = head[0] >> 4;
     let inner_type = head[field::TYPES] & 0x0f;
     let mut zeros = head[field::LENGTHS].iter().chain(&head[field::MAIN]);
@@ -120,11 +122,18 @@ fn find(payload: &[u8]) -> Option<Found<'_>> {
     let (ports, proto) = match shim.next {
         Next::Port(original) => (Some((src_port, original)), proto),
         // The UDP header was inserted, and the original L4 header follows INT.
-        Next::Protocol(original) => (ports(payload, end).filter(|_| matches!(original, UDP | TCP)), original),
+        Next::Protocol(original) => (
+            ports(payload, end).filter(|_| matches!(original, UDP | TCP)),
+            original,
+        ),
         _ => (Some((src_port, dst_port)), proto),
     };
     let flow = flow(payload, Ip { at, v6, dscp: 0 }, ports, proto);
-    Some(Found { flow, kind: shim.kind, int: payload.get(start..end)? })
+    Some(Found {
+        flow,
+        kind: shim.kind,
+        int: payload.get(start..end)?,
+    })
 }
 
 /// INT-MD has a stack; a report of INT-MX has the record of the reporter in its place. Hardware marks both with type 3.
@@ -134,17 +143,31 @@ fn read_int<'a>(
     profile: &Profile,
     layouts: &mut Layouts,
 ) -> Option<()> {
-    let (head, data) = found.int.split_at_checked(header::LEN_2).filter(|(head, _)| head[0] >> 4 == 2)?;
+    let (head, data) = found
+        .int
+        .split_at_checked(header::LEN_2)
+        .filter(|(head, _)| head[0] >> 4 == 2)?;
     let repr = header::Md2::parse(head).ok()?;
     let words = words_2(repr.bitmap);
     match (found.kind, repr.hop_ml) {
         (Shim2::MD | Shim2::MX, 1..) if repr.hop_ml == words => {
-            let carrier = Carrier { profile, mode: Mode::Md, sf_records: 0 };
+            let carrier = Carrier {
+                profile,
+                mode: Mode::Md,
+                sf_records: 0,
+            };
             header::read_2(&mut report.int, found.int, carrier, layouts).ok()?;
-            report.int.is_some_and(|int| int.source_only.is_empty()).then_some(())
+            report
+                .int
+                .is_some_and(|int| int.source_only.is_empty())
+                .then_some(())
         }
         (Shim2::MX, 0) => {
-            let carrier = Carrier { profile, mode: Mode::Mx, sf_records: 0 };
+            let carrier = Carrier {
+                profile,
+                mode: Mode::Mx,
+                sf_records: 0,
+            };
             header::read_2(&mut report.int, head, carrier, layouts).ok()?;
             if !data.is_empty() {
                 let layout = Layout::int_2(repr.bitmap, words, false).ok()?;

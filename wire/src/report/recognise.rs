@@ -78,7 +78,11 @@ impl Single<'_> {
                     && !is_radius(self.payload)
             }
         };
-        if self.flagged && is_report { Ok(()) } else { Err(Refusal::NotAReport) }
+        if self.flagged && is_report {
+            Ok(())
+        } else {
+            Err(Refusal::NotAReport)
+        }
     }
 
     fn is_plausible(&self) -> bool {
@@ -119,7 +123,11 @@ impl Grouped<'_> {
             }
             _ => (self.measured || self.flagged) && is_known(&self.packet),
         };
-        if is_report { Ok(()) } else { Err(Refusal::NotAReport) }
+        if is_report {
+            Ok(())
+        } else {
+            Err(Refusal::NotAReport)
+        }
     }
 }
 
@@ -221,9 +229,13 @@ fn is_radius(payload: &[u8]) -> bool {
     if try_u16(payload, 2).map(usize::from) != Some(payload.len()) {
         return false;
     }
-    let Some(mut attributes) = payload.get(HEADER..) else { return false };
+    let Some(mut attributes) = payload.get(HEADER..) else {
+        return false;
+    };
     while let [_, len @ 2..=255, ..] = attributes {
-        let Some(rest) = attributes.get(usize::from(*len)..) else { return false };
+        let Some(rest) = attributes.get(usize::from(*len)..) else {
+            return false;
+        };
         attributes = rest;
     }
     attributes.is_empty()

@@ -244,5 +244,8 @@ pub(crate) fn read<'a>(payload: &'a [u8], profile: &Profile, latest: &mut Templa
 pub(crate) fn layouts(shape: u64) -> [Layout; 2] {
     let bitmap = shape as u16;
     let carried = Layout::int_2(bitmap, words_2(bitmap), false);
-    [Layout::report_20((shape >> 16) as u16), carried.unwrap_or(Layout::EMPTY)]
+    [
+        Layout::report_20((shape >> 16) as u16),
+        carried.unwrap_or(Layout::EMPTY),
+    ]
 }

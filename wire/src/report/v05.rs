@@ -96,13 +96,20 @@ impl Repr {
                 metadata: Layout::DROP_05.hop(head.extra),
                 reason: drop_reason(&Layout::DROP_05, head.extra),
             },
-            2 => Kind::Local { metadata: Layout::LOCAL_05.hop(head.extra) },
+            2 => Kind::Local {
+                metadata: Layout::LOCAL_05.hop(head.extra),
+            },
             3 => Kind::Gap {
                 sink: u32_at(head.extra, field::GAP_SINK),
-                interfaces: (u16_at(head.extra, field::GAP_PORTS), u16_at(head.extra, field::GAP_PORTS + 2)),
+                interfaces: (
+                    u16_at(head.extra, field::GAP_PORTS),
+                    u16_at(head.extra, field::GAP_PORTS + 2),
+                ),
                 gap: gap(head.extra),
             },
-            _ => Kind::Node { sink: (!head.extra.is_empty()).then(|| u32_at(head.extra, 0)) },
+            _ => Kind::Node {
+                sink: (!head.extra.is_empty()).then(|| u32_at(head.extra, 0)),
+            },
         };
         let repr = Self {
             flags: head.flags(),
@@ -157,7 +164,11 @@ impl Repr {
                 Layout::DROP_05.write_drop(metadata.queue_id, reason, extra);
             }
             Kind::Local { metadata } => Layout::LOCAL_05.write(&metadata, extra),
-            Kind::Gap { sink, interfaces, gap } => {
+            Kind::Gap {
+                sink,
+                interfaces,
+                gap,
+            } => {
                 put_u32(extra, field::GAP_SOURCE, gap.source);
                 put_u32(extra, field::GAP_SINK, sink);
                 put_u16(extra, field::GAP_PORTS, interfaces.0);
@@ -191,7 +202,9 @@ struct Head<'a> {
 
 #[inline]
 fn head<'a>(payload: &'a [u8], profile: &Profile) -> Result<Head<'a>, Refusal> {
-    let Some((fixed, rest)) = payload.split_at_checked(LEN) else { return Err(Refusal::Truncated) };
+    let Some((fixed, rest)) = payload.split_at_checked(LEN) else {
+        return Err(Refusal::Truncated);
+    };
     let word = u32_at(fixed, field::WORD);
     if word >> 21 == 0
         && let Some(refusal) = recognise::flow_format(payload)
@@ -208,20 +221,33 @@ fn head<'a>(payload: &'a [u8], profile: &Profile) -> Result<Head<'a>, Refusal> {
         _ => return Err(Refusal::BadNextProtocol),
     };
     let (extra, inner) = rest.split_at_checked(extra).ok_or(Refusal::Truncated)?;
-    Ok(Head { word, kind, extra, inner })
+    Ok(Head {
+        word,
+        kind,
+        extra,
+        inner,
+    })
 }
 
 /// Length of the reporter's node id, 0 or 4, which host-int's kind 4 may put before IPv4. Only the bytes themselves show it.
 fn sink_word(rest: &[u8]) -> usize {
-    let is_ipv4 = |at: usize| rest.get(at).is_some_and(|first| first >> 4 == 4 && first & 0x0f >= 5);
+    let is_ipv4 = |at: usize| {
+        rest.get(at)
+            .is_some_and(|first| first >> 4 == 4 && first & 0x0f >= 5)
+    };
     // An id that looks like IPv4 is followed by an IPv4 header. Without an id, the word at 4 begins with the identification field,
     // which may look like IPv4; then the header checksum from the first byte on is valid.
-    if is_ipv4(0) && (!is_ipv4(4) || checksum_holds(rest)) { 0 } else { 4 }
+    if is_ipv4(0) && (!is_ipv4(4) || checksum_holds(rest)) {
+        0
+    } else {
+        4
+    }
 }
 
 fn checksum_holds(rest: &[u8]) -> bool {
     let len = rest.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
-    rest.get(..len).is_some_and(|header| crate::checksum::of(header) == 0)
+    rest.get(..len)
+        .is_some_and(|header| crate::checksum::of(header) == 0)
 }
 
 impl<'a> Head<'a> {
@@ -232,13 +258,23 @@ impl<'a> Head<'a> {
     }
 
     fn inside(&self) -> InnerPacket<'a> {
-        let first = if self.kind >= 3 { FirstHeader::Ipv4 } else { FirstHeader::Ethernet };
-        InnerPacket { first, packet: self.inner, find_int: true }
+        let first = if self.kind >= 3 {
+            FirstHeader::Ipv4
+        } else {
+            FirstHeader::Ethernet
+        };
+        InnerPacket {
+            first,
+            packet: self.inner,
+            find_int: true,
+        }
     }
 
     fn node_id(&self) -> Option<u32> {
         let at = if self.kind == 3 { field::GAP_SINK } else { 0 };
-        (self.extra.len() >= at + 4).then(|| u32_at(self.extra, at)).filter(|id| *id != u32::MAX)
+        (self.extra.len() >= at + 4)
+            .then(|| u32_at(self.extra, at))
+            .filter(|id| *id != u32::MAX)
     }
 }
 
@@ -264,7 +300,10 @@ pub(crate) fn read<'a>(
         }
         2 => {
             let metadata = ReporterMetadata::new(head.extra, Layout::LOCAL_05);
-            report.metadata = Some(ReporterMetadata { latency_from_stamps: true, ..metadata });
+            report.metadata = Some(ReporterMetadata {
+                latency_from_stamps: true,
+                ..metadata
+            });
         }
         3 => {
             report.gap = Some(gap(head.extra));
@@ -275,9 +314,20 @@ pub(crate) fn read<'a>(
     if report.flow.is_none() && report.gap.is_none() {
         let flagged = report.flags != Flags::default();
         let measured = report.metadata.is_some();
-        let padding = if head.kind == 1 { u16_at(head.extra, field::DROP_PADDING) } else { 0 };
+        let padding = if head.kind == 1 {
+            u16_at(head.extra, field::DROP_PADDING)
+        } else {
+            0
+        };
         let reserved_clear = head.word >> 6 & 0x7fff == 0 && padding == 0;
-        recognise::Single { payload, packet: head.inside(), flagged, measured, reserved_clear }.check()?;
+        recognise::Single {
+            payload,
+            packet: head.inside(),
+            flagged,
+            measured,
+            reserved_clear,
+        }
+        .check()?;
     }
     report.finish();
     Ok(())
@@ -293,5 +343,9 @@ pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a
         seq: u32_at(payload, field::SEQ),
         flow: None,
     };
-    Ok(Peeked { peek, packet: head.inside(), is_certain: head.kind == 3 })
+    Ok(Peeked {
+        peek,
+        packet: head.inside(),
+        is_certain: head.kind == 3,
+    })
 }

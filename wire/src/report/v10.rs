@@ -118,7 +118,11 @@ impl Repr {
         let out = &mut out[..len];
         let flag = |flag| u32::from(self.flags.contains(flag));
         let dqf = flag(Flags::DROP) << 2 | flag(Flags::QUEUE) << 1 | flag(Flags::FLOW);
-        let nibble = if dialect == Dialect::IntCollectorGen { 1 } else { len as u32 / 4 };
+        let nibble = if dialect == Dialect::IntCollectorGen {
+            1
+        } else {
+            len as u32 / 4
+        };
         let word = 1 << 28
             | nibble << 24
             | (u32::from(u8::from(self.next)) & 7) << 21
@@ -147,7 +151,9 @@ struct Head {
 
 #[inline]
 fn head(payload: &[u8], profile: &Profile) -> Result<Head, Refusal> {
-    let Some(fixed) = payload.first_chunk::<LEN>() else { return Err(Refusal::Truncated) };
+    let Some(fixed) = payload.first_chunk::<LEN>() else {
+        return Err(Refusal::Truncated);
+    };
     let word = u32_at(fixed, field::WORD);
     let mut metadata = (word >> 15 & 0x3f) as u8;
     let mut len = (word >> 24 & 0x0f) as usize * 4;
@@ -164,7 +170,12 @@ fn head(payload: &[u8], profile: &Profile) -> Result<Head, Refusal> {
     if payload.len() < len {
         return Err(Refusal::Truncated);
     }
-    Ok(Head { word, metadata, len, next })
+    Ok(Head {
+        word,
+        metadata,
+        len,
+        next,
+    })
 }
 
 impl Head {
@@ -175,7 +186,11 @@ impl Head {
             1 => FirstHeader::Ipv4,
             _ => FirstHeader::Ipv6,
         };
-        InnerPacket { first, packet: &payload[self.len..], find_int: true }
+        InnerPacket {
+            first,
+            packet: &payload[self.len..],
+            find_int: true,
+        }
     }
 
     /// The six reserved bits, which ONOS has after the flags.
@@ -219,7 +234,14 @@ pub(crate) fn read<'a>(
         let measured = report.metadata.is_some();
         let reserved_clear = head.reserved(profile.dialect) == 0;
         let packet = head.inside(payload);
-        recognise::Single { payload, packet, flagged, measured, reserved_clear }.check()?;
+        recognise::Single {
+            payload,
+            packet,
+            flagged,
+            measured,
+            reserved_clear,
+        }
+        .check()?;
     }
     report.finish();
     Ok(())
@@ -236,5 +258,9 @@ pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a
         seq: u32_at(payload, field::SEQ),
         flow: None,
     };
-    Ok(Peeked { peek, packet: head.inside(payload), is_certain: false })
+    Ok(Peeked {
+        peek,
+        packet: head.inside(payload),
+        is_certain: false,
+    })
 }

@@ -64,7 +64,11 @@ pub struct Group {
 }
 
 impl Group {
-    pub(crate) const EMPTY: Self = Self { hw_id: 0, seq: 0, node_id: 0 };
+    pub(crate) const EMPTY: Self = Self {
+        hw_id: 0,
+        seq: 0,
+        node_id: 0,
+    };
 
     /// Splits a datagram after its group header. The caller checks the version.
     ///
@@ -79,7 +83,14 @@ impl Group {
         }
         let word = u32_at(header, field::WORD);
         let node_id = u32_at(header, field::NODE_ID);
-        Ok((Self { hw_id: (word >> 22 & 0x3f) as u8, seq: word & 0x003f_ffff, node_id }, rest))
+        Ok((
+            Self {
+                hw_id: (word >> 22 & 0x3f) as u8,
+                seq: word & 0x003f_ffff,
+                node_id,
+            },
+            rest,
+        ))
     }
 
     /// Writes the 8 bytes of the header.
@@ -102,7 +113,9 @@ impl Group {
 /// # Errors
 /// Rules 2 to 4: the report's length contradicts its type, or the bytes.
 pub fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
-    let Some(header) = rest.first_chunk::<LEN>() else { return Err(Refusal::Truncated) };
+    let Some(header) = rest.first_chunk::<LEN>() else {
+        return Err(Refusal::Truncated);
+    };
     let length = header[field::REPORT_LENGTH];
     // A report of type 1 has main contents.
     if header[field::TYPES] >> 4 == 1 && usize::from(length) * 4 < MAIN_LEN {
@@ -110,9 +123,14 @@ pub fn split(rest: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     }
     if length == TO_THE_END {
         let enough = rest.len() - LEN >= usize::from(TO_THE_END) * 4;
-        return if enough { Ok((rest, &[])) } else { Err(Refusal::BadLength) };
+        return if enough {
+            Ok((rest, &[]))
+        } else {
+            Err(Refusal::BadLength)
+        };
     }
-    rest.split_at_checked(LEN + usize::from(length) * 4).ok_or(Refusal::Truncated)
+    rest.split_at_checked(LEN + usize::from(length) * 4)
+        .ok_or(Refusal::Truncated)
 }
 
 /// The main contents of a report.
@@ -130,12 +148,16 @@ struct Main<'a> {
 fn main_contents(bytes: &[u8]) -> Result<Main<'_>, Refusal> {
     let md = usize::from(*bytes.get(field::MD_LENGTH).ok_or(Refusal::Truncated)?) * 4;
     let rest = bytes.get(LEN..).ok_or(Refusal::Truncated)?;
-    let (main, rest) = rest.split_at_checked(MAIN_LEN).ok_or(Refusal::BadMetadataLength)?;
+    let (main, rest) = rest
+        .split_at_checked(MAIN_LEN)
+        .ok_or(Refusal::BadMetadataLength)?;
     let (metadata, inner) = rest.split_at_checked(md).ok_or(Refusal::BadMetadataLength)?;
     let bits = u16_at(main, field::MD_BITS);
     let ds_id = u16_at(main, field::DS_ID);
     let words = usize::from(words_2(bits)) * 4;
-    let (baseline, domain) = metadata.split_at_checked(words).ok_or(Refusal::BadMetadataLength)?;
+    let (baseline, domain) = metadata
+        .split_at_checked(words)
+        .ok_or(Refusal::BadMetadataLength)?;
     if ds_id == 0 && !domain.is_empty() {
         return Err(Refusal::BadMetadataLength);
     }
@@ -233,7 +255,11 @@ fn compact<'a>(report: &mut Report<'a>, profile: &Profile, layouts: &mut Layouts
         Some(_) => return Err(Refusal::BadIntVersion),
         None => return Err(Refusal::BadIntLength),
     }
-    let carrier = Carrier { profile, mode: Mode::Md, sf_records: 1 };
+    let carrier = Carrier {
+        profile,
+        mode: Mode::Md,
+        sf_records: 1,
+    };
     header::read_2(&mut report.int, report.inner, carrier, layouts)
 }
 
@@ -255,13 +281,25 @@ fn inner_packet(inner_type: u8, inner: &[u8], flags: Flags) -> (InnerPacket<'_>,
         5 => FirstHeader::Ipv6,
         _ => FirstHeader::Nothing,
     };
-    (InnerPacket { first, packet: inner, find_int }, Annotations::default())
+    (
+        InnerPacket {
+            first,
+            packet: inner,
+            find_int,
+        },
+        Annotations::default(),
+    )
 }
 
 /// Of two packet TLVs the first is the flow (ruling i).
 fn inner_tlvs(inner: &[u8], find_int: bool) -> (InnerPacket<'_>, Annotations) {
-    let mut packets = Tlvs::new(inner)
-        .filter_map(|tlv| Some(InnerPacket { first: tlv.first()?, packet: tlv.value, find_int }));
+    let mut packets = Tlvs::new(inner).filter_map(|tlv| {
+        Some(InnerPacket {
+            first: tlv.first()?,
+            packet: tlv.value,
+            find_int,
+        })
+    });
     let annotations = Annotations::default().with(Annotations::PARTIAL, Tlvs::new(inner).is_partial());
     (packets.next().unwrap_or(InnerPacket::NOTHING), annotations)
 }
@@ -314,7 +352,11 @@ impl<'a> Iterator for Tlvs<'a> {
         let (head, tail) = self.rest.split_at_checked(4)?;
         let (value, rest) = tail.split_at_checked(usize::from(head[1]) * 4)?;
         self.rest = rest;
-        Some(Tlv { kind: head[0] >> 4, template: u16_at(head, 2), value })
+        Some(Tlv {
+            kind: head[0] >> 4,
+            template: u16_at(head, 2),
+            value,
+        })
     }
 }
 
@@ -322,10 +364,20 @@ impl<'a> Iterator for Tlvs<'a> {
 pub(crate) fn peek(payload: &[u8]) -> Result<Peeked<'_>, Refusal> {
     let (group, rest) = Group::split(payload)?;
     let Group { hw_id, seq, .. } = group;
-    let peek = Peek { version: Version::V20, node_id: group.node_id(), hw_id, seq, flow: None };
+    let peek = Peek {
+        version: Version::V20,
+        node_id: group.node_id(),
+        hw_id,
+        seq,
+        flow: None,
+    };
     let first = split(rest).ok().and_then(|(bytes, _)| first_packet(bytes));
     let (packet, is_certain) = first.unwrap_or((InnerPacket::NOTHING, false));
-    Ok(Peeked { peek, packet, is_certain })
+    Ok(Peeked {
+        peek,
+        packet,
+        is_certain,
+    })
 }
 
 /// The packet in the first report of a group, which may be cut.
@@ -343,12 +395,18 @@ fn first_packet(bytes: &[u8]) -> Option<(InnerPacket<'_>, bool)> {
         1 => {
             let main = main_contents(bytes);
             let measured = main.is_ok_and(|main| main.bits & REAL_ITEMS != 0);
-            (bytes.get(LEN + MAIN_LEN + usize::from(bytes[field::MD_LENGTH]) * 4..)?, measured)
+            (
+                bytes.get(LEN + MAIN_LEN + usize::from(bytes[field::MD_LENGTH]) * 4..)?,
+                measured,
+            )
         }
         _ => return None,
     };
     let is_postcard = inner_type == 0 && measured && inner.is_empty();
-    Some((inner_packet(inner_type, inner, flags(bytes[field::FLAGS])).0, is_postcard))
+    Some((
+        inner_packet(inner_type, inner, flags(bytes[field::FLAGS])).0,
+        is_postcard,
+    ))
 }
 
 /// Main contents to write: the reporter's fields of a report.
@@ -427,7 +485,10 @@ impl Inner<'_> {
     fn len(&self) -> usize {
         match self {
             Self::None => 0,
-            Self::Tlvs(tlvs) => tlvs.iter().map(|tlv| 4 + tlv.value.len().next_multiple_of(4)).sum(),
+            Self::Tlvs(tlvs) => tlvs
+                .iter()
+                .map(|tlv| 4 + tlv.value.len().next_multiple_of(4))
+                .sum(),
             Self::Domain(bytes) | Self::Ethernet(bytes) | Self::Ipv4(bytes) | Self::Ipv6(bytes) => {
                 bytes.len()
             }
@@ -472,7 +533,12 @@ pub struct Repr<'a> {
 impl<'a> Repr<'a> {
     /// A report of type 1.
     pub fn new(flags: Flags, main: MainRepr<'a>, inner: Inner<'a>) -> Self {
-        Self { flags, main: Some(main), inner, ignored_md_length: 0 }
+        Self {
+            flags,
+            main: Some(main),
+            inner,
+            ignored_md_length: 0,
+        }
     }
 
     /// A postcard (INT-XD): queue and both timestamps of one node, and the flow's id.
@@ -512,8 +578,10 @@ impl<'a> Repr<'a> {
         let flag = |flag| u8::from(self.flags.contains(flag));
         out[field::TYPES] = u8::from(self.main.is_some()) << 4 | self.inner.code();
         out[field::REPORT_LENGTH] = words.min(usize::from(TO_THE_END)) as u8;
-        out[field::MD_LENGTH] =
-            self.main.as_ref().map_or(self.ignored_md_length, |main| (main.md_len() / 4) as u8);
+        out[field::MD_LENGTH] = self
+            .main
+            .as_ref()
+            .map_or(self.ignored_md_length, |main| (main.md_len() / 4) as u8);
         out[field::FLAGS] = flag(Flags::DROP) << 7
             | flag(Flags::QUEUE) << 6
             | flag(Flags::FLOW) << 5
@@ -550,7 +618,11 @@ impl<'b> GroupBuilder<'b> {
     /// Begins a datagram in `out`; `None` if not even the header fits.
     pub fn new(out: &'b mut [u8], group: Group) -> Option<Self> {
         group.emit(out.get_mut(..GROUP_LEN)?);
-        Some(Self { out, len: GROUP_LEN, closed: false })
+        Some(Self {
+            out,
+            len: GROUP_LEN,
+            closed: false,
+        })
     }
 
     /// Adds a report. `false`, with nothing written: it did not fit, or the previous report extends to the end of the datagram.

@@ -117,7 +117,11 @@ impl HeaderTemplate {
     /// too short.
     #[inline(always)]
     pub fn peek(&self, frame: &[u8]) -> Option<UncheckedWrite> {
-        let head = if self.v6 { frame.get(HEAD_V6 - HEAD_V4..)? } else { frame };
+        let head = if self.v6 {
+            frame.get(HEAD_V6 - HEAD_V4..)?
+        } else {
+            frame
+        };
         let head = head.first_chunk::<HEAD_V4>()?;
         Some(UncheckedWrite {
             psn: Psn::new(u32_at(head, TAIL_V4)),
@@ -150,7 +154,11 @@ impl HeaderTemplate {
         let frame = frame.get(..end)?;
         let head = frame.first_chunk::<HEAD>()?;
         // ECN congestion marks are left to the full parser.
-        let is_marked = if HEAD == HEAD_V4 { head[15] & 3 == 3 } else { head[15] >> 4 & 3 == 3 };
+        let is_marked = if HEAD == HEAD_V4 {
+            head[15] & 3 == 3
+        } else {
+            head[15] >> 4 & 3 == 3
+        };
         let is_as_long = u32_at(head, HEAD - RETH_LEN + 12) as usize == len;
         if is_marked || !is_as_long || self.differ::<WORDS, START>(head, mask) != 0 {
             return None;
@@ -161,8 +169,17 @@ impl HeaderTemplate {
         let payload = frame.get(HEAD..HEAD + len)?;
         let changing = u32_at(head, tail);
         let address = u64::from_be_bytes(array_at(head, HEAD - RETH_LEN));
-        let reth = Reth { address, rkey: u32_at(head, HEAD - RETH_LEN + 8), len: len as u32 };
-        Some(Brief { psn: Psn::new(changing), ack_request: changing >> 31 != 0, reth, payload })
+        let reth = Reth {
+            address,
+            rkey: u32_at(head, HEAD - RETH_LEN + 8),
+            len: len as u32,
+        };
+        Some(Brief {
+            psn: Psn::new(changing),
+            ack_request: changing >> 31 != 0,
+            reth,
+            payload,
+        })
     }
 
     /// Bits in which a frame's headers differ.
@@ -200,14 +217,27 @@ impl HeaderTemplates {
         // No frame has these words.
         let (crc, words) = (icrc::Running::new(0), [u64::MAX; WORDS_V6]);
         let by = crc_32_update;
-        Self { templates: [HeaderTemplate { words, by, crc, payload_len: 0, v6: false }; TEMPLATES], choose }
+        Self {
+            templates: [HeaderTemplate {
+                words,
+                by,
+                crc,
+                payload_len: 0,
+                v6: false,
+            }; TEMPLATES],
+            choose,
+        }
     }
 
     /// The queue pair of a frame without VLAN tag, if it is long enough for a write. Unchecked: the frame may be anything.
     #[inline(always)]
     pub fn queue_pair(frame: &[u8]) -> Option<u32> {
         let head = frame.first_chunk::<HEAD_V4>()?;
-        let number = if head[12] == 0x08 { u32_at(head, TAIL_V4 - 4) } else { u32_at(head, TAIL_V6 - 4) };
+        let number = if head[12] == 0x08 {
+            u32_at(head, TAIL_V4 - 4)
+        } else {
+            u32_at(head, TAIL_V6 - 4)
+        };
         Some(number & 0x00ff_ffff)
     }
 
@@ -271,14 +301,20 @@ fn crc_v4(frame: &[u8], prefix_len: usize) -> Option<icrc::Running> {
     let mut head = *frame.get(14..)?.first_chunk::<{ icrc::HEAD_V4 }>()?;
     icrc::mask_v4(&mut head);
     let crc = icrc::extend(icrc::START, &head[..icrc::HEAD_V4 - CHANGING]);
-    Some(icrc::Running::rewind(crc, frame.get(TAIL_V4 - prefix_len..TAIL_V4)?))
+    Some(icrc::Running::rewind(
+        crc,
+        frame.get(TAIL_V4 - prefix_len..TAIL_V4)?,
+    ))
 }
 
 fn crc_v6(frame: &[u8], prefix_len: usize) -> Option<icrc::Running> {
     let mut head = *frame.get(14..)?.first_chunk::<{ icrc::HEAD_V6 }>()?;
     icrc::mask_v6(&mut head);
     let crc = icrc::extend(icrc::START, &head[..icrc::HEAD_V6 - CHANGING]);
-    Some(icrc::Running::rewind(crc, frame.get(TAIL_V6 - prefix_len..TAIL_V6)?))
+    Some(icrc::Running::rewind(
+        crc,
+        frame.get(TAIL_V6 - prefix_len..TAIL_V6)?,
+    ))
 }
 
 #[cfg(test)]
@@ -291,8 +327,16 @@ mod tests {
         let mut out = [0; 512];
         let path = Path::new(ends.0, ends.1, 0xc123);
         let mut writer = Writer::new(path, Transport::Uc, 0x1234).unwrap();
-        let reth = Reth { address: 0x1122_3344_5566_7788, rkey: 9, len: len as u32 };
-        let head = Head { psn: Psn::new(psn), ack_request: psn & 1 == 1, solicited: false };
+        let reth = Reth {
+            address: 0x1122_3344_5566_7788,
+            rkey: 9,
+            len: len as u32,
+        };
+        let head = Head {
+            psn: Psn::new(psn),
+            ack_request: psn & 1 == 1,
+            solicited: false,
+        };
         let payload: [u8; 300] = core::array::from_fn(|i| (i as u32 + psn) as u8);
         let written = writer.write_only(&mut out, head, reth, &payload[..len]).unwrap();
         (out, written)
@@ -323,7 +367,11 @@ mod tests {
                 assert_eq!(known.read(frame), Some(expected));
                 let (mut longer, len) = (bytes, len + 5);
                 longer[len - 5..len].fill(0xee);
-                assert_eq!(known.read(&longer[..len]), Some(expected), "trailing bytes are not the packet's");
+                assert_eq!(
+                    known.read(&longer[..len]),
+                    Some(expected),
+                    "trailing bytes are not the packet's"
+                );
             }
         }
     }
@@ -359,8 +407,14 @@ mod tests {
         let path = Path::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 0xc123);
         let mut writer = Writer::new(path, Transport::Uc, 0x1234).unwrap();
         let mut out = [0; 256];
-        let reth = Reth { address: 0, rkey: 0, len: 8 };
-        let len = writer.write_only_immediate(&mut out, Head::default(), reth, 5, &[0; 8]).unwrap();
+        let reth = Reth {
+            address: 0,
+            rkey: 0,
+            len: 8,
+        };
+        let len = writer
+            .write_only_immediate(&mut out, Head::default(), reth, 5, &[0; 8])
+            .unwrap();
         let mut known = HeaderTemplates::new();
         known.learn(&out[..len], &Packet::parse(&out[..len]).unwrap());
         assert_eq!(known.read(&out[..len]), None);

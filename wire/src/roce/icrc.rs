@@ -13,11 +13,27 @@ pub(super) const START: u32 = !0xdebb_20e3;
 
 /// Fields that count as ones in the head of an IPv4 packet: type of service, time to live, header checksum, UDP checksum, and the
 /// byte of congestion and reserved bits.
-const ONES_V4: [(u8, u8); 8] =
-    [(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff), (26, 0xff), (27, 0xff), (32, 0xff), (39, 0)];
+const ONES_V4: [(u8, u8); 8] = [
+    (1, 0xff),
+    (8, 0xff),
+    (10, 0xff),
+    (11, 0xff),
+    (26, 0xff),
+    (27, 0xff),
+    (32, 0xff),
+    (39, 0),
+];
 /// Likewise for an IPv6 packet: traffic class and flow label, hop limit, UDP checksum, congestion bits.
-const ONES_V6: [(u8, u8); 8] =
-    [(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff), (46, 0xff), (47, 0xff), (52, 0xff)];
+const ONES_V6: [(u8, u8); 8] = [
+    (0, 0x0f),
+    (1, 0xff),
+    (2, 0xff),
+    (3, 0xff),
+    (7, 0xff),
+    (46, 0xff),
+    (47, 0xff),
+    (52, 0xff),
+];
 
 /// Continues a CRC-32; `crc` is that of the preceding bytes.
 #[inline]
@@ -73,13 +89,17 @@ impl Running {
 /// Masks the head of an IPv4 packet for the CRC.
 #[inline]
 pub(super) fn mask_v4(head: &mut [u8; HEAD_V4]) {
-    ONES_V4.iter().for_each(|(at, ones)| head[usize::from(*at)] |= ones);
+    ONES_V4
+        .iter()
+        .for_each(|(at, ones)| head[usize::from(*at)] |= ones);
 }
 
 /// Masks the head of an IPv6 packet for the CRC.
 #[inline]
 pub(super) fn mask_v6(head: &mut [u8; HEAD_V6]) {
-    ONES_V6.iter().for_each(|(at, ones)| head[usize::from(*at)] |= ones);
+    ONES_V6
+        .iter()
+        .for_each(|(at, ones)| head[usize::from(*at)] |= ones);
 }
 
 /// The CRC of an IPv4 packet, from its header to its last pad byte.
@@ -141,7 +161,11 @@ fn shifted(shift: &Shift, crc: u32) -> u32 {
 /// The table that shifts over this many bytes, if there is one.
 #[inline(always)]
 fn shift_over(len: usize) -> Option<&'static Shift> {
-    if len.is_multiple_of(4) { SHIFTED.get(len / 4) } else { None }
+    if len.is_multiple_of(4) {
+        SHIFTED.get(len / 4)
+    } else {
+        None
+    }
 }
 
 /// A register after a zero byte.
@@ -187,7 +211,10 @@ const fn shifts() -> [Shift; SHORT / 4 + 1] {
         let mut words = 0;
         while words <= SHORT / 4 {
             table[words][place][value] = crc;
-            crc = over_zero(over_zero(over_zero(over_zero(crc, &bytes), &bytes), &bytes), &bytes);
+            crc = over_zero(
+                over_zero(over_zero(over_zero(crc, &bytes), &bytes), &bytes),
+                &bytes,
+            );
             words += 1;
         }
         entry += 1;
@@ -212,11 +239,21 @@ mod tests {
                 let head = packet.first_chunk().expect("long enough");
                 let mut copy = *head;
                 mask_v4(&mut copy);
-                assert_eq!(of_v4(packet, head), extend(extend(START, &copy), &packet[HEAD_V4..]), "{len}");
-                let Some(head) = packet.first_chunk() else { continue };
+                assert_eq!(
+                    of_v4(packet, head),
+                    extend(extend(START, &copy), &packet[HEAD_V4..]),
+                    "{len}"
+                );
+                let Some(head) = packet.first_chunk() else {
+                    continue;
+                };
                 let mut copy = *head;
                 mask_v6(&mut copy);
-                assert_eq!(of_v6(packet, head), extend(extend(START, &copy), &packet[HEAD_V6..]), "{len}");
+                assert_eq!(
+                    of_v6(packet, head),
+                    extend(extend(START, &copy), &packet[HEAD_V6..]),
+                    "{len}"
+                );
             }
         }
     }

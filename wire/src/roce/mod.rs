@@ -79,7 +79,9 @@ impl Transport {
 
     /// The transport with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Rc, Self::Uc].into_iter().find(|transport| transport.name() == name)
+        [Self::Rc, Self::Uc]
+            .into_iter()
+            .find(|transport| transport.name() == name)
     }
 }
 
@@ -188,7 +190,10 @@ impl Opcode {
     /// Whether it has a [`Reth`].
     #[inline]
     pub const fn has_reth(self) -> bool {
-        matches!(self, Self::WriteFirst | Self::WriteOnly | Self::WriteOnlyImmediate)
+        matches!(
+            self,
+            Self::WriteFirst | Self::WriteOnly | Self::WriteOnlyImmediate
+        )
     }
 
     /// Whether it has immediate data.
@@ -462,7 +467,10 @@ pub struct Aeth {
 impl Aeth {
     #[inline]
     fn parse(bytes: &[u8; AETH_LEN]) -> Self {
-        Self { syndrome: Syndrome::from_number(bytes[0]), msn: u24_at(bytes, 1) }
+        Self {
+            syndrome: Syndrome::from_number(bytes[0]),
+            msn: u24_at(bytes, 1),
+        }
     }
 
     #[inline]
@@ -496,8 +504,14 @@ mod tests {
         let psn = Psn::new;
         assert_eq!(psn(0x0100_0005), psn(5));
         assert_eq!((psn(0xff_ffff).next(), psn(0xff_fffe).plus(5)), (psn(0), psn(3)));
-        assert_eq!((psn(2).distance(psn(0xff_ffff)), psn(0xff_ffff).distance(psn(2))), (3, -3));
-        assert_eq!((psn(7).distance(psn(7)), psn(0x80_0000).distance(psn(0))), (0, -0x80_0000));
+        assert_eq!(
+            (psn(2).distance(psn(0xff_ffff)), psn(0xff_ffff).distance(psn(2))),
+            (3, -3)
+        );
+        assert_eq!(
+            (psn(7).distance(psn(7)), psn(0x80_0000).distance(psn(0))),
+            (0, -0x80_0000)
+        );
         assert_eq!(psn(0x7f_ffff).distance(psn(0)), 0x7f_ffff);
     }
 
@@ -527,6 +541,9 @@ mod tests {
         assert_eq!(Syndrome::from_number(0x2e), Syndrome::Rnr(14));
         assert_eq!(Syndrome::from_number(0x60), Syndrome::Nak(Nak::SequenceError));
         assert_eq!(Syndrome::from_number(0x45), Syndrome::Reserved(0x45));
-        assert_eq!([0, 1, 14, 31].map(rnr_nanoseconds), [655_360_000, 10_000, 1_280_000, 491_520_000]);
+        assert_eq!(
+            [0, 1, 14, 31].map(rnr_nanoseconds),
+            [655_360_000, 10_000, 1_280_000, 491_520_000]
+        );
     }
 }

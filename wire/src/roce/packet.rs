@@ -146,13 +146,19 @@ impl<'a> Packet<'a> {
             }
             _ => return Err(Refusal::NotIp),
         };
-        let seen = LowerLayers { macs: ([0; 6], [0; 6]), ends, congestion: false };
+        let seen = LowerLayers {
+            macs: ([0; 6], [0; 6]),
+            ends,
+            congestion: false,
+        };
         Self::transport(payload, seen, |body| icrc::extend(crc, body))
     }
 
     #[inline(always)]
     fn ipv4(packet: &'a [u8], frame: &[u8]) -> Result<Self, Refusal> {
-        let head = packet.first_chunk::<{ icrc::HEAD_V4 }>().ok_or_else(|| short_v4(packet))?;
+        let head = packet
+            .first_chunk::<{ icrc::HEAD_V4 }>()
+            .ok_or_else(|| short_v4(packet))?;
         let total = usize::from(u16_at(head, 2));
         if head[0] != 0x45 || total < 28 {
             return Err(Refusal::BadIpHeader);
@@ -169,14 +175,20 @@ impl<'a> Packet<'a> {
             destination: array_at::<4>(head, 16).into(),
             source_port: u16_at(head, 20),
         };
-        let seen = LowerLayers { macs: macs(frame), ends, congestion: head[1] & 3 == 3 };
+        let seen = LowerLayers {
+            macs: macs(frame),
+            ends,
+            congestion: head[1] & 3 == 3,
+        };
         let covered = 28 + payload.len() - ICRC_LEN;
         Self::transport(payload, seen, |_| icrc::of_v4(&packet[..covered], head))
     }
 
     #[inline(always)]
     fn ipv6(packet: &'a [u8], frame: &[u8]) -> Result<Self, Refusal> {
-        let head = packet.first_chunk::<{ icrc::HEAD_V6 }>().ok_or_else(|| short_v6(packet))?;
+        let head = packet
+            .first_chunk::<{ icrc::HEAD_V6 }>()
+            .ok_or_else(|| short_v6(packet))?;
         let total = 40 + usize::from(u16_at(head, 4));
         if head[0] >> 4 != 6 {
             return Err(Refusal::BadIpHeader);
@@ -190,7 +202,11 @@ impl<'a> Packet<'a> {
             destination: array_at::<16>(head, 24).into(),
             source_port: u16_at(head, 40),
         };
-        let seen = LowerLayers { macs: macs(frame), ends, congestion: head[1] >> 4 & 3 == 3 };
+        let seen = LowerLayers {
+            macs: macs(frame),
+            ends,
+            congestion: head[1] >> 4 & 3 == 3,
+        };
         let covered = 48 + payload.len() - ICRC_LEN;
         Self::transport(payload, seen, |_| icrc::of_v6(&packet[..covered], head))
     }
@@ -219,8 +235,18 @@ impl<'a> Packet<'a> {
         let bth = Bth::parse(header);
         let (extension, rest) = Extension::split(bth.opcode, body).ok_or(Refusal::BadRoceLength)?;
         let (payload, fault) = carried(&bth, extension.reth.map_or(0, |reth| reth.len), rest);
-        let Extension { reth, atomic, immediate, aeth, atomic_ack } = extension;
-        let LowerLayers { macs: (destination_mac, source_mac), ends, congestion } = seen;
+        let Extension {
+            reth,
+            atomic,
+            immediate,
+            aeth,
+            atomic_ack,
+        } = extension;
+        let LowerLayers {
+            macs: (destination_mac, source_mac),
+            ends,
+            congestion,
+        } = seen;
         Ok(Self {
             source_mac,
             destination_mac,
@@ -260,7 +286,9 @@ pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
         return Err(Refusal::BadRoceLength);
     }
     let packet = packet.get_mut(..header + len).ok_or(Refusal::Truncated)?;
-    let (covered, crc) = packet.split_last_chunk_mut::<ICRC_LEN>().ok_or(Refusal::Truncated)?;
+    let (covered, crc) = packet
+        .split_last_chunk_mut::<ICRC_LEN>()
+        .ok_or(Refusal::Truncated)?;
     let sum = match (header, covered.first_chunk(), covered.first_chunk()) {
         (20, Some(head), _) => icrc::of_v4(covered, head),
         (40, _, Some(head)) => icrc::of_v6(covered, head),
@@ -302,31 +330,69 @@ impl Extension {
         Some(match opcode {
             Opcode::WriteOnly | Opcode::WriteFirst => {
                 let (reth, rest) = body.split_first_chunk::<RETH_LEN>()?;
-                (Self { reth: Some(Reth::parse(reth)), ..none }, rest)
+                (
+                    Self {
+                        reth: Some(Reth::parse(reth)),
+                        ..none
+                    },
+                    rest,
+                )
             }
             Opcode::WriteOnlyImmediate => {
                 let (reth, rest) = body.split_first_chunk::<RETH_LEN>()?;
                 let (immediate, rest) = rest.split_first_chunk::<4>()?;
                 let immediate = Some(u32::from_be_bytes(*immediate));
-                (Self { reth: Some(Reth::parse(reth)), immediate, ..none }, rest)
+                (
+                    Self {
+                        reth: Some(Reth::parse(reth)),
+                        immediate,
+                        ..none
+                    },
+                    rest,
+                )
             }
             Opcode::WriteLastImmediate => {
                 let (immediate, rest) = body.split_first_chunk::<4>()?;
-                (Self { immediate: Some(u32::from_be_bytes(*immediate)), ..none }, rest)
+                (
+                    Self {
+                        immediate: Some(u32::from_be_bytes(*immediate)),
+                        ..none
+                    },
+                    rest,
+                )
             }
             Opcode::FetchAdd => {
                 let (atomic, rest) = body.split_first_chunk::<ATOMIC_LEN>()?;
-                (Self { atomic: Some(AtomicEth::parse(atomic)), ..none }, rest)
+                (
+                    Self {
+                        atomic: Some(AtomicEth::parse(atomic)),
+                        ..none
+                    },
+                    rest,
+                )
             }
             Opcode::Acknowledge => {
                 let (aeth, rest) = body.split_first_chunk::<AETH_LEN>()?;
-                (Self { aeth: Some(Aeth::parse(aeth)), ..none }, rest)
+                (
+                    Self {
+                        aeth: Some(Aeth::parse(aeth)),
+                        ..none
+                    },
+                    rest,
+                )
             }
             Opcode::AtomicAcknowledge => {
                 let (aeth, rest) = body.split_first_chunk::<AETH_LEN>()?;
                 let (original, rest) = rest.split_first_chunk::<8>()?;
                 let atomic_ack = Some(u64::from_be_bytes(*original));
-                (Self { aeth: Some(Aeth::parse(aeth)), atomic_ack, ..none }, rest)
+                (
+                    Self {
+                        aeth: Some(Aeth::parse(aeth)),
+                        atomic_ack,
+                        ..none
+                    },
+                    rest,
+                )
             }
             Opcode::SendOnly | Opcode::WriteMiddle | Opcode::WriteLast | Opcode::Cnp | Opcode::Other(_) => {
                 (none, body)

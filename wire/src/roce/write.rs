@@ -151,7 +151,11 @@ pub struct Head {
 impl Head {
     /// Without acknowledgement and solicited event.
     pub const fn new(psn: Psn) -> Self {
-        Self { psn, ack_request: false, solicited: false }
+        Self {
+            psn,
+            ack_request: false,
+            solicited: false,
+        }
     }
 }
 
@@ -294,11 +298,17 @@ impl Writer {
         immediate: u32,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<usize, EmitError> {
-        self.put(out, Opcode::WriteOnlyImmediate, head, reth.len as usize, |ext, payload| {
-            reth.emit(ext);
-            put_u32(ext, RETH_LEN, immediate);
-            fill(payload);
-        })
+        self.put(
+            out,
+            Opcode::WriteOnlyImmediate,
+            head,
+            reth.len as usize,
+            |ext, payload| {
+                reth.emit(ext);
+                put_u32(ext, RETH_LEN, immediate);
+                fill(payload);
+            },
+        )
     }
 
     /// A write in one packet with immediate data, which notifies the CPU.
@@ -342,7 +352,9 @@ impl Writer {
     /// As [`write_only`](Self::write_only).
     pub fn write_middle(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
         fits(payload.len().is_multiple_of(4) && !payload.is_empty())?;
-        self.put(out, Opcode::WriteMiddle, head, payload.len(), |_, to| to.copy_from_slice(payload))
+        self.put(out, Opcode::WriteMiddle, head, payload.len(), |_, to| {
+            to.copy_from_slice(payload)
+        })
     }
 
     /// The last packet of a longer write.
@@ -351,7 +363,9 @@ impl Writer {
     /// As [`write_only`](Self::write_only).
     pub fn write_last(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
         fits(!payload.is_empty())?;
-        self.put(out, Opcode::WriteLast, head, payload.len(), |_, to| to.copy_from_slice(payload))
+        self.put(out, Opcode::WriteLast, head, payload.len(), |_, to| {
+            to.copy_from_slice(payload)
+        })
     }
 
     /// The last packet of a longer write with immediate data, which notifies the CPU.
@@ -377,7 +391,9 @@ impl Writer {
     /// # Errors
     /// As [`write_only`](Self::write_only).
     pub fn send(&mut self, out: &mut [u8], head: Head, payload: &[u8]) -> Result<usize, EmitError> {
-        self.put(out, Opcode::SendOnly, head, payload.len(), |_, to| to.copy_from_slice(payload))
+        self.put(out, Opcode::SendOnly, head, payload.len(), |_, to| {
+            to.copy_from_slice(payload)
+        })
     }
 
     /// Fetch-and-add on eight bytes; `atomic.compare` is 0. Only on reliable connections.
@@ -395,7 +411,14 @@ impl Writer {
     /// As [`fetch_add`](Self::fetch_add).
     #[inline]
     pub fn ack(&mut self, out: &mut [u8], psn: Psn, msn: u32) -> Result<usize, EmitError> {
-        self.acknowledge(out, psn, Aeth { syndrome: Syndrome::ACK, msn })
+        self.acknowledge(
+            out,
+            psn,
+            Aeth {
+                syndrome: Syndrome::ACK,
+                msn,
+            },
+        )
     }
 
     /// Refuses `psn`; for a sequence error, `psn` is the expected one.
@@ -403,7 +426,14 @@ impl Writer {
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
     pub fn nak(&mut self, out: &mut [u8], psn: Psn, nak: Nak, msn: u32) -> Result<usize, EmitError> {
-        self.acknowledge(out, psn, Aeth { syndrome: Syndrome::Nak(nak), msn })
+        self.acknowledge(
+            out,
+            psn,
+            Aeth {
+                syndrome: Syndrome::Nak(nak),
+                msn,
+            },
+        )
     }
 
     /// Receiver not ready for `psn`; `timer` is a code, see [`rnr_nanoseconds`](super::rnr_nanoseconds).
@@ -411,7 +441,14 @@ impl Writer {
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
     pub fn rnr(&mut self, out: &mut [u8], psn: Psn, timer: u8, msn: u32) -> Result<usize, EmitError> {
-        self.acknowledge(out, psn, Aeth { syndrome: Syndrome::Rnr(timer), msn })
+        self.acknowledge(
+            out,
+            psn,
+            Aeth {
+                syndrome: Syndrome::Rnr(timer),
+                msn,
+            },
+        )
     }
 
     /// An acknowledgement with any header.
@@ -420,7 +457,9 @@ impl Writer {
     /// As [`fetch_add`](Self::fetch_add).
     #[inline]
     pub fn acknowledge(&mut self, out: &mut [u8], psn: Psn, aeth: Aeth) -> Result<usize, EmitError> {
-        self.put(out, Opcode::Acknowledge, Head::new(psn), 0, |ext, _| aeth.emit(ext))
+        self.put(out, Opcode::Acknowledge, Head::new(psn), 0, |ext, _| {
+            aeth.emit(ext)
+        })
     }
 
     /// Acknowledges an atomic operation, with the original value.
@@ -435,7 +474,11 @@ impl Writer {
         original: u64,
     ) -> Result<usize, EmitError> {
         self.put(out, Opcode::AtomicAcknowledge, Head::new(psn), 0, |ext, _| {
-            Aeth { syndrome: Syndrome::ACK, msn }.emit(ext);
+            Aeth {
+                syndrome: Syndrome::ACK,
+                msn,
+            }
+            .emit(ext);
             put_u64(ext, 4, original);
         })
     }
@@ -445,7 +488,9 @@ impl Writer {
     /// # Errors
     /// If `out` is too short.
     pub fn cnp(&mut self, out: &mut [u8]) -> Result<usize, EmitError> {
-        self.put(out, Opcode::Cnp, Head::default(), CNP_LEN, |_, payload| payload.fill(0))
+        self.put(out, Opcode::Cnp, Head::default(), CNP_LEN, |_, payload| {
+            payload.fill(0)
+        })
     }
 
     /// One frame: `fill` writes extension headers and payload.
@@ -458,7 +503,9 @@ impl Writer {
         payload_len: usize,
         fill: impl FnOnce(&mut [u8], &mut [u8]),
     ) -> Result<usize, EmitError> {
-        let number = opcode.number(self.transport).ok_or(EmitError::Invalid(Refusal::BadRoceOpcode))?;
+        let number = opcode
+            .number(self.transport)
+            .ok_or(EmitError::Invalid(Refusal::BadRoceOpcode))?;
         fits(payload_len <= MAX_PAYLOAD)?;
         let len = self.frame_len(opcode, payload_len);
         let out = out.get_mut(..len).ok_or(EmitError::Short(len))?;
@@ -473,7 +520,9 @@ impl Writer {
         fill(extension, payload);
         let pad = end.len() - ICRC_LEN;
         end[..pad].fill(0);
-        let crc = template.crc.finish(template.by, &out[at - (template.prefix_len & 15)..len - ICRC_LEN]);
+        let crc = template
+            .crc
+            .finish(template.by, &out[at - (template.prefix_len & 15)..len - ICRC_LEN]);
         out[len - ICRC_LEN..].copy_from_slice(&crc.to_le_bytes());
         Ok(len)
     }
@@ -532,7 +581,11 @@ impl Writer {
 
 #[inline(always)]
 fn fits(good: bool) -> Result<(), EmitError> {
-    if good { Ok(()) } else { Err(EmitError::Invalid(Refusal::BadRoceLength)) }
+    if good {
+        Ok(())
+    } else {
+        Err(EmitError::Invalid(Refusal::BadRoceLength))
+    }
 }
 
 /// One packet of a write.
@@ -560,7 +613,12 @@ impl Segments {
     #[inline]
     pub const fn new(len: usize, pmtu: u16) -> Self {
         let pmtu = if pmtu == 0 { 256 } else { pmtu as usize };
-        Self { len, pmtu, at: 0, done: false }
+        Self {
+            len,
+            pmtu,
+            at: 0,
+            done: false,
+        }
     }
 
     /// The number of packets, which is also the number of PSNs.

@@ -29,7 +29,9 @@ fn ethernet_in_ethernet_without_end_is_no_endless_descent() {
 
 #[test]
 fn ip_in_ip_without_end_is_no_endless_descent() {
-    let layer = [0x45, 0, 0xff, 0xff, 0, 0, 0, 0, 64, 4, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let layer = [
+        0x45, 0, 0xff, 0xff, 0, 0, 0, 0, 64, 4, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+    ];
     let ethernet = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     let packet = [&ethernet[..], &layer.repeat(65_000 / layer.len())].concat();
     assert_eq!(decode_all(report(&packet)), 1);

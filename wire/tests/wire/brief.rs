@@ -23,8 +23,12 @@ fn report(dialect: Dialect) -> Vec<u8> {
         drop_reason: None,
     };
     let at = header.emit(dialect, &mut out);
-    let layout =
-        Layout::int_10(0xff00, if dialect == Dialect::IntCollectorGen { 8 } else { 9 }, dialect).unwrap();
+    let layout = Layout::int_10(
+        0xff00,
+        if dialect == Dialect::IntCollectorGen { 8 } else { 9 },
+        dialect,
+    )
+    .unwrap();
     let int = 12 + HOPS * layout.len();
     let dscp = Profile::new(dialect).dscp;
     let total = (28 + int) as u16;
@@ -35,8 +39,18 @@ fn report(dialect: Dialect) -> Vec<u8> {
     packet[22..24].copy_from_slice(&[64, 17]);
     packet[26..38].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2, 0x12, 0x34, 0x56, 0x78]);
     packet[38..40].copy_from_slice(&(total - 20).to_be_bytes());
-    Shim1 { kind: 1, length: (int / 4) as u8, last: 0 }.emit(&mut packet[42..]);
-    let md = Md10 { hop_ml: layout.words(), remaining: 9, bitmap: 0xff00, ..Md10::default() };
+    Shim1 {
+        kind: 1,
+        length: (int / 4) as u8,
+        last: 0,
+    }
+    .emit(&mut packet[42..]);
+    let md = Md10 {
+        hop_ml: layout.words(),
+        remaining: 9,
+        bitmap: 0xff00,
+        ..Md10::default()
+    };
     md.emit(&mut packet[46..]);
     for (at, byte) in packet[54..42 + int].iter_mut().enumerate() {
         *byte = at as u8;
@@ -52,26 +66,55 @@ fn compare(payload: &[u8], profile: Profile) -> bool {
 
 /// Compares both results of a decoder that may have read other reports before.
 fn compare_by(decoder: &mut Decoder, payload: &[u8]) -> bool {
-    let Some(brief) = decoder.brief(payload) else { return false };
+    let Some(brief) = decoder.brief(payload) else {
+        return false;
+    };
     let layout = decoder.layout(brief.shape);
     let whole: Vec<_> = decoder.reports(payload).collect();
-    let [Ok(report)] = whole.as_slice() else { panic!("{whole:?} of {payload:02x?}") };
+    let [Ok(report)] = whole.as_slice() else {
+        panic!("{whole:?} of {payload:02x?}")
+    };
     let int = report.int.unwrap();
     assert_eq!(
-        (Some(brief.node_id), brief.hw_id, brief.seq, Some(brief.ts), brief.flags, Some(brief.flow)),
-        (report.node_id, report.hw_id, report.seq, report.ts, report.flags, report.flow)
+        (
+            Some(brief.node_id),
+            brief.hw_id,
+            brief.seq,
+            Some(brief.ts),
+            brief.flags,
+            Some(brief.flow)
+        ),
+        (
+            report.node_id,
+            report.hw_id,
+            report.seq,
+            report.ts,
+            report.flags,
+            report.flow
+        )
     );
-    assert_eq!((brief.int_flags, brief.records, layout), (int.flags, int.stack.bytes, int.stack.layout));
-    let rest =
-        (report.metadata, report.tunnel, report.ioam, report.drop_reason, report.annotations.0, report.index);
+    assert_eq!(
+        (brief.int_flags, brief.records, layout),
+        (int.flags, int.stack.bytes, int.stack.layout)
+    );
+    let rest = (
+        report.metadata,
+        report.tunnel,
+        report.ioam,
+        report.drop_reason,
+        report.annotations.0,
+        report.index,
+    );
     assert_eq!(rest, (None, None, None, None, 0, 0));
     true
 }
 
 #[test]
 fn a_common_report_is_read_briefly_in_every_dialect_that_has_it() {
-    let brief: Vec<bool> =
-        Dialect::ALL.iter().map(|dialect| compare(&report(*dialect), Profile::new(*dialect))).collect();
+    let brief: Vec<bool> = Dialect::ALL
+        .iter()
+        .map(|dialect| compare(&report(*dialect), Profile::new(*dialect)))
+        .collect();
     assert_eq!(brief, [true, true, true, true, true, true], "{:?}", Dialect::ALL);
 }
 
@@ -107,8 +150,16 @@ fn both_decoders_agree_on_mutated_bytes() {
         let mut payload = report(dialect);
         for _ in 0..random(4) {
             // Mostly the headers.
-            let at = if random(4) == 0 { random(payload.len()) } else { random(70) };
-            payload[at] = if random(2) == 0 { random(256) as u8 } else { payload[at] ^ 1 << random(8) };
+            let at = if random(4) == 0 {
+                random(payload.len())
+            } else {
+                random(70)
+            };
+            payload[at] = if random(2) == 0 {
+                random(256) as u8
+            } else {
+                payload[at] ^ 1 << random(8)
+            };
         }
         if random(4) == 0 {
             payload.extend_from_slice(&[0xa5; 6]);

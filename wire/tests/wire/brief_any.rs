@@ -47,7 +47,11 @@ impl Made {
             let bit = |bit: usize| at >> bit & 1 != 0;
             let made = Self {
                 version: if bit(0) { Version::V10 } else { Version::V20 },
-                int: if bit(1) { int::Version::V10 } else { int::Version::V2 },
+                int: if bit(1) {
+                    int::Version::V10
+                } else {
+                    int::Version::V2
+                },
                 proto: if bit(2) { 6 } else { 17 },
                 in_frame: bit(3),
                 main: bit(4),
@@ -68,8 +72,10 @@ impl Made {
     /// From the Ethernet header on.
     fn frame(self, dialect: Dialect) -> Vec<u8> {
         let layout = self.layout(dialect);
-        let (header, l4) =
-            (if self.int == int::Version::V10 { 8 } else { 12 }, if self.proto == 6 { 20 } else { 8 });
+        let (header, l4) = (
+            if self.int == int::Version::V10 { 8 } else { 12 },
+            if self.proto == 6 { 20 } else { 8 },
+        );
         let stack = self.hops * layout.len();
         let total = 20 + l4 + 4 + header + stack + self.tail;
         let mut out = vec![0; 14 + total];
@@ -85,13 +91,33 @@ impl Made {
         let int = &mut out[34 + l4..];
         let words = (header + stack) / 4;
         if self.int == int::Version::V10 {
-            Shim1 { kind: 1, length: words as u8 + 1, last: 0 }.emit(int);
-            Md10 { hop_ml: layout.words(), remaining: 9, bitmap: BITMAP, ..Md10::default() }
-                .emit(&mut int[4..]);
+            Shim1 {
+                kind: 1,
+                length: words as u8 + 1,
+                last: 0,
+            }
+            .emit(int);
+            Md10 {
+                hop_ml: layout.words(),
+                remaining: 9,
+                bitmap: BITMAP,
+                ..Md10::default()
+            }
+            .emit(&mut int[4..]);
         } else {
-            Shim2 { kind: Shim2::MD, length: words as u8, next: Next::Dscp(0) }.emit(int);
-            Md2 { hop_ml: layout.words(), remaining: 9, bitmap: BITMAP, ..Md2::default() }
-                .emit(&mut int[4..]);
+            Shim2 {
+                kind: Shim2::MD,
+                length: words as u8,
+                next: Next::Dscp(0),
+            }
+            .emit(int);
+            Md2 {
+                hop_ml: layout.words(),
+                remaining: 9,
+                bitmap: BITMAP,
+                ..Md2::default()
+            }
+            .emit(&mut int[4..]);
         }
         for (at, byte) in int[4 + header..][..stack].iter_mut().enumerate() {
             *byte = at as u8;
@@ -119,9 +145,20 @@ impl Made {
             out.extend_from_slice(&frame);
             return out;
         }
-        let inner = if self.in_frame { Inner::Ethernet(&frame) } else { Inner::Ipv4(&frame[14..]) };
-        let mut builder =
-            GroupBuilder::new(&mut out, Group { hw_id: 33, seq: 0x2a_bcde, node_id: 77 }).unwrap();
+        let inner = if self.in_frame {
+            Inner::Ethernet(&frame)
+        } else {
+            Inner::Ipv4(&frame[14..])
+        };
+        let mut builder = GroupBuilder::new(
+            &mut out,
+            Group {
+                hw_id: 33,
+                seq: 0x2a_bcde,
+                node_id: 77,
+            },
+        )
+        .unwrap();
         assert!(builder.push(&Repr::new(self.flags, MainRepr::default(), inner)));
         let mut out = builder.finish().to_vec();
         if !self.main {
@@ -136,18 +173,33 @@ impl Made {
 
 /// The profile of a dialect in which a shim may follow TCP.
 fn profile(dialect: Dialect) -> Profile {
-    Profile { tcp_shim: TcpShim::AfterFixed, ..Profile::new(dialect) }
+    Profile {
+        tcp_shim: TcpShim::AfterFixed,
+        ..Profile::new(dialect)
+    }
 }
 
 /// Compares both results of a decoder; true if there was a brief one.
 fn compare(decoder: &mut Decoder, payload: &[u8]) -> bool {
-    let Some(brief) = decoder.brief_any(payload) else { return false };
+    let Some(brief) = decoder.brief_any(payload) else {
+        return false;
+    };
     let layout = decoder.layout(brief.shape);
     let whole: Vec<_> = decoder.reports(payload).collect();
-    let [Ok(report)] = whole.as_slice() else { panic!("{whole:?} of {payload:02x?}") };
+    let [Ok(report)] = whole.as_slice() else {
+        panic!("{whole:?} of {payload:02x?}")
+    };
     let int = report.int.unwrap();
     assert_eq!(
-        (brief.version, Some(brief.node_id), brief.hw_id, brief.seq, brief.ts, brief.flags, Some(brief.flow)),
+        (
+            brief.version,
+            Some(brief.node_id),
+            brief.hw_id,
+            brief.seq,
+            brief.ts,
+            brief.flags,
+            Some(brief.flow)
+        ),
         (
             report.version,
             report.node_id,
@@ -158,8 +210,14 @@ fn compare(decoder: &mut Decoder, payload: &[u8]) -> bool {
             report.flow
         )
     );
-    assert_eq!((brief.int_flags, brief.records, layout), (int.flags, int.stack.bytes, int.stack.layout));
-    assert_eq!((report.ds_id, int.ds_id, int.source_only, int.sf), (0, 0, &[][..], None));
+    assert_eq!(
+        (brief.int_flags, brief.records, layout),
+        (int.flags, int.stack.bytes, int.stack.layout)
+    );
+    assert_eq!(
+        (report.ds_id, int.ds_id, int.source_only, int.sf),
+        (0, 0, &[][..], None)
+    );
     assert!(!report.is_single_record());
     assert!(nothing_else(report), "{report:?}");
     true
@@ -167,8 +225,13 @@ fn compare(decoder: &mut Decoder, payload: &[u8]) -> bool {
 
 /// Whether a report has none of the fields that a brief one lacks.
 fn nothing_else(report: &Report<'_>) -> bool {
-    (report.metadata, report.tunnel, report.ioam, report.drop_reason, report.flow_id)
-        == (None, None, None, None, None)
+    (
+        report.metadata,
+        report.tunnel,
+        report.ioam,
+        report.drop_reason,
+        report.flow_id,
+    ) == (None, None, None, None, None)
         && (report.annotations, report.index) == (Annotations::default(), 0)
 }
 
@@ -180,9 +243,15 @@ fn briefly(payload: &[u8]) -> bool {
 fn every_kind_is_read_briefly_in_every_dialect() {
     for (made, dialect) in Made::all().flat_map(|made| Dialect::ALL.map(|dialect| (made, dialect))) {
         let payload = made.datagram(dialect);
-        assert!(compare(&mut Decoder::new(profile(dialect)), &payload), "{made:?} {dialect:?}");
+        assert!(
+            compare(&mut Decoder::new(profile(dialect)), &payload),
+            "{made:?} {dialect:?}"
+        );
     }
-    let made = Made { flags: Flags::FLOW.with(Flags::QUEUE, true), ..USUAL };
+    let made = Made {
+        flags: Flags::FLOW.with(Flags::QUEUE, true),
+        ..USUAL
+    };
     assert!(briefly(&made.datagram(Dialect::Strict)));
     // A telemetry port is one of UDP.
     let mut decoder = Decoder::new(Profile {
@@ -210,12 +279,26 @@ fn what_is_not_common_is_left_to_the_full_decoder() {
     }
     let whole = USUAL.datagram(Dialect::Strict);
     // Metadata of the reporter; a domain; a telemetry port; TCP options before the shim.
-    let metadata = MainRepr { bits: 0x2000, ..MainRepr::default() };
-    let domain = MainRepr { ds_id: 0x5043, ..MainRepr::default() };
+    let metadata = MainRepr {
+        bits: 0x2000,
+        ..MainRepr::default()
+    };
+    let domain = MainRepr {
+        ds_id: 0x5043,
+        ..MainRepr::default()
+    };
     let frame = USUAL.frame(Dialect::Strict);
     for main in [metadata, domain] {
         let mut out = vec![0; 512];
-        let mut builder = GroupBuilder::new(&mut out, Group { hw_id: 1, seq: 2, node_id: 3 }).unwrap();
+        let mut builder = GroupBuilder::new(
+            &mut out,
+            Group {
+                hw_id: 1,
+                seq: 2,
+                node_id: 3,
+            },
+        )
+        .unwrap();
         assert!(builder.push(&Repr::new(Flags::FLOW, main, Inner::Ipv4(&frame[14..]))));
         assert!(!briefly(builder.finish()), "{main:?}");
     }
@@ -227,7 +310,13 @@ fn what_is_not_common_is_left_to_the_full_decoder() {
     let mut twice = whole.clone();
     twice.extend_from_slice(&whole[8..]);
     assert!(!briefly(&twice));
-    assert_eq!(Decoder::new(profile(Dialect::Strict)).reports(&twice).filter(Result::is_ok).count(), 2);
+    assert_eq!(
+        Decoder::new(profile(Dialect::Strict))
+            .reports(&twice)
+            .filter(Result::is_ok)
+            .count(),
+        2
+    );
     let mut tcp = Profile::new(Dialect::Strict);
     tcp.tcp_shim = TcpShim::AfterOptions;
     let payload = Made { proto: 6, ..USUAL }.datagram(Dialect::Strict);
@@ -244,11 +333,15 @@ fn what_is_not_common_is_left_to_the_full_decoder() {
 fn the_vectors_give_the_same_result() {
     let all = vectors::all();
     let payloads = all.iter().filter_map(|vector| match vector.kind {
-        Kind::Frame => wire::datagram(&vector.bytes).ok().map(|datagram| (datagram.payload, vector.profile)),
+        Kind::Frame => wire::datagram(&vector.bytes)
+            .ok()
+            .map(|datagram| (datagram.payload, vector.profile)),
         Kind::Payload => Some((&vector.bytes[..], vector.profile)),
         _ => None,
     });
-    let brief = payloads.filter(|(payload, profile)| compare(&mut Decoder::new(*profile), payload)).count();
+    let brief = payloads
+        .filter(|(payload, profile)| compare(&mut Decoder::new(*profile), payload))
+        .count();
     assert!(brief > 3, "{brief}");
 }
 

@@ -5,9 +5,15 @@ use wire::{Decoder, Dialect, Hop, Profile, Report, datagram};
 
 /// The frames of a classic little-endian pcap file.
 fn frames(name: &str) -> Vec<Vec<u8>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/captures").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/captures")
+        .join(name);
     let file = std::fs::read(path).expect("the capture is in the repository");
-    assert_eq!(file[..4], [0xd4, 0xc3, 0xb2, 0xa1], "classic pcap, little endian, microseconds");
+    assert_eq!(
+        file[..4],
+        [0xd4, 0xc3, 0xb2, 0xa1],
+        "classic pcap, little endian, microseconds"
+    );
     let mut rest = &file[24..];
     let mut frames = Vec::new();
     while let Some((header, tail)) = rest.split_at_checked(16) {
@@ -66,14 +72,24 @@ fn the_flow_flag_is_where_onos_puts_it() {
             names.insert((dialect.name(), report.flags.0));
         });
     }
-    assert_eq!(names.into_iter().collect::<Vec<_>>(), [("onos", 4), ("strict", 0)]);
+    assert_eq!(
+        names.into_iter().collect::<Vec<_>>(),
+        [("onos", 4), ("strict", 0)]
+    );
 }
 
 #[test]
 fn the_path_only_capture_has_node_ids_and_nothing_else() {
-    let node = |id| Hop { carried: wire::Items::NODE_ID, node_id: Some(id), ..Hop::default() };
+    let node = |id| Hop {
+        carried: wire::Items::NODE_ID,
+        node_id: Some(id),
+        ..Hop::default()
+    };
     let count = each_report("onos-int10-path-only.pcap", Dialect::Onos, |report| {
-        assert_eq!(report.hops().collect::<Vec<_>>(), [node(101), node(102), node(103)]);
+        assert_eq!(
+            report.hops().collect::<Vec<_>>(),
+            [node(101), node(102), node(103)]
+        );
     });
     assert_eq!(count, 500);
 }

@@ -38,14 +38,23 @@ const FIRST: &str = "02000000000202000000000108004502013c123440004011d310c633640
     ffff000000120000030000007f000000100000001f420000025800010203";
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 fn path(from: IpAddr, to: IpAddr, identification: u16) -> Path {
     let source_mac = [2, 0, 0, 0, 0, 1];
     let destination_mac = [2, 0, 0, 0, 0, 2];
-    Path { source_mac, destination_mac, identification, ..Path::new(from, to, 0xc001) }
+    Path {
+        source_mac,
+        destination_mac,
+        identification,
+        ..Path::new(from, to, 0xc001)
+    }
 }
 
 fn host(last: u8) -> IpAddr {
@@ -63,12 +72,18 @@ fn back(queue_pair: u32) -> Writer {
 
 fn over_v6() -> Writer {
     let host = |last| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, last).into();
-    let path = Path { flow_label: 0x12345, ..path(host(1), host(2), 0) };
+    let path = Path {
+        flow_label: 0x12345,
+        ..path(host(1), host(2), 0)
+    };
     Writer::new(path, Transport::Uc, 0x14).expect("one family")
 }
 
 fn wanted(psn: u32) -> Head {
-    Head { ack_request: true, ..Head::new(Psn::new(psn)) }
+    Head {
+        ack_request: true,
+        ..Head::new(Psn::new(psn))
+    }
 }
 
 fn slot() -> Vec<u8> {
@@ -79,10 +94,27 @@ fn entry() -> Vec<u8> {
     (0xa0..=0xb1).collect()
 }
 
-const TO_SLOT: Reth = Reth { address: 0x7f00_013f_3bc0, rkey: 0x1f42, len: 24 };
-const TO_LIST: Reth = Reth { address: 0x7f00_4000_0000, rkey: 0x1f42, len: 18 };
-const TO_COUNTER: AtomicEth = AtomicEth { address: 0x7f00_8004_4518, rkey: 0x2a01, add: 5, compare: 0 };
-const V6_RETH: Reth = Reth { address: 0x7f00_0000_0040, rkey: 0x1f42, len: 8 };
+const TO_SLOT: Reth = Reth {
+    address: 0x7f00_013f_3bc0,
+    rkey: 0x1f42,
+    len: 24,
+};
+const TO_LIST: Reth = Reth {
+    address: 0x7f00_4000_0000,
+    rkey: 0x1f42,
+    len: 18,
+};
+const TO_COUNTER: AtomicEth = AtomicEth {
+    address: 0x7f00_8004_4518,
+    rkey: 0x2a01,
+    add: 5,
+    compare: 0,
+};
+const V6_RETH: Reth = Reth {
+    address: 0x7f00_0000_0040,
+    rkey: 0x1f42,
+    len: 8,
+};
 const DESCRIPTOR: &str = "00000000007f000000000002421f0000";
 
 /// Asserts that `write` writes the example, byte by byte.
@@ -97,27 +129,44 @@ fn writes(example: &str, write: impl FnOnce(&mut [u8]) -> Result<usize, EmitErro
 
 #[test]
 fn the_examples_are_written() {
-    writes(WRITE, |out| there(0x12).write_only(out, wanted(0x100), TO_SLOT, &slot()));
-    let solicited = Head { solicited: true, ..wanted(0x101) };
+    writes(WRITE, |out| {
+        there(0x12).write_only(out, wanted(0x100), TO_SLOT, &slot())
+    });
+    let solicited = Head {
+        solicited: true,
+        ..wanted(0x101)
+    };
     writes(WRITE_IMMEDIATE, |out| {
         there(0x12).write_only_immediate(out, solicited, TO_LIST, 0x2000_0005, &entry())
     });
-    writes(FETCH_ADD, |out| there(0x13).fetch_add(out, wanted(0x200), TO_COUNTER));
-    writes(ATOMIC_ACK, |out| back(0x56).atomic_ack(out, Psn::new(0x200), 1, 0x1122_3344_5566_7788));
+    writes(FETCH_ADD, |out| {
+        there(0x13).fetch_add(out, wanted(0x200), TO_COUNTER)
+    });
+    writes(ATOMIC_ACK, |out| {
+        back(0x56).atomic_ack(out, Psn::new(0x200), 1, 0x1122_3344_5566_7788)
+    });
     writes(ACK, |out| back(0x55).ack(out, Psn::new(0x101), 0x102));
-    writes(NAK, |out| back(0x55).nak(out, Psn::new(0x102), Nak::SequenceError, 0x102));
+    writes(NAK, |out| {
+        back(0x55).nak(out, Psn::new(0x102), Nak::SequenceError, 0x102)
+    });
     writes(RNR, |out| back(0x55).rnr(out, Psn::new(0x103), 14, 0x102));
     writes(UC_V6, |out| {
         over_v6().write_only(out, Head::new(Psn::new(7)), V6_RETH, &[1, 2, 3, 4, 5, 6, 7, 8])
     });
-    writes(SEND, |out| there(0x12).send(out, wanted(0xff_ffff), &hex(DESCRIPTOR)));
+    writes(SEND, |out| {
+        there(0x12).send(out, wanted(0xff_ffff), &hex(DESCRIPTOR))
+    });
     writes(CNP, |out| back(0x55).cnp(out));
 }
 
 #[test]
 fn a_write_in_three_packets() {
     let payload: Vec<u8> = (0..600).map(|i| (i % 251) as u8).collect();
-    let reth = Reth { address: 0x7f00_0000_1000, rkey: 0x1f42, len: 600 };
+    let reth = Reth {
+        address: 0x7f00_0000_1000,
+        rkey: 0x1f42,
+        len: 600,
+    };
     let mut writer = there(0x12);
     let mut frames = Vec::new();
     for (i, Segment { opcode, at, len }) in Segments::new(600, 256).enumerate() {
@@ -131,33 +180,67 @@ fn a_write_in_three_packets() {
     }
     assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [330, 314, 146]);
     assert_eq!(frames[0][..74], hex(FIRST));
-    let crcs: Vec<_> = frames.iter().map(|frame| frame[frame.len() - 4..].to_vec()).collect();
+    let crcs: Vec<_> = frames
+        .iter()
+        .map(|frame| frame[frame.len() - 4..].to_vec())
+        .collect();
     assert_eq!(crcs, [hex("41bc0bd3"), hex("7ca0bc0a"), hex("367725b6")]);
-    let read: Vec<_> = frames.iter().map(|frame| Packet::parse(frame).expect("good")).collect();
-    assert_eq!(read.iter().flat_map(|packet| packet.payload).copied().collect::<Vec<_>>(), payload);
+    let read: Vec<_> = frames
+        .iter()
+        .map(|frame| Packet::parse(frame).expect("good"))
+        .collect();
+    assert_eq!(
+        read.iter()
+            .flat_map(|packet| packet.payload)
+            .copied()
+            .collect::<Vec<_>>(),
+        payload
+    );
     assert!(read.iter().all(|packet| packet.fault.is_none()));
-    assert_eq!(read.iter().map(|packet| packet.reth).collect::<Vec<_>>(), [Some(reth), None, None]);
+    assert_eq!(
+        read.iter().map(|packet| packet.reth).collect::<Vec<_>>(),
+        [Some(reth), None, None]
+    );
 }
 
 #[test]
 fn the_examples_are_read() {
     let bytes = hex(WRITE);
     let packet = Packet::parse(&bytes).expect("good");
-    assert_eq!((packet.source_mac, packet.destination_mac), ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]));
-    assert_eq!(packet.ends, Endpoints { source: host(1), destination: host(2), source_port: 0xc001 });
-    assert_eq!((packet.bth.transport, packet.bth.opcode), (Some(Transport::Rc), Opcode::WriteOnly));
+    assert_eq!(
+        (packet.source_mac, packet.destination_mac),
+        ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+    );
+    assert_eq!(
+        packet.ends,
+        Endpoints {
+            source: host(1),
+            destination: host(2),
+            source_port: 0xc001
+        }
+    );
+    assert_eq!(
+        (packet.bth.transport, packet.bth.opcode),
+        (Some(Transport::Rc), Opcode::WriteOnly)
+    );
     assert_eq!(
         (packet.bth.queue_pair, packet.bth.psn, packet.bth.ack_request),
         (0x12, Psn::new(0x100), true)
     );
-    assert_eq!((packet.reth, packet.payload, packet.fault), (Some(TO_SLOT), &slot()[..], None));
+    assert_eq!(
+        (packet.reth, packet.payload, packet.fault),
+        (Some(TO_SLOT), &slot()[..], None)
+    );
     let bytes = hex(WRITE_IMMEDIATE);
     let packet = Packet::parse(&bytes).expect("good");
     assert_eq!(
         (packet.reth, packet.immediate, packet.payload),
         (Some(TO_LIST), Some(0x2000_0005), &entry()[..])
     );
-    assert_eq!((packet.bth.pad, packet.bth.solicited, packet.fault), (2, true, None));
+    assert_eq!(
+        (packet.bth.pad, packet.bth.solicited, packet.fault),
+        (2, true, None)
+    );
     let read = |text| Packet::parse(hex(text).leak()).expect("good");
     assert_eq!(read(FETCH_ADD).atomic, Some(TO_COUNTER));
     let ack = |syndrome, msn| Some(Aeth { syndrome, msn });
@@ -187,22 +270,56 @@ fn the_examples_are_read() {
 fn a_datagram_equals_the_udp_payload_of_its_frame() {
     let host6 = |last| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, last));
     for (from, to) in [(host(1), host(2)), (host6(1), host6(2))] {
-        let path = Path { tos: 0, hop_limit: 9, ..path(from, to, 0) };
+        let path = Path {
+            tos: 0,
+            hop_limit: 9,
+            ..path(from, to, 0)
+        };
         let mut writer = Writer::new(path, Transport::Uc, 5).expect("one family");
         let mut out = [0; 200];
-        let len = writer.write_only(&mut out, Head::new(Psn::new(1)), TO_SLOT, &slot()).expect("room");
+        let len = writer
+            .write_only(&mut out, Head::new(Psn::new(1)), TO_SLOT, &slot())
+            .expect("room");
         let frame = Packet::parse(&out[..len]).expect("good");
-        let ends = Endpoints { source: from, destination: to, source_port: 0xc001 };
+        let ends = Endpoints {
+            source: from,
+            destination: to,
+            source_port: 0xc001,
+        };
         let socket = Packet::parse_udp(&out[writer.headers_len()..len], ends).expect("good");
-        assert_eq!(Packet { source_mac: [0; 6], destination_mac: [0; 6], ..frame }, socket);
-        let other = Endpoints { source_port: 0xc002, ..ends };
-        assert_eq!(Packet::parse_udp(&out[writer.headers_len()..len], other), Err(Refusal::BadIcrc));
-        let mixed = Endpoints { source: host(9), destination: host6(9), source_port: 1 };
-        assert_eq!(Packet::parse_udp(&out[writer.headers_len()..len], mixed), Err(Refusal::NotIp));
+        assert_eq!(
+            Packet {
+                source_mac: [0; 6],
+                destination_mac: [0; 6],
+                ..frame
+            },
+            socket
+        );
+        let other = Endpoints {
+            source_port: 0xc002,
+            ..ends
+        };
+        assert_eq!(
+            Packet::parse_udp(&out[writer.headers_len()..len], other),
+            Err(Refusal::BadIcrc)
+        );
+        let mixed = Endpoints {
+            source: host(9),
+            destination: host6(9),
+            source_port: 1,
+        };
+        assert_eq!(
+            Packet::parse_udp(&out[writer.headers_len()..len], mixed),
+            Err(Refusal::NotIp)
+        );
     }
     // With an identification other than 0, a socket does not send the same bytes.
     let bytes = hex(WRITE);
-    let ends = Endpoints { source: host(1), destination: host(2), source_port: 0xc001 };
+    let ends = Endpoints {
+        source: host(1),
+        destination: host(2),
+        source_port: 0xc001,
+    };
     assert_eq!(Packet::parse_udp(&bytes[42..], ends), Err(Refusal::BadIcrc));
     assert!(Writer::new(Path::new(host(1), host6(1), 1), Transport::Uc, 1).is_err());
 }
@@ -219,8 +336,11 @@ fn good_frames() -> Vec<vectors::Vector> {
 #[test]
 fn cut_anywhere_a_frame_is_refused() {
     for vector in good_frames() {
-        let last =
-            if vector.name == "roce_trailing_bytes" { vector.bytes.len() - 6 } else { vector.bytes.len() };
+        let last = if vector.name == "roce_trailing_bytes" {
+            vector.bytes.len() - 6
+        } else {
+            vector.bytes.len()
+        };
         for len in 0..last {
             let refusal = Packet::parse(&vector.bytes[..len]).expect_err("cut");
             assert_eq!(refusal, Refusal::Truncated, "{} at {len}", vector.name);
@@ -253,7 +373,10 @@ fn a_packet_with_a_flipped_bit_is_refused_or_reads_the_same() {
             }
         }
     }
-    assert!(refused > 10_000 && same > 1000, "{refused} refused, {same} the same");
+    assert!(
+        refused > 10_000 && same > 1000,
+        "{refused} refused, {same} the same"
+    );
 }
 
 #[test]
@@ -264,9 +387,17 @@ fn a_seal_makes_any_change_good() {
         assert_eq!(bytes, vector.bytes, "{}", vector.name);
         bytes[50] ^= 0x40;
         seal(&mut bytes).expect("a whole frame");
-        assert!(!matches!(Packet::parse(&bytes), Err(Refusal::BadIcrc)), "{}", vector.name);
+        assert!(
+            !matches!(Packet::parse(&bytes), Err(Refusal::BadIcrc)),
+            "{}",
+            vector.name
+        );
     }
-    for (len, refusal) in [(0, Refusal::Truncated), (50, Refusal::Truncated), (97, Refusal::Truncated)] {
+    for (len, refusal) in [
+        (0, Refusal::Truncated),
+        (50, Refusal::Truncated),
+        (97, Refusal::Truncated),
+    ] {
         assert_eq!(seal(&mut hex(WRITE)[..len]), Err(refusal), "{len} bytes");
     }
     let mut arp = hex(WRITE);
@@ -281,14 +412,20 @@ fn oversized_packets_are_not_written() {
     let frame = hex(WRITE);
     for len in 0..frame.len() {
         let short = Err(EmitError::Short(frame.len()));
-        assert_eq!(writer.write_only(&mut out[..len], wanted(0x100), TO_SLOT, &slot()), short);
+        assert_eq!(
+            writer.write_only(&mut out[..len], wanted(0x100), TO_SLOT, &slot()),
+            short
+        );
     }
     assert_eq!(out, [0xa5; 200]);
     let wrong = Err(EmitError::Invalid(Refusal::BadRoceLength));
     let reth = |len| Reth { len, ..TO_SLOT };
     let head = Head::default();
     assert_eq!(writer.write_only(&mut out, head, reth(23), &slot()), wrong);
-    assert_eq!(writer.write_only_immediate(&mut out, head, reth(25), 0, &slot()), wrong);
+    assert_eq!(
+        writer.write_only_immediate(&mut out, head, reth(25), 0, &slot()),
+        wrong
+    );
     assert_eq!(writer.write_first(&mut out, head, reth(24), &slot()), wrong);
     assert_eq!(writer.write_first(&mut out, head, reth(99), &slot()[..22]), wrong);
     assert_eq!(writer.write_middle(&mut out, head, &[]), wrong);
@@ -310,8 +447,15 @@ fn frames_of_all_lengths_follow_one_another() {
     let mut out = vec![0; wire::roce::MAX_FRAME];
     for round in 0..3_u32 {
         for len in (0..200).chain([1023, 1024, 4095, 4096]) {
-            let head = Head { solicited: (round + len) % 2 == 1, ..wanted(len + round) };
-            let reth = Reth { address: 64, rkey: 3, len };
+            let head = Head {
+                solicited: (round + len) % 2 == 1,
+                ..wanted(len + round)
+            };
+            let reth = Reth {
+                address: 64,
+                rkey: 3,
+                len,
+            };
             let part = &payload[..len as usize];
             let written = if len % 3 == 0 {
                 writer.write_only_immediate(&mut out, head, reth, round, part)
@@ -319,7 +463,10 @@ fn frames_of_all_lengths_follow_one_another() {
                 writer.write_only(&mut out, head, reth, part)
             };
             let packet = Packet::parse(&out[..written.expect("room")]).expect("good");
-            assert_eq!((packet.payload, packet.reth, packet.fault), (part, Some(reth), None));
+            assert_eq!(
+                (packet.payload, packet.reth, packet.fault),
+                (part, Some(reth), None)
+            );
             assert_eq!(packet.immediate, (len % 3 == 0).then_some(round));
             assert_eq!((packet.bth.psn, packet.bth.solicited), (head.psn, head.solicited));
         }
@@ -328,13 +475,35 @@ fn frames_of_all_lengths_follow_one_another() {
 
 #[test]
 fn a_message_is_cut_into_packets() {
-    let cut = |len, pmtu| Segments::new(len, pmtu).map(|s| (s.opcode, s.at, s.len)).collect::<Vec<_>>();
+    let cut = |len, pmtu| {
+        Segments::new(len, pmtu)
+            .map(|s| (s.opcode, s.at, s.len))
+            .collect::<Vec<_>>()
+    };
     use Opcode::{WriteFirst, WriteLast, WriteMiddle, WriteOnly};
     assert_eq!(cut(0, 256), [(WriteOnly, 0, 0)]);
     assert_eq!(cut(256, 256), [(WriteOnly, 0, 256)]);
     assert_eq!(cut(257, 256), [(WriteFirst, 0, 256), (WriteLast, 256, 1)]);
-    assert_eq!(cut(768, 256), [(WriteFirst, 0, 256), (WriteMiddle, 256, 256), (WriteLast, 512, 256)]);
-    for (len, pmtu) in [(0, 256), (1, 0), (255, 256), (1024, 256), (1025, 256), (9000, 4096)] {
-        assert_eq!(cut(len, pmtu).len(), Segments::count(len, pmtu), "{len} over {pmtu}");
+    assert_eq!(
+        cut(768, 256),
+        [
+            (WriteFirst, 0, 256),
+            (WriteMiddle, 256, 256),
+            (WriteLast, 512, 256)
+        ]
+    );
+    for (len, pmtu) in [
+        (0, 256),
+        (1, 0),
+        (255, 256),
+        (1024, 256),
+        (1025, 256),
+        (9000, 4096),
+    ] {
+        assert_eq!(
+            cut(len, pmtu).len(),
+            Segments::count(len, pmtu),
+            "{len} over {pmtu}"
+        );
     }
 }

@@ -20,8 +20,14 @@ struct Made {
     reports: usize,
 }
 
-const USUAL: Made =
-    Made { items: 0xac00, metadata: 0x2c00, state: State::High, proto: 17, flags: Flags::FLOW, reports: 1 };
+const USUAL: Made = Made {
+    items: 0xac00,
+    metadata: 0x2c00,
+    state: State::High,
+    proto: 17,
+    flags: Flags::FLOW,
+    reports: 1,
+};
 
 impl Made {
     fn packet(self) -> Vec<u8> {
@@ -40,9 +46,17 @@ impl Made {
         repr.emit(&mut out);
         let options = &mut out[40..];
         options[..4].copy_from_slice(&[self.proto, (extension / 8 - 1) as u8, sf::OPTION, option as u8]);
-        Shim2 { kind: Shim2::SF, length: (option / 4 - 1) as u8, next: Next::Nothing }
-            .emit(&mut options[4..]);
-        let sf = Sf { urgent: false, state: self.state, packet_id: 0x1234 };
+        Shim2 {
+            kind: Shim2::SF,
+            length: (option / 4 - 1) as u8,
+            next: Next::Nothing,
+        }
+        .emit(&mut options[4..]);
+        let sf = Sf {
+            urgent: false,
+            state: self.state,
+            packet_id: 0x1234,
+        };
         let header: Md2 = Md2::stateful(layout.words(), 11, self.items, sf);
         header.emit(&mut options[8..]);
         for (at, byte) in options[20..20 + layout.len()].iter_mut().enumerate() {
@@ -57,13 +71,28 @@ impl Made {
 
     fn datagram(self) -> Vec<u8> {
         let packet = self.packet();
-        let metadata =
-            Hop { hop_latency: Some(7), ingress_ts: Some(70), egress_ts: Some(77), ..Hop::default() };
-        let main = MainRepr { bits: self.metadata, metadata, ..MainRepr::default() };
+        let metadata = Hop {
+            hop_latency: Some(7),
+            ingress_ts: Some(70),
+            egress_ts: Some(77),
+            ..Hop::default()
+        };
+        let main = MainRepr {
+            bits: self.metadata,
+            metadata,
+            ..MainRepr::default()
+        };
         let report = Repr::new(self.flags, main, Inner::Ipv6(&packet));
         let mut out = vec![0; 1024];
-        let mut builder =
-            GroupBuilder::new(&mut out, Group { hw_id: 33, seq: 0x2a_bcde, node_id: 77 }).unwrap();
+        let mut builder = GroupBuilder::new(
+            &mut out,
+            Group {
+                hw_id: 33,
+                seq: 0x2a_bcde,
+                node_id: 77,
+            },
+        )
+        .unwrap();
         for _ in 0..self.reports {
             assert!(builder.push(&report));
         }
@@ -73,24 +102,64 @@ impl Made {
 
 /// Compares both results of a decoder; true if there was a brief one.
 fn compare(decoder: &mut Decoder, payload: &[u8]) -> bool {
-    let Some(single) = decoder.single(payload) else { return false };
+    let Some(single) = decoder.single(payload) else {
+        return false;
+    };
     let [metadata_layout, carried_layout] = single.layouts();
     let whole: Vec<_> = decoder.reports(payload).collect();
-    let [Ok(report)] = whole.as_slice() else { panic!("{whole:?} of {payload:02x?}") };
+    let [Ok(report)] = whole.as_slice() else {
+        panic!("{whole:?} of {payload:02x?}")
+    };
     let (int, metadata) = (report.int.unwrap(), report.metadata.unwrap());
     assert_eq!(
-        (Some(single.node_id), single.hw_id, single.seq, single.flags, Some(single.flow)),
-        (report.node_id, report.hw_id, report.seq, report.flags, report.flow)
+        (
+            Some(single.node_id),
+            single.hw_id,
+            single.seq,
+            single.flags,
+            Some(single.flow)
+        ),
+        (
+            report.node_id,
+            report.hw_id,
+            report.seq,
+            report.flags,
+            report.flow
+        )
     );
-    let sf = Sf { urgent: false, state: single.state, packet_id: single.packet_id };
-    assert_eq!((single.int_flags, single.remaining, Some(sf)), (int.flags, int.remaining, int.sf));
-    assert_eq!((single.metadata, metadata_layout), (metadata.record, metadata.layout));
-    assert_eq!((single.carried, carried_layout, 1), (int.stack.bytes, int.stack.layout, int.stack.count));
+    let sf = Sf {
+        urgent: false,
+        state: single.state,
+        packet_id: single.packet_id,
+    };
+    assert_eq!(
+        (single.int_flags, single.remaining, Some(sf)),
+        (int.flags, int.remaining, int.sf)
+    );
+    assert_eq!(
+        (single.metadata, metadata_layout),
+        (metadata.record, metadata.layout)
+    );
+    assert_eq!(
+        (single.carried, carried_layout, 1),
+        (int.stack.bytes, int.stack.layout, int.stack.count)
+    );
     assert!(report.is_single_record());
-    let rest =
-        (report.tunnel, report.ioam, report.gap, report.drop_reason, report.ts, report.flow_id, report.index);
+    let rest = (
+        report.tunnel,
+        report.ioam,
+        report.gap,
+        report.drop_reason,
+        report.ts,
+        report.flow_id,
+        report.index,
+    );
     assert_eq!(rest, (None, None, None, None, None, None, 0));
-    assert!(report.annotations.0 & !Annotations::MERGED.0 == 0, "{:?}", report.annotations);
+    assert!(
+        report.annotations.0 & !Annotations::MERGED.0 == 0,
+        "{:?}",
+        report.annotations
+    );
     true
 }
 
@@ -103,12 +172,24 @@ fn the_usual_report_is_read_briefly_with_all_items_states_and_protocols() {
     for items in (0x8000..=0xff80_u16).step_by(0x80) {
         for state in State::ALL {
             for (proto, metadata) in [(17, 0x2c00), (6, 0x7f80), (17, 0x4000)] {
-                let made = Made { items, metadata, state, proto, ..USUAL };
+                let made = Made {
+                    items,
+                    metadata,
+                    state,
+                    proto,
+                    ..USUAL
+                };
                 assert!(briefly(&made.datagram()), "{items:04x} {metadata:04x}");
             }
         }
     }
-    assert!(briefly(&Made { flags: Flags::FLOW.with(Flags::QUEUE, true), ..USUAL }.datagram()));
+    assert!(briefly(
+        &Made {
+            flags: Flags::FLOW.with(Flags::QUEUE, true),
+            ..USUAL
+        }
+        .datagram()
+    ));
 }
 
 #[test]
@@ -117,10 +198,22 @@ fn unusual_datagrams_are_left_to_the_full_decoder() {
     let unusual = [
         Made { proto: 1, ..USUAL },
         Made { metadata: 0, ..USUAL },
-        Made { metadata: 0x2c01, ..USUAL },
-        Made { flags: Flags::QUEUE, ..USUAL },
-        Made { flags: with(Flags::DROP), ..USUAL },
-        Made { flags: with(Flags::INTERMEDIATE), ..USUAL },
+        Made {
+            metadata: 0x2c01,
+            ..USUAL
+        },
+        Made {
+            flags: Flags::QUEUE,
+            ..USUAL
+        },
+        Made {
+            flags: with(Flags::DROP),
+            ..USUAL
+        },
+        Made {
+            flags: with(Flags::INTERMEDIATE),
+            ..USUAL
+        },
         Made { reports: 2, ..USUAL },
     ];
     for (at, made) in unusual.into_iter().enumerate() {
@@ -162,7 +255,11 @@ fn both_decoders_agree_on_mutated_bytes() {
         let mut payload = made.datagram();
         for _ in 0..random(4) {
             let at = random(payload.len());
-            payload[at] = if random(2) == 0 { random(256) as u8 } else { payload[at] ^ 1 << random(8) };
+            payload[at] = if random(2) == 0 {
+                random(256) as u8
+            } else {
+                payload[at] ^ 1 << random(8)
+            };
         }
         match random(8) {
             0 => payload.truncate(payload.len() - random(12)),

@@ -45,7 +45,12 @@ fn vectors_round_trip_byte_for_byte() {
         let again = rewrite::rewrite(vector.kind, &vector.bytes, &vector.profile);
         if again != vector.bytes {
             let at = again.iter().zip(&vector.bytes).position(|(a, b)| a != b);
-            wrong.push(format!("{} at {at:?}, lengths {} {}", vector.name, again.len(), vector.bytes.len()));
+            wrong.push(format!(
+                "{} at {at:?}, lengths {} {}",
+                vector.name,
+                again.len(),
+                vector.bytes.len()
+            ));
         }
     }
     assert_eq!(wrong, Vec::<String>::new());
@@ -148,7 +153,9 @@ fn a_truncated_packet_has_complete_int_or_none() {
         };
         let whole = wire::packet::contents(&frame, &vector.profile);
         for len in 0..frame.len() {
-            let Ok(cut) = wire::packet::contents(&frame[..len], &vector.profile) else { continue };
+            let Ok(cut) = wire::packet::contents(&frame[..len], &vector.profile) else {
+                continue;
+            };
             if let (Ok(whole), Some(int)) = (&whole, cut.int) {
                 assert_eq!(
                     (Some(int), cut.location),
@@ -170,7 +177,11 @@ fn a_truncated_aggregate_is_refused() {
             continue;
         }
         for len in 0..vector.bytes.len() {
-            assert!(wire::Aggregate::parse(&vector.bytes[..len]).is_err(), "{} cut at {len}", vector.name);
+            assert!(
+                wire::Aggregate::parse(&vector.bytes[..len]).is_err(),
+                "{} cut at {len}",
+                vector.name
+            );
             cut += 1;
         }
     }
@@ -202,8 +213,15 @@ fn a_truncated_dta_report_or_control_message_is_refused() {
 
 /// Runs every decoder on these bytes.
 fn read_all(bytes: &[u8], profile: &Profile) {
-    let kinds =
-        [Kind::Frame, Kind::Payload, Kind::Packet, Kind::Aggregate, Kind::Dta, Kind::DtaControl, Kind::Roce];
+    let kinds = [
+        Kind::Frame,
+        Kind::Payload,
+        Kind::Packet,
+        Kind::Aggregate,
+        Kind::Dta,
+        Kind::DtaControl,
+        Kind::Roce,
+    ];
     for kind in kinds.into_iter().chain([Kind::Lldp]) {
         std::hint::black_box(meaning::meaning(kind, bytes, profile));
     }

@@ -13,7 +13,11 @@ fn bytes_of(name: &str) -> Vec<u8> {
     found.unwrap_or_else(|| panic!("no vector {name}")).bytes
 }
 
-const GROUP: Group = Group { hw_id: 1, seq: 5, node_id: 3 };
+const GROUP: Group = Group {
+    hw_id: 1,
+    seq: 5,
+    node_id: 3,
+};
 
 #[test]
 fn a_postcard_is_the_one_of_the_format() {
@@ -25,19 +29,33 @@ fn a_postcard_is_the_one_of_the_format() {
         ..Hop::default()
     };
     let mut out = [0xa5; 64];
-    let mut group = GroupBuilder::new(&mut out, Group { hw_id: 0, seq: 12, node_id: 21 }).expect("it fits");
+    let mut group = GroupBuilder::new(
+        &mut out,
+        Group {
+            hw_id: 0,
+            seq: 12,
+            node_id: 21,
+        },
+    )
+    .expect("it fits");
     assert!(group.push(&Repr::postcard(metadata, &0xf10a_u32.to_be_bytes())));
     assert_eq!(group.finish(), bytes_of("pc_hop"));
 }
 
 #[test]
 fn a_full_datagram_takes_no_further_report_and_stays_good() {
-    let main = MainRepr { bits: 0x4000, ..MainRepr::default() };
+    let main = MainRepr {
+        bits: 0x4000,
+        ..MainRepr::default()
+    };
     let report = Repr::new(Flags::FLOW, main, Inner::None);
     let mut out = [0xa5; 8 + 16 + 15];
     let mut group = GroupBuilder::new(&mut out, GROUP).expect("it fits");
     assert!(group.is_empty());
-    assert_eq!((group.push(&report), group.push(&report), group.len()), (true, false, 24));
+    assert_eq!(
+        (group.push(&report), group.push(&report), group.len()),
+        (true, false, 24)
+    );
     assert!(!group.is_empty());
     let mut decoder = wire::Decoder::new(Profile::default());
     assert_eq!(decoder.reports(group.finish()).filter(Result::is_ok).count(), 1);
@@ -47,21 +65,38 @@ fn a_full_datagram_takes_no_further_report_and_stays_good() {
 #[test]
 fn a_report_of_255_words_is_the_last_of_its_datagram() {
     let inner = [0_u8; 1020];
-    let long = Repr { flags: Flags::FLOW, main: None, inner: Inner::Domain(&inner), ignored_md_length: 0 };
-    let short = Repr { inner: Inner::Domain(&inner[..1016]), ..long };
+    let long = Repr {
+        flags: Flags::FLOW,
+        main: None,
+        inner: Inner::Domain(&inner),
+        ignored_md_length: 0,
+    };
+    let short = Repr {
+        inner: Inner::Domain(&inner[..1016]),
+        ..long
+    };
     let mut out = [0xa5; 4096];
     let mut group = GroupBuilder::new(&mut out, GROUP).expect("it fits");
-    assert_eq!([group.push(&short), group.push(&long), group.push(&short)], [true, true, false]);
+    assert_eq!(
+        [group.push(&short), group.push(&long), group.push(&short)],
+        [true, true, false]
+    );
     let mut decoder = wire::Decoder::new(Profile::default());
-    let lengths: Vec<_> =
-        decoder.reports(group.finish()).map(|report| report.expect("good").inner.len()).collect();
+    let lengths: Vec<_> = decoder
+        .reports(group.finish())
+        .map(|report| report.expect("good").inner.len())
+        .collect();
     assert_eq!(lengths, [1016, 1020]);
 }
 
 #[test]
 fn a_packet_is_padded_to_whole_words() {
-    let report =
-        Repr { flags: Flags::FLOW, main: None, inner: Inner::Ipv4(&[0x45; 21]), ignored_md_length: 0 };
+    let report = Repr {
+        flags: Flags::FLOW,
+        main: None,
+        inner: Inner::Ipv4(&[0x45; 21]),
+        ignored_md_length: 0,
+    };
     let mut out = [0xa5; 32];
     assert_eq!(report.emit(&mut out), 28);
     assert_eq!(out[..4], [0x04, 6, 0, 0x20]);
@@ -74,7 +109,12 @@ fn a_transit_node_changes_only_what_it_means_to() {
     let mut header_2 = [0x21, 0xff, 0xe2, 6, 0x90, 0, 0, 1, 0, 2, 0, 3];
     let mut header = Header::new_checked(&mut header_2).expect("whole");
     assert_eq!(
-        (header.version(), header.flags(), header.hop_ml(), header.remaining()),
+        (
+            header.version(),
+            header.flags(),
+            header.hop_ml(),
+            header.remaining()
+        ),
         (2, IntFlags(0), 2, 6)
     );
     header.set_remaining(0);
@@ -88,7 +128,10 @@ fn a_transit_node_changes_only_what_it_means_to() {
     header.set_remaining(5);
     header.set_hops_exceeded();
     header.set_mtu_exceeded();
-    assert_eq!((header.version(), header.flags(), header.bitmap()), (1, IntFlags(6), 0x9000));
+    assert_eq!(
+        (header.version(), header.flags(), header.bitmap()),
+        (1, IntFlags(6), 0x9000)
+    );
     assert_eq!(header_10, [0x11, 0xff, 0xe2, 5, 0x90, 0, 0, 77]);
     assert!(Header::new_checked(&header_10[..7]).is_err());
     assert!(Header::new_checked(&header_2[..11]).is_err());
@@ -103,8 +146,14 @@ fn sequence_numbers_of_dialects_are_read() {
         report.int.map(|int| (int.version, int.seq))
     };
     assert_eq!(seq("geant_full", Dialect::Geant), Some((Version::V10, Some(77))));
-    assert_eq!(seq("hostint_kind_4", Dialect::HostInt), Some((Version::V05, Some(77))));
-    assert_eq!(seq("a_onos_version_0", Dialect::Strict), Some((Version::V10, None)));
+    assert_eq!(
+        seq("hostint_kind_4", Dialect::HostInt),
+        Some((Version::V05, Some(77)))
+    );
+    assert_eq!(
+        seq("a_onos_version_0", Dialect::Strict),
+        Some((Version::V10, None))
+    );
 }
 
 #[test]
@@ -112,7 +161,9 @@ fn nodes_of_a_trace_are_written_from_their_values() {
     for name in ["ioam_trace", "ioam_incremental", "ioam_free_space", "ioam_wide"] {
         let bytes = bytes_of(name);
         let contents = wire::packet::contents(&bytes, &Profile::default()).expect("good");
-        let Some(Ioam::Trace(trace)) = contents.ioam else { panic!("{name} has a trace") };
+        let Some(Ioam::Trace(trace)) = contents.ioam else {
+            panic!("{name} has a trace")
+        };
         for node in trace.nodes() {
             let wide = node.wide_interfaces();
             let (ingress, egress) = node.interfaces();
@@ -144,9 +195,13 @@ fn checksums_are_those_of_frames_known_to_be_good() {
         let good = frame.clone();
         let addresses = frame[14..][source_and_destination.clone()].to_vec();
         frame[40..42].fill(0xa5);
-        udp::Packet::new_checked(&mut frame[34..]).expect("whole").fill_checksum(&addresses);
+        udp::Packet::new_checked(&mut frame[34..])
+            .expect("whole")
+            .fill_checksum(&addresses);
         frame[24..26].fill(0xa5);
-        ipv4::Packet::new_checked(&mut frame[14..]).expect("whole").fill_checksum();
+        ipv4::Packet::new_checked(&mut frame[14..])
+            .expect("whole")
+            .fill_checksum();
         assert_eq!(frame, good, "{name}");
     }
     for name in ["int21_md_tcp", "int10_tcp", "int05_tcp"] {
@@ -154,7 +209,9 @@ fn checksums_are_those_of_frames_known_to_be_good() {
         let good = frame.clone();
         let addresses = frame[14..][source_and_destination.clone()].to_vec();
         frame[50..52].fill(0xa5);
-        tcp::Packet::new_checked(&mut frame[34..]).expect("whole").fill_checksum(&addresses);
+        tcp::Packet::new_checked(&mut frame[34..])
+            .expect("whole")
+            .fill_checksum(&addresses);
         assert_eq!(frame, good, "{name}");
     }
     let mut frame = bytes_of("ioam_trace");
@@ -162,7 +219,9 @@ fn checksums_are_those_of_frames_known_to_be_good() {
     let addresses = frame[22..54].to_vec();
     let udp_at = frame.len() - 20;
     frame[udp_at + 6..udp_at + 8].fill(0xa5);
-    udp::Packet::new_checked(&mut frame[udp_at..]).expect("whole").fill_checksum(&addresses);
+    udp::Packet::new_checked(&mut frame[udp_at..])
+        .expect("whole")
+        .fill_checksum(&addresses);
     assert_eq!(frame, good);
 }
 
@@ -170,7 +229,9 @@ fn checksums_are_those_of_frames_known_to_be_good() {
 #[test]
 fn setters_write_their_field_and_nothing_else() {
     let mut bytes = [0_u8; 14];
-    ethernet::Packet::new_checked(&mut bytes).expect("whole").set_ethertype(0x1234);
+    ethernet::Packet::new_checked(&mut bytes)
+        .expect("whole")
+        .set_ethertype(0x1234);
     assert_eq!(bytes, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34]);
 
     let mut bytes = [0_u8; 20];
@@ -180,7 +241,10 @@ fn setters_write_their_field_and_nothing_else() {
     packet.set_total_len(0x0203);
     packet.set_ttl(4);
     packet.set_proto(5);
-    assert_eq!(bytes, [0x45, 1, 2, 3, 0, 0, 0, 0, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(
+        bytes,
+        [0x45, 1, 2, 3, 0, 0, 0, 0, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    );
 
     let mut bytes = [0xff_u8; 40];
     bytes[0] = 0x6f;

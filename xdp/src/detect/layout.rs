@@ -243,9 +243,21 @@ pub(crate) fn encode(what: &Detection, split: &detect::Split) -> Vec<u8> {
         put(&mut out, metric * 8, &value.min(&MAX_THRESHOLD).to_ne_bytes());
     }
     let overrides = what.thresholds.overrides();
-    put(&mut out, detection::OVERRIDES_USED, &(overrides.len() as u32).to_ne_bytes());
-    let every = if split.user_needs_all { detection::USER_EVERY } else { 0 };
-    put(&mut out, detection::USER_METRICS, &(u32::from(split.user_metrics) | every).to_ne_bytes());
+    put(
+        &mut out,
+        detection::OVERRIDES_USED,
+        &(overrides.len() as u32).to_ne_bytes(),
+    );
+    let every = if split.user_needs_all {
+        detection::USER_EVERY
+    } else {
+        0
+    };
+    put(
+        &mut out,
+        detection::USER_METRICS,
+        &(u32::from(split.user_metrics) | every).to_ne_bytes(),
+    );
     put(&mut out, detection::RULES, &split.table.to_bytes());
     let entries = out[detection::OVERRIDES..].chunks_exact_mut(detection::OVERRIDE_LEN);
     for (entry, (flows, values)) in entries.zip(overrides) {
@@ -268,7 +280,11 @@ fn encode_override(out: &mut [u8], flows: &Match, values: &detect::threshold::Ov
     let mut given = 0_u32;
     for (metric, value) in values.iter().enumerate() {
         given |= u32::from(value.is_some()) << metric;
-        put(out, 80 + 8 * metric, &value.unwrap_or(0).min(MAX_THRESHOLD).to_ne_bytes());
+        put(
+            out,
+            80 + 8 * metric,
+            &value.unwrap_or(0).min(MAX_THRESHOLD).to_ne_bytes(),
+        );
     }
     put(out, 76, &given.to_ne_bytes());
 }
@@ -288,7 +304,10 @@ pub(crate) fn wide(prefix: &Prefix) -> ([u8; 16], u32) {
         std::net::IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         std::net::IpAddr::V6(v6) => v6.octets(),
     };
-    (octets, u32::from(prefix.len()) + if prefix.is_v6() { 0 } else { 96 })
+    (
+        octets,
+        u32::from(prefix.len()) + if prefix.is_v6() { 0 } else { 96 },
+    )
 }
 
 /// A flow's key as the kernel compares it.
@@ -341,7 +360,11 @@ impl Seed {
     fn flow(self, key: &[u64; 5]) -> u64 {
         let start = u64::from(self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = mix(mix(mix(start, key[1]), key[3]), key[4]);
-        if key[0] | key[2] == 0 { hash } else { mix(mix(hash, key[0]), key[2]) }
+        if key[0] | key[2] == 0 {
+            hash
+        } else {
+            mix(mix(hash, key[0]), key[2])
+        }
     }
 
     /// The two buckets of a flow.
@@ -354,12 +377,18 @@ impl Seed {
     pub(crate) fn metric_buckets(self, key: u64, size: usize) -> [usize; 2] {
         let hash = (key ^ u64::from(self.0) << 20).wrapping_mul(0xff51_afd7_ed55_8ccd);
         let other = (hash ^ hash >> 29).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        [scale((hash >> 32) as u32, size * METRIC_WAYS) / METRIC_WAYS, scale((other >> 32) as u32, size)]
+        [
+            scale((hash >> 32) as u32, size * METRIC_WAYS) / METRIC_WAYS,
+            scale((other >> 32) as u32, size),
+        ]
     }
 
     /// The first slot to search for a stream.
     pub(crate) fn stream(self, key: u64, source: [u64; 2], slots: usize) -> usize {
-        scale(mix(mix(mix(u64::from(self.0), key), source[0]), source[1]) as u32, slots)
+        scale(
+            mix(mix(mix(u64::from(self.0), key), source[0]), source[1]) as u32,
+            slots,
+        )
     }
 }
 

@@ -25,7 +25,13 @@ pub struct Units {
 impl Default for Units {
     /// Nanoseconds, unsynchronised clocks, utilization in millionths, any latency.
     fn default() -> Self {
-        Self { stamp_ns: 1, latency_ns: 1, utilization: 1, synchronised: false, max_latency: u64::MAX }
+        Self {
+            stamp_ns: 1,
+            latency_ns: 1,
+            utilization: 1,
+            synchronised: false,
+            max_latency: u64::MAX,
+        }
     }
 }
 
@@ -63,11 +69,23 @@ const NO_DSCP: u8 = 0xff;
 /// A profile as the kernel's decoder reads it.
 pub fn profile(profile: &wire::Profile, units: &Units) -> [u8; PROFILE_LEN] {
     let mut out = [0; PROFILE_LEN];
-    put(&mut out, field::PROBE_MARKER, &profile.probe_marker.unwrap_or(0).to_ne_bytes());
-    put(&mut out, field::HAS_PROBE_MARKER, &u32::from(profile.probe_marker.is_some()).to_ne_bytes());
+    put(
+        &mut out,
+        field::PROBE_MARKER,
+        &profile.probe_marker.unwrap_or(0).to_ne_bytes(),
+    );
+    put(
+        &mut out,
+        field::HAS_PROBE_MARKER,
+        &u32::from(profile.probe_marker.is_some()).to_ne_bytes(),
+    );
     put(&mut out, field::STAMP_NS, &units.stamp_ns.to_ne_bytes());
     put(&mut out, field::LATENCY_NS, &units.latency_ns.to_ne_bytes());
-    put(&mut out, field::UTILIZATION_UNIT, &units.utilization.to_ne_bytes());
+    put(
+        &mut out,
+        field::UTILIZATION_UNIT,
+        &units.utilization.to_ne_bytes(),
+    );
     put(&mut out, field::INT_UDP_PORT, &profile.int_udp_port.to_ne_bytes());
     put(&mut out, field::GRE_PROTOCOL, &profile.gre_protocol.to_ne_bytes());
     let ports = profile.telemetry_ports.as_slice();

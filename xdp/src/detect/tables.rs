@@ -230,7 +230,8 @@ impl Tables {
         listed: &[(Prefix, &wire::Profile, Units)],
     ) -> Result<(), Error> {
         let write = |at: usize, (wire, units): (&wire::Profile, Units)| {
-            self.profiles.update(&(at as u32).to_ne_bytes(), &profile(wire, &units))
+            self.profiles
+                .update(&(at as u32).to_ne_bytes(), &profile(wire, &units))
         };
         write(0, default)?;
         let listed = &listed[..listed.len().min(255)];
@@ -255,18 +256,31 @@ impl Tables {
     /// The system refused.
     pub fn set_detection(&self, what: &Detection) -> Result<Split, Error> {
         let split = Table::split(&what.rules);
-        let Some(word) = self.control.word(0, control::GENERATION) else { return Ok(split) };
+        let Some(word) = self.control.word(0, control::GENERATION) else {
+            return Ok(split);
+        };
         let generation = (word.load(Acquire) as u32).wrapping_add(1);
-        self.detection.update(&(generation & 1).to_ne_bytes(), &layout::encode(what, &split))?;
-        let table = if split.table.rules == 0 { 0 } else { control::WATCHED_TABLE };
-        let user = if split.user.is_empty() { 0 } else { control::WATCHED_USER };
+        self.detection
+            .update(&(generation & 1).to_ne_bytes(), &layout::encode(what, &split))?;
+        let table = if split.table.rules == 0 {
+            0
+        } else {
+            control::WATCHED_TABLE
+        };
+        let user = if split.user.is_empty() {
+            0
+        } else {
+            control::WATCHED_USER
+        };
         word.store(u64::from(generation) | u64::from(table | user) << 32, Release);
         Ok(split)
     }
 
     /// The generation of the active thresholds and rules: each [`Tables::set_detection`] adds one.
     pub fn generation(&self) -> u32 {
-        self.control.word(0, control::GENERATION).map_or(0, |word| word.load(Acquire) as u32)
+        self.control
+            .word(0, control::GENERATION)
+            .map_or(0, |word| word.load(Acquire) as u32)
     }
 
     /// The capacity of the ring in records, at most: no frame with a datagram is shorter than 42 bytes.
@@ -295,7 +309,9 @@ impl Tables {
     /// The number of reports of the flow in a slot, modulo 2^32, if there is one: shows whether the flow must be read.
     pub fn reports_at(&self, slot: usize) -> Option<u32> {
         self.tag(slot).filter(|tag| *tag != 0)?;
-        self.flows.word(slot, flow::SMALL).map(|small| (small.load(Relaxed) >> 32) as u32)
+        self.flows
+            .word(slot, flow::SMALL)
+            .map(|small| (small.load(Relaxed) >> 32) as u32)
     }
 
     fn tag(&self, slot: usize) -> Option<u16> {
@@ -314,7 +330,11 @@ impl Tables {
     /// The flow in a slot; `None` if there is none, or if it is being changed.
     pub fn flow(&self, slot: usize) -> Option<FlowEntry> {
         self.tag(slot).filter(|tag| *tag != 0)?;
-        let version = || self.flows.half(slot, flow::VERSION).map(|version| version.load(Acquire));
+        let version = || {
+            self.flows
+                .half(slot, flow::VERSION)
+                .map(|version| version.load(Acquire))
+        };
         let before = version().filter(|version| *version != 0)?;
         let word = |offset| Some(self.flows.word(slot, offset)?.load(Relaxed));
         let small = word(flow::SMALL)?;
@@ -356,19 +376,27 @@ impl Tables {
 
     /// Removes path, latency and reported values of a flow, with its next report; `false` if it was not there.
     pub fn forget_path(&self, key: &FlowKey) -> bool {
-        let version = self.slot_of(key).and_then(|slot| self.flows.half(slot, flow::VERSION));
+        let version = self
+            .slot_of(key)
+            .and_then(|slot| self.flows.half(slot, flow::VERSION));
         version.is_some_and(|version| version.swap(0, AcqRel) != 0)
     }
 
     fn slot_of(&self, key: &FlowKey) -> Option<usize> {
         let words = key_words(key);
-        let buckets = self.seed().flow_buckets(&words, self.sizes.flow_buckets() as usize);
-        let mut slots = buckets.into_iter().flat_map(|bucket| bucket * WAYS..(bucket + 1) * WAYS);
+        let buckets = self
+            .seed()
+            .flow_buckets(&words, self.sizes.flow_buckets() as usize);
+        let mut slots = buckets
+            .into_iter()
+            .flat_map(|bucket| bucket * WAYS..(bucket + 1) * WAYS);
         slots.find(|slot| self.tag(*slot).is_some_and(|tag| tag != 0) && self.key_at(*slot) == Some(words))
     }
 
     fn clear_tag(&self, slot: usize) -> bool {
-        let Some(word) = self.tags.word(slot / WAYS, slot % WAYS / 4 * 8) else { return false };
+        let Some(word) = self.tags.word(slot / WAYS, slot % WAYS / 4 * 8) else {
+            return false;
+        };
         word.fetch_and(!(0xffff << (slot % 4 * 16)), AcqRel);
         true
     }
@@ -385,7 +413,8 @@ impl Tables {
 
     /// Slots for values of a metric of nodes.
     pub fn metric_slots(&self, metric: Metric) -> usize {
-        self.node_metrics(metric).map_or(0, |(_, buckets)| buckets * METRIC_WAYS)
+        self.node_metrics(metric)
+            .map_or(0, |(_, buckets)| buckets * METRIC_WAYS)
     }
 
     /// The value in a slot.
@@ -407,7 +436,9 @@ impl Tables {
 
     /// Removes a value of a node; `false` if it was not there.
     pub fn forget_metric(&self, metric: Metric, node: u32, part: u32) -> bool {
-        let Some((map, size)) = self.node_metrics(metric) else { return false };
+        let Some((map, size)) = self.node_metrics(metric) else {
+            return false;
+        };
         let key = u64::from(node) << 32 | u64::from(part);
         for bucket in self.seed().metric_buckets(key, size) {
             for way in 0..METRIC_WAYS {
@@ -462,10 +493,14 @@ impl Tables {
         let source = if like.node.is_some() { [0; 16] } else { like.source };
         let (halves, _) = source.as_chunks::<8>();
         let source = [u64::from_ne_bytes(halves[0]), u64::from_ne_bytes(halves[1])];
-        let start = self.seed().stream(key, source, self.sizes.stream_slots() as usize);
+        let start = self
+            .seed()
+            .stream(key, source, self.sizes.stream_slots() as usize);
         (start..start + STREAM_WINDOW).find(|&slot| {
             let word = |offset| self.streams.word(slot, offset).map(|word| word.load(Relaxed));
-            self.streams.half(slot, stream::USED).is_some_and(|used| used.load(Acquire) != 0)
+            self.streams
+                .half(slot, stream::USED)
+                .is_some_and(|used| used.load(Acquire) != 0)
                 && word(stream::KEY) == Some(key)
                 && word(stream::SOURCE) == Some(source[0])
                 && word(stream::SOURCE + 8) == Some(source[1])

@@ -66,7 +66,10 @@ pub(super) fn region(
         (order == Order::HeadLast, region::HEAD_LAST),
     ];
     let mut entry = Layout::of(region::SIZE);
-    entry.u32(region::FLAGS, flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
+    entry.u32(
+        region::FLAGS,
+        flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum(),
+    );
     entry.u64(region::ADDRESS, named.address);
     entry.u64(region::LEN, named.len);
     entry.u64(region::START, start);
@@ -92,8 +95,16 @@ pub(super) mod queue_pair {
 /// An entry without its number, which is stored last.
 pub(super) fn queue_pair(config: &QueuePairConfig) -> Vec<u8> {
     let mut entry = Layout::of(queue_pair::SIZE);
-    let reliable = if config.transport == Transport::Rc { queue_pair::RELIABLE } else { 0 };
-    let v6 = if config.path.destination.is_ipv6() { queue_pair::V6 } else { 0 };
+    let reliable = if config.transport == Transport::Rc {
+        queue_pair::RELIABLE
+    } else {
+        0
+    };
+    let v6 = if config.path.destination.is_ipv6() {
+        queue_pair::V6
+    } else {
+        0
+    };
     entry.u32(queue_pair::FLAGS, reliable | v6);
     entry.u32(queue_pair::MTU, config.mtu);
     entry.u32(queue_pair::RECEIVES, config.receives);
@@ -128,11 +139,20 @@ pub(super) fn response_templates(config: &QueuePairConfig, port: u16) -> Option<
     }
     let mut writer = Writer::new(config.path, config.transport, config.peer).ok()?;
     entry.u32(BACK, u32::from(config.path.destination_mac == [0; 6]));
-    let (zero, aeth) = (Psn::new(0), Aeth { syndrome: Syndrome::ACK, msn: 0 });
+    let (zero, aeth) = (
+        Psn::new(0),
+        Aeth {
+            syndrome: Syndrome::ACK,
+            msn: 0,
+        },
+    );
     let (mut plain, mut atomic) = ([0; ROOM], [0; ROOM]);
     let plain_len = writer.acknowledge(&mut plain, zero, aeth).ok()?;
     let atomic_len = writer.atomic_ack(&mut atomic, zero, 0, 0).ok()?;
-    for (kind, (frame, len, after)) in [(plain, plain_len, 8), (atomic, atomic_len, 16)].iter().enumerate() {
+    for (kind, (frame, len, after)) in [(plain, plain_len, 8), (atomic, atomic_len, 16)]
+        .iter()
+        .enumerate()
+    {
         entry.put(kind * ROOM, frame);
         // The checksum covers RoCEv2's own port, as in responses sent by a socket.
         entry.put(kind * ROOM + config.path.headers_len() - 6, &port.to_be_bytes());
@@ -149,7 +169,11 @@ fn crc_before(frame: &[u8], after: usize) -> Option<u32> {
     let (_, tail) = covered.split_at_checked(covered.len().checked_sub(after)?)?;
     Some(tail.iter().rev().fold(!u32::from_le_bytes(*icrc), |crc, byte| {
         let back = |crc: u32, _| {
-            if crc >> 31 == 1 { (crc ^ POLYNOMIAL) << 1 | 1 } else { crc << 1 }
+            if crc >> 31 == 1 {
+                (crc ^ POLYNOMIAL) << 1 | 1
+            } else {
+                crc << 1
+            }
         };
         (0..8).fold(crc, back) ^ u32::from(*byte)
     }))

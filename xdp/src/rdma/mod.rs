@@ -37,7 +37,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { memory: 64 << 20, completions: 1 << 20, not_ready_timer: 14 }
+        Self {
+            memory: 64 << 20,
+            completions: 1 << 20,
+            not_ready_timer: 14,
+        }
     }
 }
 
@@ -151,7 +155,12 @@ impl Rdma {
         if let Some(redirect) = self.control.half(0, 0) {
             redirect.store(u32::from(driver.as_deref() == Some("veth")), Relaxed);
         }
-        receive::filter(interface, &self.object, Self::PROGRAM, &receive::Options::default())
+        receive::filter(
+            interface,
+            &self.object,
+            Self::PROGRAM,
+            &receive::Options::default(),
+        )
     }
 
     /// The loaded object, for test runs and program ids.
@@ -204,7 +213,9 @@ impl Rdma {
     /// Deregisters a region; `false` if none has this rkey. After this returns, no request writes to the region.
     pub fn deregister(&mut self, key: u32) -> bool {
         let slot = key as usize % MAX_REGIONS;
-        let Some(word) = self.regions.1.half(slot, region::RKEY) else { return false };
+        let Some(word) = self.regions.1.half(slot, region::RKEY) else {
+            return false;
+        };
         if key == 0 || word.compare_exchange(key, 0, AcqRel, Relaxed).is_err() {
             return false;
         }
@@ -255,7 +266,9 @@ impl Rdma {
     /// Removes a queue pair; `false` if none has this number. After this returns, none of its requests writes.
     pub fn disconnect(&mut self, number: u32) -> bool {
         let slot = number as usize % MAX_QUEUE_PAIRS;
-        let Some(word) = self.queue_pairs.1.half(slot, queue_pair::NUMBER) else { return false };
+        let Some(word) = self.queue_pairs.1.half(slot, queue_pair::NUMBER) else {
+            return false;
+        };
         if number == 0 || word.compare_exchange(number, 0, AcqRel, Relaxed).is_err() {
             return false;
         }
@@ -267,7 +280,11 @@ impl Rdma {
     /// The state of a queue pair; `None` if none has this number.
     pub fn state(&self, number: u32) -> Option<QueuePairState> {
         let error = self.of_pair(number, queue_pair::ERROR)?;
-        Some(if error == 0 { QueuePairState::Ready } else { QueuePairState::Error })
+        Some(if error == 0 {
+            QueuePairState::Ready
+        } else {
+            QueuePairState::Error
+        })
     }
 
     /// The expected PSN of a queue pair.
@@ -283,7 +300,11 @@ impl Rdma {
     /// Adds receive credits. The sum is limited to 2^31.
     pub fn replenish(&mut self, number: u32, receives: u32) {
         let Some(left) = self.receives(number) else { return };
-        if let Some(word) = self.queue_pairs.1.half(number as usize % MAX_QUEUE_PAIRS, queue_pair::RECEIVES) {
+        if let Some(word) = self
+            .queue_pairs
+            .1
+            .half(number as usize % MAX_QUEUE_PAIRS, queue_pair::RECEIVES)
+        {
             // The program only lowers it meanwhile, so the sum does not overflow.
             word.fetch_add(receives.min((1_u32 << 31).saturating_sub(left)), AcqRel);
         }
@@ -314,7 +335,10 @@ impl Rdma {
 
     fn word(&self, slot: usize, offset: usize) -> u32 {
         // Acquire: pairs with the exchange by which the program releases a pair's lock.
-        self.queue_pairs.1.half(slot, offset).map_or(0, |word| word.load(Acquire))
+        self.queue_pairs
+            .1
+            .half(slot, offset)
+            .map_or(0, |word| word.load(Acquire))
     }
 
     fn of_pair(&self, number: u32, offset: usize) -> Option<u32> {
@@ -324,7 +348,9 @@ impl Rdma {
 
     /// Waits until every holder of the pair's lock from before this call has released it.
     fn pass(&self, slot: usize) {
-        let Some(lock) = self.queue_pairs.1.half(slot, queue_pair::LOCK) else { return };
+        let Some(lock) = self.queue_pairs.1.half(slot, queue_pair::LOCK) else {
+            return;
+        };
         // Pairs with the program's own lock and unlock. The program holds the lock for some microseconds at most, and this thread
         // cannot interrupt it.
         while lock.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
@@ -355,15 +381,32 @@ impl AsRawFd for Rdma {
 fn report(record: &[u8], out: &mut impl Output) {
     const WRITE: u16 = 1;
     const SEND: u16 = 2;
-    let Some((head, text)) = record.split_first_chunk::<24>() else { return };
-    let u32_at = |at: usize| head[at..].first_chunk().map_or(0, |chunk| u32::from_ne_bytes(*chunk));
-    let u16_at = |at: usize| head[at..].first_chunk().map_or(0, |chunk| u16::from_ne_bytes(*chunk));
-    let offset = head[8..].first_chunk().map_or(0, |chunk| u64::from_ne_bytes(*chunk));
+    let Some((head, text)) = record.split_first_chunk::<24>() else {
+        return;
+    };
+    let u32_at = |at: usize| {
+        head[at..]
+            .first_chunk()
+            .map_or(0, |chunk| u32::from_ne_bytes(*chunk))
+    };
+    let u16_at = |at: usize| {
+        head[at..]
+            .first_chunk()
+            .map_or(0, |chunk| u16::from_ne_bytes(*chunk))
+    };
+    let offset = head[8..]
+        .first_chunk()
+        .map_or(0, |chunk| u64::from_ne_bytes(*chunk));
     let (pair, immediate, len, kind) = (u32_at(0), u32_at(4), u32_at(16), u16_at(22));
     if kind == SEND {
         out.sent(pair, text.get(..len as usize).unwrap_or(text));
         return;
     }
     let location = (kind == WRITE).then(|| (u16_at(20), offset));
-    out.complete(&Completion { queue_pair: pair, immediate, location, len });
+    out.complete(&Completion {
+        queue_pair: pair,
+        immediate,
+        location,
+        len,
+    });
 }

@@ -40,7 +40,12 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     pub(crate) fn not_read(frame: Frame) -> Self {
-        Self { frame, peeked: [0; 4], count: 0, parsed: Vec::new() }
+        Self {
+            frame,
+            peeked: [0; 4],
+            count: 0,
+            parsed: Vec::new(),
+        }
     }
 }
 
@@ -133,18 +138,33 @@ pub(crate) fn outcome(frame: &[u8], profile: &Profile, units: &Units, kept: usiz
         }
     }
     let peeked = peek.map_or([0; 4], |peek| {
-        [number(peek.version), peek.node_id.unwrap_or(ABSENT), u32::from(peek.hw_id), peek.seq]
+        [
+            number(peek.version),
+            peek.node_id.unwrap_or(ABSENT),
+            u32::from(peek.hw_id),
+            peek.seq,
+        ]
     });
     let source = octets(datagram.src);
-    let frame = Frame::Telemetry { dst_port: u32::from(datagram.dst_port), source };
+    let frame = Frame::Telemetry {
+        dst_port: u32::from(datagram.dst_port),
+        source,
+    };
     // If the header was refused, the other three are meaningless.
-    Outcome { frame, peeked, count, parsed }
+    Outcome {
+        frame,
+        peeked,
+        count,
+        parsed,
+    }
 }
 
 /// Whether the lengths of a report 2.0 are 0, as in the p4-int family. The kernel leaves these datagrams to user space, whether or not
 /// `wire` accepts them.
 fn has_length_zero(payload: &[u8], profile: &Profile) -> bool {
-    let Some(head) = payload.first_chunk::<34>() else { return false };
+    let Some(head) = payload.first_chunk::<34>() else {
+        return false;
+    };
     let version = head[0] >> 4;
     let inner_type = head[8] & 0x0f;
     matches!(profile.dialect, Dialect::Strict | Dialect::P4Int)
@@ -160,24 +180,45 @@ fn has_length_zero(payload: &[u8], profile: &Profile) -> bool {
 fn may_be_nested(report: &wire::Report<'_>, profile: &Profile) -> bool {
     const UDP: u8 = 17;
     let is_event = report.flags.contains(Flags::DROP) || report.flags.contains(Flags::QUEUE);
-    let ports = report.flow.filter(|flow| flow.proto() == UDP).and_then(|flow| flow.ports());
+    let ports = report
+        .flow
+        .filter(|flow| flow.proto() == UDP)
+        .and_then(|flow| flow.ports());
     !is_event && ports.is_some_and(|(_, dst_port)| profile.telemetry_ports.contains(dst_port))
 }
 
 /// The report that stands for such a datagram.
 fn handed_over(datagram: &wire::Datagram<'_>) -> Outcome {
     let (group, _) = Group::split(datagram.payload).unwrap();
-    let frame = Frame::Telemetry { dst_port: u32::from(datagram.dst_port), source: octets(datagram.src) };
+    let frame = Frame::Telemetry {
+        dst_port: u32::from(datagram.dst_port),
+        source: octets(datagram.src),
+    };
     let Group { node_id, hw_id, seq } = group;
-    let peek = wire::Peek { version: Version::V20, node_id: Some(node_id), hw_id, seq, flow: None };
-    Outcome { frame, peeked: [0; 4], count: 1, parsed: vec![undecided(&peek, 0)] }
+    let peek = wire::Peek {
+        version: Version::V20,
+        node_id: Some(node_id),
+        hw_id,
+        seq,
+        flow: None,
+    };
+    Outcome {
+        frame,
+        peeked: [0; 4],
+        count: 1,
+        parsed: vec![undecided(&peek, 0)],
+    }
 }
 
 /// A report without the flow, if it is one that the kernel leaves to user space for the packet inside: wire knows that flow only if it
 /// accepts the packet.
 pub(crate) fn comparable(report: Report) -> Report {
     if report.marks == UNDECIDED | HAS_FLOW && report.flags == 0 && report.hops.is_empty() {
-        Report { marks: UNDECIDED, flow: None, ..report }
+        Report {
+            marks: UNDECIDED,
+            flow: None,
+            ..report
+        }
     } else {
         report
     }
@@ -231,14 +272,26 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         | mark(report.drop_reason.is_some(), HAS_REASON)
         | mark(report.has_metadata(), OWN_HOP)
         | mark(report.annotations.contains(Annotations::MERGED), MERGED)
-        | mark(report.version == Version::V05 || report.ds_id == POSTCARD_DOMAIN, POSTCARD)
+        | mark(
+            report.version == Version::V05 || report.ds_id == POSTCARD_DOMAIN,
+            POSTCARD,
+        )
         | mark(signals.contains(wire::int::Flags::HOPS_EXCEEDED), HOP_LIMIT)
         | mark(signals.contains(wire::int::Flags::MTU_EXCEEDED), MTU)
-        | mark(report.int.is_some_and(|int| int.mode == Mode::Md && int.sf.is_none()), MD)
+        | mark(
+            report
+                .int
+                .is_some_and(|int| int.mode == Mode::Md && int.sf.is_none()),
+            MD,
+        )
         | mark(report.int_refused.is_some(), INT_REFUSED)
         | mark(undecided, UNDECIDED);
     // The kernel does not decode SF-INT and several traces, but passes them to user space.
-    let marks = if sf || several { marks & !(OWN_HOP | MERGED) } else { marks };
+    let marks = if sf || several {
+        marks & !(OWN_HOP | MERGED)
+    } else {
+        marks
+    };
     let (mut hops, ends) = if undecided {
         (Vec::new(), (NO_VALUE, NO_VALUE, false))
     } else if is_stacked(report) {
@@ -247,7 +300,10 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
         one_by_one(report, units)
     };
     let mut implausible = false;
-    for hop in hops.iter_mut().filter(|hop| (LATENCY_END..NO_VALUE).contains(&hop.latency)) {
+    for hop in hops
+        .iter_mut()
+        .filter(|hop| (LATENCY_END..NO_VALUE).contains(&hop.latency))
+    {
         (hop.latency, implausible) = (NO_VALUE, true);
     }
     let marks = marks | mark(implausible, IMPLAUSIBLE);
@@ -286,16 +342,25 @@ type Ends = (u64, u64, bool);
 fn stacked(report: &wire::Report<'_>, units: &Units) -> (Vec<Hop>, Ends) {
     let stack = report.int.unwrap().stack;
     let layout = stack.layout;
-    let hops = stack.records().rev().map(|record| stacked_hop(&layout, record, units)).collect();
+    let hops = stack
+        .records()
+        .rev()
+        .map(|record| stacked_hop(&layout, record, units))
+        .collect();
     let (first, last) = (stack.records().last().unwrap(), stack.record(0));
-    (hops, (layout.ingress_ts(first), layout.egress_ts(last), layout.wide_ts()))
+    (
+        hops,
+        (layout.ingress_ts(first), layout.egress_ts(last), layout.wide_ts()),
+    )
 }
 
 fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
     let carried = layout.carried();
     let word = |item| {
         let at = layout.word_of(item) * 4;
-        record.get(at..at + 4).map_or(ABSENT, |word| u32::from_be_bytes(word.try_into().unwrap()))
+        record
+            .get(at..at + 4)
+            .map_or(ABSENT, |word| u32::from_be_bytes(word.try_into().unwrap()))
     };
     let (link, level_2) = match carried.contains(Items::INTERFACES) {
         true => (word(Items::INTERFACES), false),
@@ -308,8 +373,11 @@ fn stacked_hop(layout: &Layout, record: &[u8], units: &Units) -> Hop {
         NO_VALUE if by_stamps => between(ingress, egress, layout.wide_ts(), units),
         latency => latency,
     };
-    let congestion =
-        if carried.contains(Items::QUEUE_CONGESTION) { Items::QUEUE_CONGESTION } else { Items::BUFFER };
+    let congestion = if carried.contains(Items::QUEUE_CONGESTION) {
+        Items::QUEUE_CONGESTION
+    } else {
+        Items::BUFFER
+    };
     Hop {
         node: word(Items::NODE_ID),
         link,
@@ -336,7 +404,13 @@ fn one_by_one(report: &wire::Report<'_>, units: &Units) -> (Vec<Hop>, Ends) {
         hops.push(reading(&hop, units));
     }
     if widths.0 != widths.1 {
-        let narrow = |stamp: u64| if stamp == NO_VALUE { NO_VALUE } else { stamp & 0xffff_ffff };
+        let narrow = |stamp: u64| {
+            if stamp == NO_VALUE {
+                NO_VALUE
+            } else {
+                stamp & 0xffff_ffff
+            }
+        };
         ends = (narrow(ends.0), narrow(ends.1));
     }
     (hops, (ends.0, ends.1, widths.0 && widths.1))
@@ -374,7 +448,11 @@ fn reading(hop: &wire::Hop, units: &Units) -> Hop {
 }
 
 fn scaled(raw: u32, unit: u32) -> u64 {
-    if raw == ABSENT { NO_VALUE } else { u64::from(raw) * u64::from(unit) }
+    if raw == ABSENT {
+        NO_VALUE
+    } else {
+        u64::from(raw) * u64::from(unit)
+    }
 }
 
 fn between(ingress: u64, egress: u64, wide: bool, units: &Units) -> u64 {
@@ -383,15 +461,21 @@ fn between(ingress: u64, egress: u64, wide: bool, units: &Units) -> u64 {
     }
     let later = match wide {
         true => egress.checked_sub(ingress),
-        false => {
-            Some((egress as u32).wrapping_sub(ingress as u32)).filter(|later| later >> 31 == 0).map(u64::from)
-        }
+        false => Some((egress as u32).wrapping_sub(ingress as u32))
+            .filter(|later| later >> 31 == 0)
+            .map(u64::from),
     };
-    later.map_or(LATENCY_END, |later| later.saturating_mul(u64::from(units.stamp_ns)).min(LATENCY_END))
+    later.map_or(LATENCY_END, |later| {
+        later.saturating_mul(u64::from(units.stamp_ns)).min(LATENCY_END)
+    })
 }
 
 fn mark_implausible(latency: u64, ingress: u64, egress: u64, units: &Units) -> u64 {
     let lacks_ingress = ingress == 0 && ![0, NO_VALUE].contains(&egress);
     let odd = units.max_latency != u64::MAX && (latency > units.max_latency || lacks_ingress);
-    if odd && latency != NO_VALUE { LATENCY_END } else { latency }
+    if odd && latency != NO_VALUE {
+        LATENCY_END
+    } else {
+        latency
+    }
 }

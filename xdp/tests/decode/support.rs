@@ -27,7 +27,11 @@ impl Kernel {
         match Object::load(xdp::DECODE, &LoadOptions::default()) {
             Ok(object) => {
                 let (_, value) = object.map("outcomes").unwrap().sizes();
-                Some(Self { object, value: vec![0; value], set: None })
+                Some(Self {
+                    object,
+                    value: vec![0; value],
+                    set: None,
+                })
             }
             Err(error) if error.errno() == Some(FORBIDDEN) => {
                 let _ = writeln!(
@@ -44,8 +48,12 @@ impl Kernel {
     pub(crate) fn read_as(&mut self, profile: &Profile, units: &Units) {
         if self.set != Some((*profile, *units)) {
             let map = |name| self.object.map(name).unwrap();
-            map("profiles").update(&[0; 4], &xdp::profile(profile, units)).unwrap();
-            map("ports").update(&[0; 4], &xdp::ports(&profile.telemetry_ports)).unwrap();
+            map("profiles")
+                .update(&[0; 4], &xdp::profile(profile, units))
+                .unwrap();
+            map("ports")
+                .update(&[0; 4], &xdp::ports(&profile.telemetry_ports))
+                .unwrap();
             self.set = Some((*profile, *units));
         }
     }
@@ -53,13 +61,22 @@ impl Kernel {
     /// Result of the program for a frame of at least 14 bytes.
     pub(crate) fn decode(&mut self, frame: &[u8]) -> Outcome {
         self.object.test_run("hopwise_decode", frame, 1).unwrap();
-        assert!(self.object.map("outcomes").unwrap().lookup(&[0; 4], &mut self.value).unwrap());
+        assert!(
+            self.object
+                .map("outcomes")
+                .unwrap()
+                .lookup(&[0; 4], &mut self.value)
+                .unwrap()
+        );
         outcome(&self.value)
     }
 
     /// Nanoseconds that the program needs for a frame.
     pub(crate) fn time(&self, frame: &[u8], repeat: u32) -> u32 {
-        self.object.test_run("hopwise_decode", frame, repeat).unwrap().duration_ns
+        self.object
+            .test_run("hopwise_decode", frame, repeat)
+            .unwrap()
+            .duration_ns
     }
 }
 
@@ -96,9 +113,16 @@ fn outcome(value: &[u8]) -> Outcome {
     let (frame, reason, dst_port, count) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
     let source = fields.octets();
     let peeked = std::array::from_fn(|_| fields.u32());
-    let parsed = (0..KEPT.min(count as usize)).map(|_| parsed(&mut fields)).collect();
+    let parsed = (0..KEPT.min(count as usize))
+        .map(|_| parsed(&mut fields))
+        .collect();
     match frame {
-        0 => Outcome { frame: Frame::Telemetry { dst_port, source }, peeked, count, parsed },
+        0 => Outcome {
+            frame: Frame::Telemetry { dst_port, source },
+            peeked,
+            count,
+            parsed,
+        },
         1 => Outcome::not_read(Frame::Refused { reason, source }),
         _ => Outcome::not_read(Frame::Passed { reason }),
     }
@@ -135,7 +159,11 @@ fn normal_report(fields: &mut Fields<'_>) -> normal::Report {
         index,
         flags,
         marks,
-        reason: if marks & normal::HAS_REASON != 0 { reason } else { 0 },
+        reason: if marks & normal::HAS_REASON != 0 {
+            reason
+        } else {
+            0
+        },
         flow: (marks & normal::HAS_FLOW != 0).then(|| flow(src, dst, (src_port, dst_port), (proto, kind))),
         ends,
         hops,
@@ -148,7 +176,11 @@ fn flow(src: [u8; 16], dst: [u8; 16], ports: (u16, u16), (proto, kind): (u8, u8)
         return FlowKey::v6(src, dst, ports, proto);
     }
     let four = |octets: [u8; 16]| {
-        assert_eq!(octets[..12], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff], "a mapped address");
+        assert_eq!(
+            octets[..12],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff],
+            "a mapped address"
+        );
         [octets[12], octets[13], octets[14], octets[15]]
     };
     FlowKey::v4(four(src), four(dst), ports, proto)
@@ -158,14 +190,26 @@ fn flow(src: [u8; 16], dst: [u8; 16], ports: (u16, u16), (proto, kind): (u8, u8)
 fn hop(fields: &mut Fields<'_>) -> normal::Hop {
     let (latency, utilization) = (fields.u64(), fields.u64());
     let [node, link, queue, congestion, level_2, _] = std::array::from_fn(|_| fields.u32());
-    normal::Hop { node, link, level_2: level_2 != 0, latency, queue, congestion, utilization }
+    normal::Hop {
+        node,
+        link,
+        level_2: level_2 != 0,
+        latency,
+        queue,
+        congestion,
+        utilization,
+    }
 }
 
 /// The frame of a datagram to the port of reports.
 pub(crate) fn frame_of(payload: &[u8]) -> Vec<u8> {
     use wire::{ethernet, ipv4, udp};
     let mut frame = vec![0; 42];
-    ethernet::Repr { ethertype: 0x0800, ..ethernet::Repr::default() }.emit(&mut frame);
+    ethernet::Repr {
+        ethertype: 0x0800,
+        ..ethernet::Repr::default()
+    }
+    .emit(&mut frame);
     let len = u16::try_from(payload.len()).unwrap();
     let ip = ipv4::Repr {
         proto: 17,
@@ -176,7 +220,13 @@ pub(crate) fn frame_of(payload: &[u8]) -> Vec<u8> {
         ..ipv4::Repr::default()
     };
     ip.emit(&mut frame[14..]);
-    udp::Repr { src_port: 0x4000, dst_port: 32766, len: 8 + len, checksum: 0 }.emit(&mut frame[34..]);
+    udp::Repr {
+        src_port: 0x4000,
+        dst_port: 32766,
+        len: 8 + len,
+        checksum: 0,
+    }
+    .emit(&mut frame[34..]);
     frame.extend_from_slice(payload);
     frame
 }

@@ -83,8 +83,19 @@ pub(crate) fn load(test: &str, options: &Options) -> Option<Rdma> {
 impl Both {
     /// Two responders with the same four regions and no queue pair.
     pub(crate) fn new(test: &str) -> Option<Self> {
-        let kernel = load(test, &Options { memory: MEMORY, ..Options::default() })?;
-        let config = Config { queue_pairs: 4096, regions: 256, seed: 7, ..Config::default() };
+        let kernel = load(
+            test,
+            &Options {
+                memory: MEMORY,
+                ..Options::default()
+            },
+        )?;
+        let config = Config {
+            queue_pairs: 4096,
+            regions: 256,
+            seed: 7,
+            ..Config::default()
+        };
         let mut both = Self {
             ours: kernel.map(0, MEMORY).unwrap(),
             kernel,
@@ -93,7 +104,10 @@ impl Both {
             regions: Vec::new(),
             pairs: Vec::new(),
         };
-        let none = AccessFlags { write: false, atomic: true };
+        let none = AccessFlags {
+            write: false,
+            atomic: true,
+        };
         both.register(4096, 64 << 10, AccessFlags::ALL, Order::HeadLast);
         // Across the boundary of the kernel's two chunks, once at an odd address and once not.
         both.register((1 << 20) - 5001, 10_000, AccessFlags::WRITE, Order::Ascending);
@@ -105,9 +119,20 @@ impl Both {
     pub(crate) fn register(&mut self, start: u64, len: u64, access: AccessFlags, order: Order) {
         let region = self.regions.len() as u16 + 100;
         let memory = Arc::clone(&self.theirs);
-        let named =
-            self.responder.register(&Registration { memory, start, len, access, order, region }).unwrap();
-        self.kernel.register(&named, start, access, order, region).unwrap();
+        let named = self
+            .responder
+            .register(&Registration {
+                memory,
+                start,
+                len,
+                access,
+                order,
+                region,
+            })
+            .unwrap();
+        self.kernel
+            .register(&named, start, access, order, region)
+            .unwrap();
         self.regions.push(named);
     }
 
@@ -118,11 +143,22 @@ impl Both {
         (path.source_mac, path.destination_mac) = ([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
         let psn = Psn::new(0xff_fff0 + u32::from(from));
         let receives = if transport == Transport::Rc { 1 } else { 6 };
-        let config =
-            QueuePairConfig { transport, path, peer: 0x77_0000 + u32::from(from), psn, mtu, receives };
+        let config = QueuePairConfig {
+            transport,
+            path,
+            peer: 0x77_0000 + u32::from(from),
+            psn,
+            mtu,
+            receives,
+        };
         let number = self.responder.connect(&config).unwrap();
         self.kernel.connect(number, &config).unwrap();
-        self.pairs.push(Pair { number, config, v6, from });
+        self.pairs.push(Pair {
+            number,
+            config,
+            v6,
+            from,
+        });
     }
 
     /// Reconnects a queue pair if it is in the error state, as its requester would.
@@ -170,7 +206,10 @@ impl Both {
         assert_eq!(kernel.0, user.0, "{what} {frame:02x?}");
         let counted = self.kernel.counted().unwrap();
         assert_eq!(counted.stats, *self.responder.stats(), "{what} {frame:02x?}");
-        assert!(counted.is_balanced() && counted.responses_unsent == 0, "{counted:?}");
+        assert!(
+            counted.is_balanced() && counted.responses_unsent == 0,
+            "{counted:?}"
+        );
         user.0
     }
 
@@ -183,11 +222,22 @@ impl Both {
         };
         let (ours, theirs) = (read(&self.ours), read(&self.theirs));
         if let Some(at) = ours.iter().zip(&theirs).position(|(a, b)| a != b) {
-            panic!("{what}: memory differs first at {at:#x}: {} and {}", ours[at], theirs[at]);
+            panic!(
+                "{what}: memory differs first at {at:#x}: {} and {}",
+                ours[at], theirs[at]
+            );
         }
         for pair in &self.pairs {
-            assert_eq!(self.kernel.expected(pair.number), self.responder.expected(pair.number), "{what}");
-            assert_eq!(self.kernel.receives(pair.number), self.responder.receives(pair.number), "{what}");
+            assert_eq!(
+                self.kernel.expected(pair.number),
+                self.responder.expected(pair.number),
+                "{what}"
+            );
+            assert_eq!(
+                self.kernel.receives(pair.number),
+                self.responder.receives(pair.number),
+                "{what}"
+            );
         }
     }
 }

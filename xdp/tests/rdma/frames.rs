@@ -35,7 +35,13 @@ pub(crate) fn reth(address: u64, key: u32, len: u32) -> Vec<u8> {
 
 /// Address, key, amount added.
 pub(crate) fn atomic(address: u64, key: u32, add: u64) -> Vec<u8> {
-    [&address.to_be_bytes()[..], &key.to_be_bytes(), &add.to_be_bytes(), &[0; 8]].concat()
+    [
+        &address.to_be_bytes()[..],
+        &key.to_be_bytes(),
+        &add.to_be_bytes(),
+        &[0; 8],
+    ]
+    .concat()
 }
 
 impl Request {
@@ -94,7 +100,9 @@ pub(crate) fn vary(frame: &mut [u8], mut roll: impl FnMut() -> u8) {
 pub(crate) fn seal(frame: &mut [u8]) {
     let v6 = frame[12] == 0x86;
     let udp = if v6 { 54 } else { 34 };
-    let Some(len) = frame.get(udp + 4..udp + 6).map(|len| usize::from(u16::from_be_bytes([len[0], len[1]])))
+    let Some(len) = frame
+        .get(udp + 4..udp + 6)
+        .map(|len| usize::from(u16::from_be_bytes([len[0], len[1]])))
     else {
         return;
     };
@@ -103,12 +111,16 @@ pub(crate) fn seal(frame: &mut [u8]) {
         return;
     }
     let mut covered = [&[0xff; 8][..], &frame[14..end - 4]].concat();
-    UNCOVERED[usize::from(v6)].iter().for_each(|at| covered[8 + at] = 0xff);
+    UNCOVERED[usize::from(v6)]
+        .iter()
+        .for_each(|at| covered[8 + at] = 0xff);
     if v6 {
         covered[8] |= 0x0f;
     }
     let step = |crc: u32, byte: &u8| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 }
+        })
     };
     let crc = !covered.iter().fold(u32::MAX, step);
     frame[end - 4..end].copy_from_slice(&crc.to_le_bytes());

@@ -19,12 +19,30 @@ const FROM: u8 = 1;
 
 fn config(transport: Transport) -> QueuePairConfig {
     let path = Path::new(address(false, HERE), address(false, FROM), 0xc001);
-    QueuePairConfig { transport, path, peer: 9, psn: Psn::new(0xff_ffff), mtu: 1024, receives: 0 }
+    QueuePairConfig {
+        transport,
+        path,
+        peer: 9,
+        psn: Psn::new(0xff_ffff),
+        mtu: 1024,
+        receives: 0,
+    }
 }
 
 fn request(number: u32, opcode: u8, psn: u32, extension: Vec<u8>, payload: &[u8]) -> Vec<u8> {
     let (payload, pad) = (payload.to_vec(), (payload.len().wrapping_neg() & 3) as u8);
-    Request { v6: false, from: FROM, opcode, pair: number, psn, ack: true, extension, payload, pad }.frame()
+    Request {
+        v6: false,
+        from: FROM,
+        opcode,
+        pair: number,
+        psn,
+        ack: true,
+        extension,
+        payload,
+        pad,
+    }
+    .frame()
 }
 
 /// Waits until `done` returns true.
@@ -74,23 +92,41 @@ fn holds(memory: &memory::Region, written: &[(usize, &[u8])]) {
 
 #[test]
 fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
-    let options = Options { memory: 1 << 20, ..Options::default() };
-    let Some(mut kernel) = load("writes_arrive_and_acknowledgements_leave", &options) else { return };
+    let options = Options {
+        memory: 1 << 20,
+        ..Options::default()
+    };
+    let Some(mut kernel) = load("writes_arrive_and_acknowledgements_leave", &options) else {
+        return;
+    };
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => return crate::skipped("writes_arrive_and_acknowledgements_leave", &error),
     };
     let memory = kernel.map(4096, 8192).unwrap();
-    let named = Registered { address: ADDRESS, len: 4096, rkey: KEY };
+    let named = Registered {
+        address: ADDRESS,
+        len: 4096,
+        rkey: KEY,
+    };
     // The first page is the store's header, which is not writable from the network.
-    kernel.register(&named, 8192, AccessFlags::ALL, Order::HeadLast, 3).unwrap();
+    kernel
+        .register(&named, 8192, AccessFlags::ALL, Order::HeadLast, 3)
+        .unwrap();
     kernel.connect(0x5001, &config(Transport::Uc)).unwrap();
     kernel.connect(0x5002, &config(Transport::Rc)).unwrap();
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
     assert_eq!(attached.rx_path, RxPath::Native);
-    let mut port = pair.near.run(|| Port::open(Pair::DEVICE, &frames::Options::default())).unwrap().unwrap();
+    let mut port = pair
+        .near
+        .run(|| Port::open(Pair::DEVICE, &frames::Options::default()))
+        .unwrap()
+        .unwrap();
     // A veth receives frames that the other end's program sends only if it polls (NAPI), which GRO enables.
-    pair.near.run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
+    pair.near
+        .run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true))
+        .unwrap()
+        .unwrap();
     let requests = [
         request(0x5001, 0x2a, 0xff_ffff, reth(ADDRESS + 8, KEY, 24), &[1; 24]),
         request(0x5002, 0x0a, 0xff_ffff, reth(ADDRESS + 40, KEY, 5), &[2; 5]),
@@ -99,7 +135,10 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
         request(0x5002, 0x0a, 5, reth(ADDRESS, KEY, 4), &[3; 4]),
         request(0x5003, 0x0a, 5, reth(ADDRESS, KEY, 4), &[3; 4]),
     ];
-    pair.near.run(|| send_frames(Pair::DEVICE, &requests)).unwrap().unwrap();
+    pair.near
+        .run(|| send_frames(Pair::DEVICE, &requests))
+        .unwrap()
+        .unwrap();
     let responses = responses(&mut port, 3);
     let nak = Syndrome::Nak(wire::roce::Nak::SequenceError);
     assert_eq!(
@@ -110,10 +149,18 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
             (Opcode::Acknowledge, 9, 1, nak, 2, None),
         ]
     );
-    until("the frame for nobody is passed", || kernel.counted().unwrap().passed == 1);
+    until("the frame for nobody is passed", || {
+        kernel.counted().unwrap().passed == 1
+    });
     let counted = kernel.counted().unwrap();
-    assert!(counted.is_balanced() && counted.responses_unsent == 0, "{counted:?}");
-    assert_eq!((counted.stats.packets, counted.stats.executed, counted.stats.bytes), (4, 3, 29));
+    assert!(
+        counted.is_balanced() && counted.responses_unsent == 0,
+        "{counted:?}"
+    );
+    assert_eq!(
+        (counted.stats.packets, counted.stats.executed, counted.stats.bytes),
+        (4, 3, 29)
+    );
     holds(&memory, &[(8, &[1; 24]), (40, &[2; 5]), (48, &[77])]);
     // Dropping the attachment detaches the program, and the memory stays as long as it is mapped.
     let ids = kernel.object().ids().unwrap();
@@ -126,16 +173,30 @@ fn writes_arrive_and_acknowledgements_leave_on_an_interface() {
 #[test]
 fn responses_find_a_socket_on_any_port_without_a_configured_hardware_address() {
     const NAME: &str = "responses_find_a_socket_on_any_port";
-    let options = Options { memory: 1 << 20, ..Options::default() };
-    let Some(mut kernel) = load(NAME, &options) else { return };
+    let options = Options {
+        memory: 1 << 20,
+        ..Options::default()
+    };
+    let Some(mut kernel) = load(NAME, &options) else {
+        return;
+    };
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => return crate::skipped(NAME, &error),
     };
-    let named = Registered { address: ADDRESS, len: 4096, rkey: KEY };
-    kernel.register(&named, 4096, AccessFlags::ALL, Order::HeadLast, 3).unwrap();
+    let named = Registered {
+        address: ADDRESS,
+        len: 4096,
+        rkey: KEY,
+    };
+    kernel
+        .register(&named, 4096, AccessFlags::ALL, Order::HeadLast, 3)
+        .unwrap();
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
-    pair.near.run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
+    pair.near
+        .run(|| nic::device::set_offload(Pair::DEVICE, "rx-gro", true))
+        .unwrap()
+        .unwrap();
     for family in 0..2 {
         let (near, far) = (Pair::NEAR[family], Pair::FAR[family]);
         let bind = || Receiver::bind((near, 0).into(), &nic::udp::Options::default()).unwrap();
@@ -143,13 +204,23 @@ fn responses_find_a_socket_on_any_port_without_a_configured_hardware_address() {
         socket.never_fragment().unwrap();
         let port = socket.local_addr().port();
         let number = 0x6001 + family as u32;
-        let to = QueuePairConfig { path: Path::new(far, near, port), ..config(Transport::Rc) };
+        let to = QueuePairConfig {
+            path: Path::new(far, near, port),
+            ..config(Transport::Rc)
+        };
         kernel.connect_to(number, &to, port).unwrap();
         let there = Path::new(near, far, port);
         let mut writer = Writer::new(there, Transport::Rc, number).unwrap();
-        let reth = wire::roce::Reth { address: ADDRESS, rkey: KEY, len: 8 };
+        let reth = wire::roce::Reth {
+            address: ADDRESS,
+            rkey: KEY,
+            len: 8,
+        };
         let mut frame = [0; 256];
-        let head = Head { ack_request: true, ..Head::new(Psn::new(0xff_ffff)) };
+        let head = Head {
+            ack_request: true,
+            ..Head::new(Psn::new(0xff_ffff))
+        };
         let len = writer.write_only(&mut frame, head, reth, &[7; 8]).unwrap();
         let sent = socket.send([((far, 4791).into(), &frame[there.headers_len()..len])]);
         assert_eq!(sent.sent, 1, "{sent:?}");
@@ -163,9 +234,16 @@ fn responses_find_a_socket_on_any_port_without_a_configured_hardware_address() {
         );
         let packet = burst.iter().next().unwrap();
         assert_eq!(packet.source.ip(), far);
-        let ends = Endpoints { source: far, destination: near, source_port: packet.source.port() };
+        let ends = Endpoints {
+            source: far,
+            destination: near,
+            source_port: packet.source.port(),
+        };
         let response = Packet::parse_udp(packet.data, ends).unwrap();
-        assert_eq!((response.bth.queue_pair, response.aeth.unwrap().syndrome), (9, Syndrome::ACK));
+        assert_eq!(
+            (response.bth.queue_pair, response.aeth.unwrap().syndrome),
+            (9, Syndrome::ACK)
+        );
     }
     drop(attached);
 }
@@ -173,7 +251,10 @@ fn responses_find_a_socket_on_any_port_without_a_configured_hardware_address() {
 #[test]
 fn a_flood_is_executed_or_counted_to_the_last_packet() {
     const TOTAL: u64 = 200_000;
-    let options = Options { memory: 1 << 20, ..Options::default() };
+    let options = Options {
+        memory: 1 << 20,
+        ..Options::default()
+    };
     let Some(mut kernel) = load("a_flood_is_executed_or_counted_to_the_last_packet", &options) else {
         return;
     };
@@ -182,8 +263,14 @@ fn a_flood_is_executed_or_counted_to_the_last_packet() {
         Ok(pair) => pair,
         Err(error) => return crate::skipped("a_flood_is_executed_or_counted", &error),
     };
-    let named = Registered { address: ADDRESS, len: 4096, rkey: KEY };
-    kernel.register(&named, 4096, AccessFlags::ALL, Order::HeadLast, 3).unwrap();
+    let named = Registered {
+        address: ADDRESS,
+        len: 4096,
+        rkey: KEY,
+    };
+    kernel
+        .register(&named, 4096, AccessFlags::ALL, Order::HeadLast, 3)
+        .unwrap();
     kernel.connect(0x5001, &config(Transport::Uc)).unwrap();
     let attached = pair.far.run(|| kernel.attach(Pair::DEVICE)).unwrap().unwrap();
     let before = pair.link_drops().unwrap();
@@ -195,7 +282,9 @@ fn a_flood_is_executed_or_counted_to_the_last_packet() {
                     .run(|| {
                         let sender =
                             nic::load::LiveFrames::open(xdp::BENCH, Pair::DEVICE, &[], None).unwrap();
-                        sender.send(&frame, TOTAL / 2, &std::sync::atomic::AtomicBool::new(false)).unwrap();
+                        sender
+                            .send(&frame, TOTAL / 2, &std::sync::atomic::AtomicBool::new(false))
+                            .unwrap();
                     })
                     .unwrap();
             });

@@ -1,7 +1,11 @@
 //! The responder in the kernel against the one in user space, packet for packet: memory, responses, completions, counters.
 //!
 //! It needs root; without it, each test prints that it is skipped.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a failed unwrap is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a failed unwrap is a failed test"
+)]
 
 mod both;
 #[allow(unreachable_pub)] // shared with tests where it is reached
@@ -20,7 +24,10 @@ use xdp::rdma::{Options, Refused};
 /// Prints that a test lacks a requirement. Everything but a missing permission is a failure.
 fn skipped(test: &str, error: &nic::Error) {
     use std::io::Write as _;
-    assert!(error.errno().is_none_or(|errno| [1, 13].contains(&errno)), "{error}");
+    assert!(
+        error.errno().is_none_or(|errno| [1, 13].contains(&errno)),
+        "{error}"
+    );
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {error}");
 }
 
@@ -68,7 +75,11 @@ impl Requester {
     fn request(&mut self, both: &Both, index: usize) -> Request {
         let pair = both.pairs[index];
         let mtu = pair.config.mtu;
-        let transport = if pair.config.transport == Transport::Uc { 0x20 } else { 0 };
+        let transport = if pair.config.transport == Transport::Uc {
+            0x20
+        } else {
+            0
+        };
         let expected = both.responder.expected(pair.number).unwrap();
         let psn = match self.rng.below(40) {
             0 => expected.plus(1 + self.rng.below(3) as u32),
@@ -163,7 +174,9 @@ impl Requester {
             2 => request.from = request.from.wrapping_add(1),
             3 => request.opcode = self.rng.roll() as u8,
             4 => request.pair ^= 1 << self.rng.below(24),
-            5 => request.extension.truncate(self.rng.below(request.extension.len() + 1)),
+            5 => request
+                .extension
+                .truncate(self.rng.below(request.extension.len() + 1)),
             _ => {}
         }
         let mut frame = request.frame();
@@ -208,12 +221,18 @@ fn all_pairs(both: &mut Both) {
 fn random_requests(mut both: Both, seed: u64) {
     const REQUESTS: usize = 20_000;
     all_pairs(&mut both);
-    let mut requester = Requester { rng: Rng(seed), sending: vec![None; both.pairs.len()] };
+    let mut requester = Requester {
+        rng: Rng(seed),
+        sending: vec![None; both.pairs.len()],
+    };
     for round in 0..REQUESTS {
         let index = requester.rng.below(both.pairs.len());
         let mut request = requester.request(&both, index);
-        let frame =
-            if requester.chance(15) { requester.corrupt(&mut request) } else { requester.good(&request) };
+        let frame = if requester.chance(15) {
+            requester.corrupt(&mut request)
+        } else {
+            requester.good(&request)
+        };
         both.process(&format!("{round}: {request:?}"), &frame);
         if requester.chance(50) {
             both.reset_pair(index);
@@ -237,14 +256,18 @@ fn random_requests(mut both: Both, seed: u64) {
 
 #[test]
 fn random_requests_do_what_they_do_in_user_space() {
-    let Some(both) = Both::new("random_requests_do_what_they_do_in_user_space") else { return };
+    let Some(both) = Both::new("random_requests_do_what_they_do_in_user_space") else {
+        return;
+    };
     random_requests(both, 1);
 }
 
 #[test]
 fn many_random_requests_do_what_they_do_in_user_space() {
     use std::io::Write as _;
-    let Some(seeds) = std::env::var("HOPWISE_RDMA_SEEDS").ok().and_then(|seeds| seeds.parse::<u64>().ok())
+    let Some(seeds) = std::env::var("HOPWISE_RDMA_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse::<u64>().ok())
     else {
         let _ = writeln!(
             std::io::stderr(),
@@ -254,7 +277,9 @@ fn many_random_requests_do_what_they_do_in_user_space() {
         return;
     };
     for seed in 2..2 + seeds {
-        let Some(both) = Both::new("many_random_requests_do_what_they_do_in_user_space") else { return };
+        let Some(both) = Both::new("many_random_requests_do_what_they_do_in_user_space") else {
+            return;
+        };
         random_requests(both, seed);
     }
 }
@@ -263,14 +288,23 @@ fn many_random_requests_do_what_they_do_in_user_space() {
 /// one.
 #[test]
 fn a_cached_header_matches_no_other_header() {
-    let Some(mut both) = Both::new("a_cached_header_matches_no_other_header") else { return };
-    for (transport, v6) in
-        [(Transport::Uc, false), (Transport::Rc, false), (Transport::Uc, true), (Transport::Rc, true)]
-    {
+    let Some(mut both) = Both::new("a_cached_header_matches_no_other_header") else {
+        return;
+    };
+    for (transport, v6) in [
+        (Transport::Uc, false),
+        (Transport::Rc, false),
+        (Transport::Uc, true),
+        (Transport::Rc, true),
+    ] {
         both.connect(transport, v6, 1024);
         let index = both.pairs.len() - 1;
         // To the end of the headers: IP, UDP, base header, and the extended headers.
-        let end = if v6 { 14 + 40 + 8 + 12 + 16 } else { 14 + 20 + 8 + 12 + 16 };
+        let end = if v6 {
+            14 + 40 + 8 + 12 + 16
+        } else {
+            14 + 20 + 8 + 12 + 16
+        };
         for (at, bit) in (12..end).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             for sealed in [true, false] {
                 let next = both.responder.expected(both.pairs[index].number).unwrap().value();
@@ -298,7 +332,11 @@ fn a_cached_header_matches_no_other_header() {
 /// A write of these bytes in one packet.
 fn write(both: &Both, index: usize, psn: u32, region: usize, offset: u64, payload: &[u8]) -> Request {
     let (pair, region) = (both.pairs[index], both.regions[region]);
-    let transport = if pair.config.transport == Transport::Uc { 0x20 } else { 0 };
+    let transport = if pair.config.transport == Transport::Uc {
+        0x20
+    } else {
+        0
+    };
     Request {
         v6: pair.v6,
         from: pair.from,
@@ -315,10 +353,15 @@ fn write(both: &Both, index: usize, psn: u32, region: usize, offset: u64, payloa
 /// Cached headers match every later pair with the same number; the checks against the pair must be repeated.
 #[test]
 fn a_cached_header_does_not_outlive_its_queue_pair() {
-    let Some(mut both) = Both::new("a_cached_header_does_not_outlive_its_queue_pair") else { return };
-    for (transport, v6) in
-        [(Transport::Uc, false), (Transport::Rc, false), (Transport::Uc, true), (Transport::Rc, true)]
-    {
+    let Some(mut both) = Both::new("a_cached_header_does_not_outlive_its_queue_pair") else {
+        return;
+    };
+    for (transport, v6) in [
+        (Transport::Uc, false),
+        (Transport::Rc, false),
+        (Transport::Uc, true),
+        (Transport::Rc, true),
+    ] {
         both.connect(transport, v6, 1024);
         let index = both.pairs.len() - 1;
         let Pair { number, config, .. } = both.pairs[index];
@@ -334,9 +377,14 @@ fn a_cached_header_does_not_outlive_its_queue_pair() {
                 seal(&mut bytes);
             }
             both.kernel.disconnect(number);
-            both.kernel.connect(number, &QueuePairConfig { psn: next, ..config }).unwrap();
+            both.kernel
+                .connect(number, &QueuePairConfig { psn: next, ..config })
+                .unwrap();
             next = next.next();
-            both.kernel.object().test_run(xdp::rdma::Rdma::PROGRAM, &bytes, 1).unwrap();
+            both.kernel
+                .object()
+                .test_run(xdp::rdma::Rdma::PROGRAM, &bytes, 1)
+                .unwrap();
             let after = both.kernel.counted().unwrap().stats;
             assert_eq!(after.packets, before.packets + 1);
             Reason::ALL
@@ -344,23 +392,42 @@ fn a_cached_header_does_not_outlive_its_queue_pair() {
                 .find(|reason| after.dropped[*reason as usize] > before.dropped[*reason as usize])
         };
         // The slow path, and the fast path.
-        assert_eq!([process(&mut both, config, None), process(&mut both, config, None)], [None, None]);
+        assert_eq!(
+            [process(&mut both, config, None), process(&mut both, config, None)],
+            [None, None]
+        );
         let mut other = config;
         other.path.destination = frames::address(v6, 99);
         assert_eq!(process(&mut both, other, None), Some(Reason::WrongPeer));
         let mut far = config;
         if v6 {
             // An address in another network, with the same last eight bytes.
-            let IpAddr::V6(peer) = config.path.destination else { unreachable!() };
+            let IpAddr::V6(peer) = config.path.destination else {
+                unreachable!()
+            };
             let mut octets = peer.octets();
             octets[7] ^= 1;
             far.path.destination = octets.into();
             assert_eq!(process(&mut both, far, None), Some(Reason::WrongPeer));
         }
-        assert_eq!(process(&mut both, QueuePairConfig { mtu: 256, ..config }, None), Some(Reason::BadLength));
-        let turned = if transport == Transport::Uc { Transport::Rc } else { Transport::Uc };
         assert_eq!(
-            process(&mut both, QueuePairConfig { transport: turned, ..config }, None),
+            process(&mut both, QueuePairConfig { mtu: 256, ..config }, None),
+            Some(Reason::BadLength)
+        );
+        let turned = if transport == Transport::Uc {
+            Transport::Rc
+        } else {
+            Transport::Uc
+        };
+        assert_eq!(
+            process(
+                &mut both,
+                QueuePairConfig {
+                    transport: turned,
+                    ..config
+                },
+                None
+            ),
             Some(Reason::WrongTransport)
         );
         // The slot of a deregistered region, and a key of no region: the last round.
@@ -424,9 +491,12 @@ fn slots_of_every_short_length_and_of_many_packets_are_alike() {
         }
         both.compare("short slots");
     }
-    for (region, offset, whole) in
-        [(0, 64, true), (0, 64, false), (2, seam - 304, true), (2, seam - 8, false)]
-    {
+    for (region, offset, whole) in [
+        (0, 64, true),
+        (0, 64, false),
+        (2, seam - 304, true),
+        (2, seam - 8, false),
+    ] {
         let mut first = write(&both, 0, step(), region, offset, &[7; 256]);
         first.opcode -= 4;
         first.extension[12..].copy_from_slice(&300_u32.to_be_bytes());
@@ -469,9 +539,17 @@ fn a_message_does_not_go_on_in_another_region_in_the_same_place() {
 
 #[test]
 fn a_full_ring_is_an_empty_receive_queue() {
-    let options = Options { completions: 4096, memory: 1, ..Options::default() };
-    let Some(mut kernel) = both::load("a_full_ring_is_an_empty_receive_queue", &options) else { return };
-    let Some(mut both) = Both::new("a_full_ring_is_an_empty_receive_queue") else { return };
+    let options = Options {
+        completions: 4096,
+        memory: 1,
+        ..Options::default()
+    };
+    let Some(mut kernel) = both::load("a_full_ring_is_an_empty_receive_queue", &options) else {
+        return;
+    };
+    let Some(mut both) = Both::new("a_full_ring_is_an_empty_receive_queue") else {
+        return;
+    };
     both.connect(Transport::Uc, false, 1024);
     let mut pair = both.pairs[0];
     pair.config.receives = 1000;
@@ -488,7 +566,10 @@ fn a_full_ring_is_an_empty_receive_queue() {
         let mut send = write(&both, 0, psn, 0, 0, &[1; 100]);
         send.opcode = 0x24;
         send.extension.clear();
-        kernel.object().test_run(xdp::rdma::Rdma::PROGRAM, &send.frame(), 1).unwrap();
+        kernel
+            .object()
+            .test_run(xdp::rdma::Rdma::PROGRAM, &send.frame(), 1)
+            .unwrap();
     }
     // Each needs 24 bytes, its payload and 8 of the ring, rounded up to multiples of 8; and the ring is never completely full.
     let room = 4095 / 136;
@@ -497,17 +578,25 @@ fn a_full_ring_is_an_empty_receive_queue() {
     let counted = kernel.counted().unwrap();
     assert!(counted.is_balanced());
     assert_eq!(counted.stats.completions, room as u64);
-    assert_eq!(counted.stats.dropped[Reason::NoReceive as usize], 100 - room as u64);
+    assert_eq!(
+        counted.stats.dropped[Reason::NoReceive as usize],
+        100 - room as u64
+    );
     assert_eq!(kernel.receives(pair.number), Some(1000 - room as u32));
 }
 
 #[test]
 fn frames_for_other_queue_pairs_are_passed_to_the_stack() {
-    let Some(mut both) = Both::new("frames_for_other_queue_pairs_are_passed_to_the_stack") else { return };
+    let Some(mut both) = Both::new("frames_for_other_queue_pairs_are_passed_to_the_stack") else {
+        return;
+    };
     both.connect(Transport::Uc, false, 1024);
     let mut request = write(&both, 0, 0, 0, 0, &[1; 24]);
     request.pair += 0x1000;
-    assert_eq!(both.process("another pair", &request.frame()), Vec::<Recorded>::new());
+    assert_eq!(
+        both.process("another pair", &request.frame()),
+        Vec::<Recorded>::new()
+    );
     request.pair = both.pairs[0].number;
     let mut tagged = request.frame();
     tagged.splice(12..12, [0x81, 0, 0, 5]);
@@ -526,10 +615,16 @@ fn frames_for_other_queue_pairs_are_passed_to_the_stack() {
 
 #[test]
 fn a_packet_longer_than_any_pair_takes_is_dropped() {
-    let Some(mut both) = Both::new("a_packet_longer_than_any_pair_takes_is_dropped") else { return };
+    let Some(mut both) = Both::new("a_packet_longer_than_any_pair_takes_is_dropped") else {
+        return;
+    };
     both.connect(Transport::Rc, false, 2048);
     let frame = write(&both, 0, both.pairs[0].config.psn.value(), 0, 0, &[1; 2100]).frame();
-    let run = both.kernel.object().test_run(xdp::rdma::Rdma::PROGRAM, &frame, 1).unwrap();
+    let run = both
+        .kernel
+        .object()
+        .test_run(xdp::rdma::Rdma::PROGRAM, &frame, 1)
+        .unwrap();
     let counted = both.kernel.counted().unwrap();
     assert_eq!((run.verdict, counted.too_long, counted.stats.packets), (1, 1, 1));
     assert!(counted.is_balanced());
@@ -537,7 +632,9 @@ fn a_packet_longer_than_any_pair_takes_is_dropped() {
 
 #[test]
 fn unsupported_queue_pairs_and_regions_are_refused() {
-    let Some(mut both) = Both::new("unsupported_queue_pairs_and_regions_are_refused") else { return };
+    let Some(mut both) = Both::new("unsupported_queue_pairs_and_regions_are_refused") else {
+        return;
+    };
     both.connect(Transport::Uc, false, 1024);
     let pair = both.pairs[0];
     let refused = |result: Result<(), Refused>| format!("{:?}", result.unwrap_err());
@@ -548,10 +645,21 @@ fn unsupported_queue_pairs_and_regions_are_refused() {
     assert_eq!(refused(both.kernel.connect(pair.number + 1, &config)), "Mtu");
     config.mtu = 256;
     config.path.source = frames::address(true, 2);
-    assert_eq!(refused(both.kernel.connect(pair.number + 1, &config)), "Addresses");
-    let mut register =
-        |named, start| refused(both.kernel.register(&named, start, AccessFlags::ALL, Order::Ascending, 0));
-    let named = Registered { address: 1 << 41, len: 100, rkey: 0x120 };
+    assert_eq!(
+        refused(both.kernel.connect(pair.number + 1, &config)),
+        "Addresses"
+    );
+    let mut register = |named, start| {
+        refused(
+            both.kernel
+                .register(&named, start, AccessFlags::ALL, Order::Ascending, 0),
+        )
+    };
+    let named = Registered {
+        address: 1 << 41,
+        len: 100,
+        rkey: 0x120,
+    };
     assert_eq!(register(named, (2 << 20) - 99), "Range");
     assert_eq!(register(named, u64::MAX), "Range");
     assert_eq!(register(named, 12), "Range");

@@ -95,7 +95,10 @@ fn gone(ids: &Ids) {
 }
 
 fn send(pair: &Pair, frames: &[Vec<u8>]) {
-    pair.near.run(|| send_frames(Pair::DEVICE, frames)).unwrap().unwrap();
+    pair.near
+        .run(|| send_frames(Pair::DEVICE, frames))
+        .unwrap()
+        .unwrap();
 }
 
 #[test]
@@ -111,13 +114,24 @@ fn every_rx_path_delivers_the_datagrams_sent() {
         ethernet(
             &[],
             0x0800,
-            &ipv4(0, 0, 17, &[&[0x30, 0x39][..], &PORT.to_be_bytes(), &[0, 99, 0, 0]].concat()),
+            &ipv4(
+                0,
+                0,
+                17,
+                &[&[0x30, 0x39][..], &PORT.to_be_bytes(), &[0, 99, 0, 0]].concat(),
+            ),
         ),
         ethernet(&[], 0x0800, &ipv4(0, 0, 17, &datagram("last"))),
     ];
     let [v4, v6] = Pair::NEAR.map(|address| SocketAddr::new(address, SOURCE));
-    let expected =
-        [("v4", v4), ("v6", v6), ("vlan, options", v4), ("qinq", v6), ("extension", v6), ("last", v4)];
+    let expected = [
+        ("v4", v4),
+        ("v6", v6),
+        ("vlan, options", v4),
+        ("qinq", v6),
+        ("extension", v6),
+        ("last", v4),
+    ];
     let expected = expected.map(|(text, source)| (text.as_bytes().to_vec(), source));
     let mut refused = [0; wire::Refusal::COUNT];
     refused[wire::Refusal::BadUdpLength.index()] = 1;
@@ -133,13 +147,23 @@ fn every_rx_path_delivers_the_datagrams_sent() {
         assert_eq!(receive(source, expected.len()), expected, "{rx_path}");
         let stats = source.stats();
         let bytes = expected.iter().map(|(data, _)| data.len() as u64).sum();
-        let expected = Stats { datagrams: 6, bytes, refused, bursts: stats.bursts, ..Stats::default() };
+        let expected = Stats {
+            datagrams: 6,
+            bytes,
+            refused,
+            bursts: stats.bursts,
+            ..Stats::default()
+        };
         assert_eq!(stats, expected, "{rx_path}");
         let counters = opened.watch.counters().unwrap();
         let redirected = if rx_path == RxPath::Packet { 0 } else { 7 };
         assert_eq!(
             counters,
-            Counters { redirected, device_dropped: counters.device_dropped, ..Counters::default() }
+            Counters {
+                redirected,
+                device_dropped: counters.device_dropped,
+                ..Counters::default()
+            }
         );
         assert_eq!(opened.watch.check().unwrap(), State::Good);
         close(opened);
@@ -149,12 +173,21 @@ fn every_rx_path_delivers_the_datagrams_sent() {
 #[test]
 fn udp_sockets_are_the_last_rx_path() {
     let Some(pair) = pair("rx_paths", 1) else { return };
-    let mut opened = open(&pair, &Options { program: None, ..options(RxPath::Udp) });
+    let mut opened = open(
+        &pair,
+        &Options {
+            program: None,
+            ..options(RxPath::Udp)
+        },
+    );
     for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
         let sender = pair.near.run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
         sender.send_to(b"report", (far, PORT)).unwrap();
         let from = sender.local_addr().unwrap();
-        assert_eq!(receive(opened.sources[0].as_mut(), 1), [(b"report".to_vec(), from)]);
+        assert_eq!(
+            receive(opened.sources[0].as_mut(), 1),
+            [(b"report".to_vec(), from)]
+        );
     }
     close(opened);
 }
@@ -162,7 +195,9 @@ fn udp_sockets_are_the_last_rx_path() {
 #[test]
 fn other_traffic_passes_while_the_program_is_attached() {
     for rx_path in WITH_XDP {
-        let Some(pair) = pair("other traffic", 1) else { return };
+        let Some(pair) = pair("other traffic", 1) else {
+            return;
+        };
         let opened = open(&pair, &options(rx_path));
         for (near, far) in Pair::NEAR.into_iter().zip(Pair::FAR) {
             let listener = pair.far.run(|| TcpListener::bind((far, 0))).unwrap().unwrap();
@@ -183,7 +218,9 @@ fn other_traffic_passes_while_the_program_is_attached() {
             let other = pair.far.run(|| UdpSocket::bind((far, 0))).unwrap().unwrap();
             other.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             let sender = pair.near.run(|| UdpSocket::bind((near, 0))).unwrap().unwrap();
-            sender.send_to(b"to another port", other.local_addr().unwrap()).unwrap();
+            sender
+                .send_to(b"to another port", other.local_addr().unwrap())
+                .unwrap();
             assert_eq!(other.recv(&mut [0; 64]).unwrap(), 15);
         }
         close(opened);
@@ -193,7 +230,9 @@ fn other_traffic_passes_while_the_program_is_attached() {
 #[test]
 fn fragments_and_long_frames_arrive_through_the_stack() {
     for rx_path in WITH_XDP {
-        let Some(pair) = pair("stack source", 1) else { return };
+        let Some(pair) = pair("stack source", 1) else {
+            return;
+        };
         for side in [&pair.near, &pair.far] {
             side.ip(&["link", "set", Pair::DEVICE, "mtu", "9000"]).unwrap();
         }
@@ -208,8 +247,16 @@ fn fragments_and_long_frames_arrive_through_the_stack() {
             for payload in [&short, &long, &longer, &longest] {
                 sender.send_to(payload, (far, PORT)).unwrap();
             }
-            assert_eq!(receive(opened.sources[0].as_mut(), 2), [(short, from), (long, from)], "{rx_path}");
-            assert_eq!(receive(stack_source.as_mut(), 2), [(longer, from), (longest, from)], "{rx_path}");
+            assert_eq!(
+                receive(opened.sources[0].as_mut(), 2),
+                [(short, from), (long, from)],
+                "{rx_path}"
+            );
+            assert_eq!(
+                receive(stack_source.as_mut(), 2),
+                [(longer, from), (longest, from)],
+                "{rx_path}"
+            );
         }
         let counters = opened.watch.counters().unwrap();
         let device_dropped = counters.device_dropped;
@@ -227,14 +274,27 @@ fn fragments_and_long_frames_arrive_through_the_stack() {
 
 #[test]
 fn every_queue_is_read_by_one_or_several_threads() {
-    for (rx_path, threads) in
-        [(RxPath::Native, 1), (RxPath::Native, 2), (RxPath::Native, 9), (RxPath::Generic, 2)]
-    {
+    for (rx_path, threads) in [
+        (RxPath::Native, 1),
+        (RxPath::Native, 2),
+        (RxPath::Native, 9),
+        (RxPath::Generic, 2),
+    ] {
         let Some(pair) = pair("queues", 2) else { return };
-        let mut opened = open(&pair, &Options { threads, ..options(rx_path) });
+        let mut opened = open(
+            &pair,
+            &Options {
+                threads,
+                ..options(rx_path)
+            },
+        );
         assert_eq!((opened.queues, opened.sources.len()), (2, threads.min(2)));
         // A veth delivers what a transmit queue sends to the receive queue with the same index.
-        let sender = pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
+        let sender = pair
+            .near
+            .run(|| UdpSocket::bind((Pair::NEAR[0], 0)))
+            .unwrap()
+            .unwrap();
         let mut each = Vec::new();
         for core in [0, 1] {
             // The core selects the transmit queue.
@@ -269,14 +329,18 @@ fn frames_return_to_the_fill_ring_and_are_reused() {
         for _ in 0..30 {
             let payloads: Vec<[u8; 4]> = (number..number + 40).map(u32::to_be_bytes).collect();
             number += 40;
-            let frames =
-                payloads.iter().map(|payload| ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(PORT, payload))));
+            let frames = payloads
+                .iter()
+                .map(|payload| ethernet(&[], 0x0800, &ipv4(0, 0, 17, &udp(PORT, payload))));
             send(&pair, &frames.collect::<Vec<_>>());
             let mut found = receive(opened.sources[0].as_mut(), 40);
             // They may have arrived on two queues.
             found.sort();
             assert!(
-                found.iter().map(|(data, _)| &data[..]).eq(payloads.iter().map(|payload| &payload[..])),
+                found
+                    .iter()
+                    .map(|(data, _)| &data[..])
+                    .eq(payloads.iter().map(|payload| &payload[..])),
                 "{rx_path}"
             );
         }
@@ -288,15 +352,25 @@ fn frames_return_to_the_fill_ring_and_are_reused() {
 
 #[test]
 fn two_interfaces_receive_at_the_same_time() {
-    let (Some(one), Some(two)) = (pair("two interfaces", 1), pair("two interfaces", 1)) else { return };
-    let (mut first, mut second) =
-        (open(&one, &options(RxPath::Native)), open(&two, &options(RxPath::Generic)));
+    let (Some(one), Some(two)) = (pair("two interfaces", 1), pair("two interfaces", 1)) else {
+        return;
+    };
+    let (mut first, mut second) = (
+        open(&one, &options(RxPath::Native)),
+        open(&two, &options(RxPath::Generic)),
+    );
     send(&one, &[plain(100), plain(200)]);
     send(&two, &[plain(300)]);
     let lengths = |opened: &mut OpenInterface| -> Vec<usize> {
-        receive(opened.sources[0].as_mut(), 3).into_iter().map(|(data, _)| data.len()).collect()
+        receive(opened.sources[0].as_mut(), 3)
+            .into_iter()
+            .map(|(data, _)| data.len())
+            .collect()
     };
-    assert_eq!((lengths(&mut first), lengths(&mut second)), (vec![58, 158], vec![258]));
+    assert_eq!(
+        (lengths(&mut first), lengths(&mut second)),
+        (vec![58, 158], vec![258])
+    );
     close(first);
     send(&two, &[plain(400)]);
     assert_eq!(lengths(&mut second), [358]);
@@ -319,7 +393,14 @@ fn renamed(object: &[u8]) -> Vec<u8> {
 fn each_failed_rx_path_is_reported_with_its_reason() {
     let Some(pair) = pair("reasons", 1) else { return };
     // Only the driver prevents zero-copy.
-    let opened = open(&pair, &Options { best: RxPath::ZeroCopy, worst: RxPath::Udp, ..options(RxPath::Udp) });
+    let opened = open(
+        &pair,
+        &Options {
+            best: RxPath::ZeroCopy,
+            worst: RxPath::Udp,
+            ..options(RxPath::Udp)
+        },
+    );
     let tried: Vec<String> = opened.tried.iter().map(ToString::to_string).collect();
     assert_eq!(
         (opened.rx_path, tried),
@@ -332,37 +413,70 @@ fn each_failed_rx_path_is_reported_with_its_reason() {
         )
     );
     // The interface already has a program.
-    let all = Options { best: RxPath::Native, worst: RxPath::Udp, ..options(RxPath::Udp) };
+    let all = Options {
+        best: RxPath::Native,
+        worst: RxPath::Udp,
+        ..options(RxPath::Udp)
+    };
     let second = try_open(&pair.far, &all).unwrap_err().to_string();
     assert!(
         second.contains("another hopwise receives from this interface (program `hopwise_steer`"),
         "{second}"
     );
-    assert!(second.contains("udp: bind [::]:32766: another program listens on UDP port 32766"), "{second}");
+    assert!(
+        second.contains("udp: bind [::]:32766: another program listens on UDP port 32766"),
+        "{second}"
+    );
     close(opened);
     // A program that is not ours stays attached; only AF_PACKET remains.
     let other = Object::load(&renamed(xdp::BENCH), &LoadOptions::default()).unwrap();
-    let index = pair.far.run(|| device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().index;
-    let attached = pair.far.run(|| other.attach("someone_bench", index, Mode::Generic)).unwrap().unwrap();
+    let index = pair
+        .far
+        .run(|| device::facts(Pair::DEVICE))
+        .unwrap()
+        .unwrap()
+        .unwrap()
+        .index;
+    let attached = pair
+        .far
+        .run(|| other.attach("someone_bench", index, Mode::Generic))
+        .unwrap()
+        .unwrap();
     let opened = open_again(&pair, &all);
     let reason = format!(
         "another XDP program is on this interface (`someone_bench`, ID {}): stop its owner, or detach it with \
          `ip link set veth0 xdp off`",
         other.program_id("someone_bench").unwrap()
     );
-    let tried: Vec<_> =
-        opened.tried.iter().map(|refused| (refused.rx_path, refused.reason.as_str())).collect();
+    let tried: Vec<_> = opened
+        .tried
+        .iter()
+        .map(|refused| (refused.rx_path, refused.reason.as_str()))
+        .collect();
     let reason = format!("XDP veth0: {reason}");
     assert_eq!(
         (opened.rx_path, tried),
-        (RxPath::Packet, vec![(RxPath::Native, &reason[..]), (RxPath::Generic, &reason[..])])
+        (
+            RxPath::Packet,
+            vec![(RxPath::Native, &reason[..]), (RxPath::Generic, &reason[..])]
+        )
     );
     assert_eq!(attached.replaced().unwrap(), None);
     drop((opened, attached));
     pair.far.ip(&["link", "set", Pair::DEVICE, "down"]).unwrap();
-    let down = try_open(&pair.far, &options(RxPath::Native)).unwrap_err().to_string();
-    assert!(down.contains("the interface is down: `ip link set veth0 up`"), "{down}");
-    let missing = pair.far.run(|| receive::open("hopwise-none", &all)).unwrap().unwrap_err().to_string();
+    let down = try_open(&pair.far, &options(RxPath::Native))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        down.contains("the interface is down: `ip link set veth0 up`"),
+        "{down}"
+    );
+    let missing = pair
+        .far
+        .run(|| receive::open("hopwise-none", &all))
+        .unwrap()
+        .unwrap_err()
+        .to_string();
     assert!(missing.contains("No such device"), "{missing}");
     let opened = {
         pair.far.ip(&["link", "set", Pair::DEVICE, "up"]).unwrap();
@@ -375,8 +489,13 @@ fn each_failed_rx_path_is_reported_with_its_reason() {
 #[test]
 fn a_veth_that_receives_on_too_few_queues_is_detected() {
     let Some(pair) = pair("few queues", 2) else { return };
-    pair.far.run(|| device::set_queues(Pair::DEVICE, 1, 2)).unwrap().unwrap();
-    let refused = try_open(&pair.far, &options(RxPath::Native)).unwrap_err().to_string();
+    pair.far
+        .run(|| device::set_queues(Pair::DEVICE, 1, 2))
+        .unwrap()
+        .unwrap();
+    let refused = try_open(&pair.far, &options(RxPath::Native))
+        .unwrap_err()
+        .to_string();
     let expected = "xdp-native: attach the XDP program: the other end of this veth sends on more queues than this end receives on: \
                     `ethtool -L veth0 rx N` with as many, or `ethtool -L PEER tx 1` there";
     assert!(refused.ends_with(expected), "{refused}");
@@ -421,12 +540,24 @@ fn the_watch_reports_interface_changes() {
 fn the_watch_reports_queues_and_a_removed_interface() {
     let Some(pair) = pair("watch", 2) else { return };
     // A veth needs at least as many receive queues as the other end has transmit queues.
-    pair.near.run(|| device::set_queues(Pair::DEVICE, 2, 1)).unwrap().unwrap();
-    pair.far.run(|| device::set_queues(Pair::DEVICE, 1, 2)).unwrap().unwrap();
+    pair.near
+        .run(|| device::set_queues(Pair::DEVICE, 2, 1))
+        .unwrap()
+        .unwrap();
+    pair.far
+        .run(|| device::set_queues(Pair::DEVICE, 1, 2))
+        .unwrap()
+        .unwrap();
     let mut opened = open(&pair, &options(RxPath::Native));
     assert_eq!(opened.queues, 1);
-    pair.far.run(|| device::set_queues(Pair::DEVICE, 2, 2)).unwrap().unwrap();
-    assert_eq!(opened.watch.check().unwrap(), State::QueuesChanged { before: 1, now: 2 });
+    pair.far
+        .run(|| device::set_queues(Pair::DEVICE, 2, 2))
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        opened.watch.check().unwrap(),
+        State::QueuesChanged { before: 1, now: 2 }
+    );
     // No protocol handler accepts this frame; the device counts the drop.
     send(&pair, &[ethernet(&[], 0x88b5, &[0; 50])]);
     let lost = counted(&mut opened);
@@ -441,19 +572,31 @@ fn the_watch_reports_queues_and_a_removed_interface() {
     });
     assert_eq!(error.unwrap().to_string(), "receive veth0: the interface is gone");
     assert_eq!(opened.watch.check().unwrap(), State::Gone);
-    assert_eq!(opened.watch.counters().unwrap(), lost, "the counters remain after removal");
+    assert_eq!(
+        opened.watch.counters().unwrap(),
+        lost,
+        "the counters remain after removal"
+    );
     close(opened);
 }
 
 #[test]
 fn a_program_attached_by_netlink_is_monitored_and_detected() {
     let Some(pair) = pair("netlink", 1) else { return };
-    let index = pair.far.run(|| device::facts(Pair::DEVICE)).unwrap().unwrap().unwrap().index;
+    let index = pair
+        .far
+        .run(|| device::facts(Pair::DEVICE))
+        .unwrap()
+        .unwrap()
+        .unwrap()
+        .index;
     let load = |bytes| Object::load(bytes, &LoadOptions::default()).unwrap();
     let (steer, other) = (load(xdp::STEER), load(xdp::BENCH));
     for (mode, of_ip) in [(Mode::Native, "xdpdrv"), (Mode::Generic, "xdpgeneric")] {
         let attach = |object: &Object, program: &str| {
-            pair.far.run(|| object.attach_by_netlink(program, index, mode)).unwrap()
+            pair.far
+                .run(|| object.attach_by_netlink(program, index, mode))
+                .unwrap()
         };
         let attached = attach(&steer, "hopwise_steer").unwrap();
         assert_eq!(attached.replaced().unwrap(), None);
@@ -462,9 +605,16 @@ fn a_program_attached_by_netlink_is_monitored_and_detected() {
         pair.far.ip(&["link", "set", Pair::DEVICE, of_ip, "off"]).unwrap();
         assert_eq!(attached.replaced().unwrap(), Some(0));
         let replacing = attach(&other, "hopwise_bench").unwrap();
-        assert_eq!(attached.replaced().unwrap(), Some(other.program_id("hopwise_bench").unwrap()));
+        assert_eq!(
+            attached.replaced().unwrap(),
+            Some(other.program_id("hopwise_bench").unwrap())
+        );
         drop(attached);
-        assert_eq!(replacing.replaced().unwrap(), None, "the other program stays attached");
+        assert_eq!(
+            replacing.replaced().unwrap(),
+            None,
+            "the other program stays attached"
+        );
         drop(replacing);
         // A killed run leaves its program attached. The next run detaches it.
         let left = attach(&steer, "hopwise_steer").unwrap();
@@ -481,13 +631,23 @@ fn a_program_attached_by_netlink_is_monitored_and_detected() {
 
 #[test]
 fn a_bound_udp_port_does_not_prevent_xdp() {
-    let Some(pair) = pair("port in use", 1) else { return };
-    let other = pair.far.run(|| UdpSocket::bind(("0.0.0.0", PORT))).unwrap().unwrap();
+    let Some(pair) = pair("port in use", 1) else {
+        return;
+    };
+    let other = pair
+        .far
+        .run(|| UdpSocket::bind(("0.0.0.0", PORT)))
+        .unwrap()
+        .unwrap();
     let mut opened = open(&pair, &options(RxPath::Native));
     assert!(opened.stack_source.is_none());
     let expected = "UDP port 32766 is read by another socket: it gets the fragments and the frames that are too long for veth0";
     assert_eq!(opened.warnings, [expected]);
-    let sender = pair.near.run(|| UdpSocket::bind((Pair::NEAR[0], 0))).unwrap().unwrap();
+    let sender = pair
+        .near
+        .run(|| UdpSocket::bind((Pair::NEAR[0], 0)))
+        .unwrap()
+        .unwrap();
     let from = sender.local_addr().unwrap();
     for len in [100, 3000] {
         sender.send_to(&vec![1; len], (Pair::FAR[0], PORT)).unwrap();
@@ -504,7 +664,9 @@ const NOT_LOADED: &str = "refused nothing can be received from veth0; xdp-native
 
 #[test]
 fn four_capabilities_are_enough_and_a_missing_one_is_reported() {
-    let Some(pair) = pair("capabilities", 1) else { return };
+    let Some(pair) = pair("capabilities", 1) else {
+        return;
+    };
     for (capabilities, expected) in [
         ("-all,+bpf,+net_admin,+net_raw,+ipc_lock", "opened xdp-native"),
         (
@@ -520,15 +682,26 @@ fn four_capabilities_are_enough_and_a_missing_one_is_reported() {
         ("-all,+net_admin,+net_raw,+ipc_lock", NOT_LOADED),
         ("-all,+bpf,+net_raw,+ipc_lock", NOT_LOADED),
     ] {
-        let Some((printed, errors)) = with_capabilities(&pair, capabilities) else { return };
-        assert!(printed.lines().any(|line| line.starts_with(expected)), "{capabilities}: {printed}{errors}");
+        let Some((printed, errors)) = with_capabilities(&pair, capabilities) else {
+            return;
+        };
+        assert!(
+            printed.lines().any(|line| line.starts_with(expected)),
+            "{capabilities}: {printed}{errors}"
+        );
     }
 }
 
 /// Output of a child in the far namespace that is not root and has only these capabilities.
 fn with_capabilities(pair: &Pair, capabilities: &str) -> Option<(String, String)> {
     let output = Command::new("ip")
-        .args(["netns", "exec", pair.far.name(), "prlimit", "--memlock=65536:65536"])
+        .args([
+            "netns",
+            "exec",
+            pair.far.name(),
+            "prlimit",
+            "--memlock=65536:65536",
+        ])
         .args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(format!("--inh-caps={capabilities}"))
         .arg(format!("--ambient-caps={capabilities}"))
@@ -543,7 +716,10 @@ fn with_capabilities(pair: &Pair, capabilities: &str) -> Option<(String, String)
             Some((text(&output.stdout), text(&output.stderr)))
         }
         _ => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED capabilities: there is no `prlimit` or `setpriv`");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED capabilities: there is no `prlimit` or `setpriv`"
+            );
             None
         }
     }
@@ -558,7 +734,10 @@ fn child_with_few_capabilities() {
     match receive::open(Pair::DEVICE, &options(RxPath::Native)) {
         Ok(mut opened) => {
             let state = opened.watch.check().unwrap();
-            assert_eq!((state, opened.watch.counters().unwrap().redirected), (State::Good, 0));
+            assert_eq!(
+                (state, opened.watch.counters().unwrap().redirected),
+                (State::Good, 0)
+            );
             println!("\nopened {}", opened.rx_path);
         }
         Err(error) => println!("\nrefused {error}"),
@@ -571,9 +750,14 @@ const CHILD: &str = "HOPWISE_TEST_NAMESPACE";
 /// Not a test by itself: [`a_killed_run_leaves_no_state_behind`] kills it.
 #[test]
 fn child_that_is_killed() {
-    let Ok(namespace) = std::env::var(CHILD) else { return };
-    let opened =
-        netns::within(&namespace, || receive::open(Pair::DEVICE, &options(RxPath::Native))).unwrap().unwrap();
+    let Ok(namespace) = std::env::var(CHILD) else {
+        return;
+    };
+    let opened = netns::within(&namespace, || {
+        receive::open(Pair::DEVICE, &options(RxPath::Native))
+    })
+    .unwrap()
+    .unwrap();
     println!("\nids {}", opened.watch.ids().unwrap());
     std::thread::sleep(Duration::from_secs(30));
 }
@@ -587,8 +771,12 @@ fn a_killed_run_leaves_no_state_behind() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let ids = lines.filter_map(|line| Ids::parse(line.strip_prefix("ids ")?)).next();
+    let lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let ids = lines
+        .filter_map(|line| Ids::parse(line.strip_prefix("ids ")?))
+        .next();
     let Some(ids) = ids else {
         let _ = child.wait();
         panic!("the child did not open the interface");

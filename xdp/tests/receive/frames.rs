@@ -23,7 +23,14 @@ pub(crate) fn ethernet(tags: &[u16], ethertype: u16, packet: &[u8]) -> Vec<u8> {
 
 pub(crate) fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     let len = 8 + payload.len() as u16;
-    [&SOURCE.to_be_bytes()[..], &port.to_be_bytes(), &len.to_be_bytes(), &[0, 0], payload].concat()
+    [
+        &SOURCE.to_be_bytes()[..],
+        &port.to_be_bytes(),
+        &len.to_be_bytes(),
+        &[0, 0],
+        payload,
+    ]
+    .concat()
 }
 
 /// An IPv4 header with this many bytes of options (a multiple of four), this fragment field and protocol.
@@ -37,7 +44,10 @@ pub(crate) fn ipv4(options: usize, fragment: u16, protocol: u8, body: &[u8]) -> 
     packet.extend(addresses(4));
     // No-operation options.
     packet.extend(vec![1; options]);
-    let sum: u32 = packet.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum: u32 = packet
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
+        .sum();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     packet.extend(body);

@@ -25,9 +25,17 @@ enum Reader {
 /// Sends `total` frames to a reader; returns the frames delivered and the counters.
 fn flood(pair: &Pair, options: &Options, total: u64, reader: Reader) -> (Stats, Counters) {
     let mut opened = open(pair, options);
-    let words = [Word { at: 34, base: 0x0200_0000 + u32::from(crate::frames::PORT), each: 1, of: 1 }];
-    let generator =
-        pair.near.run(|| LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, None)).unwrap().unwrap();
+    let words = [Word {
+        at: 34,
+        base: 0x0200_0000 + u32::from(crate::frames::PORT),
+        each: 1,
+        of: 1,
+    }];
+    let generator = pair
+        .near
+        .run(|| LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, None))
+        .unwrap()
+        .unwrap();
     let (never, stop) = (AtomicBool::new(false), AtomicBool::new(reader == Reader::Waits));
     let mut handed = 0;
     let source = &mut opened.sources[0];
@@ -40,7 +48,11 @@ fn flood(pair: &Pair, options: &Options, total: u64, reader: Reader) -> (Stats, 
             }
             handed
         });
-        let sent = pair.near.run(|| generator.send(&plain(200), total, &never)).unwrap().unwrap();
+        let sent = pair
+            .near
+            .run(|| generator.send(&plain(200), total, &never))
+            .unwrap()
+            .unwrap();
         assert_eq!(sent, total);
         stop.store(true, Ordering::Relaxed);
         handed = reading.join().unwrap();
@@ -76,7 +88,10 @@ fn under_overload_every_frame_is_accounted_for() {
     ] {
         let Some(pair) = pair("overload", 1) else { return };
         // So that a veth receives the generator's frames without an XDP program in its driver.
-        pair.far.run(|| device::set_offload(Pair::DEVICE, "rx-gro", true)).unwrap().unwrap();
+        pair.far
+            .run(|| device::set_offload(Pair::DEVICE, "rx-gro", true))
+            .unwrap()
+            .unwrap();
         const TOTAL: u64 = 400_000;
         let mut options = options(rx_path);
         options.xdp.frames_per_queue = 1024;
@@ -90,7 +105,11 @@ fn under_overload_every_frame_is_accounted_for() {
         assert!(reader == Reader::Takes || stats.lost() > 0, "{rx_path} {stats:?}");
         assert!(stats.datagrams > 0, "{rx_path}");
         if rx_path != RxPath::Packet {
-            assert_eq!(counters.redirected + counters.device_dropped, TOTAL, "{rx_path} {counters:?}");
+            assert_eq!(
+                counters.redirected + counters.device_dropped,
+                TOTAL,
+                "{rx_path} {counters:?}"
+            );
         }
     }
 }
@@ -100,12 +119,23 @@ fn frames_are_made_at_the_pace_asked_for_and_their_words_count() {
     let Some(pair) = pair("pace", 1) else { return };
     let mut opened = open(&pair, &options(RxPath::Native));
     // The first word of the payload: each value twice, three values.
-    let words = [Word { at: 42, base: 0x0102_0304, each: 2, of: 3 }];
-    let generator =
-        pair.near.run(|| LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, Some(100_000))).unwrap().unwrap();
+    let words = [Word {
+        at: 42,
+        base: 0x0102_0304,
+        each: 2,
+        of: 3,
+    }];
+    let generator = pair
+        .near
+        .run(|| LiveFrames::open(xdp::BENCH, Pair::DEVICE, &words, Some(100_000)))
+        .unwrap()
+        .unwrap();
     let started = std::time::Instant::now();
-    let sent =
-        pair.near.run(|| generator.send(&plain(100), 10_000, &AtomicBool::new(false))).unwrap().unwrap();
+    let sent = pair
+        .near
+        .run(|| generator.send(&plain(100), 10_000, &AtomicBool::new(false)))
+        .unwrap()
+        .unwrap();
     // 10,000 at 100,000 per second are 100 ms; a delay is not a fault of the receiver.
     assert!(started.elapsed().as_millis() >= 99, "{:?}", started.elapsed());
     let found = receive(opened.sources[0].as_mut(), 10_000);
@@ -115,6 +145,10 @@ fn frames_are_made_at_the_pace_asked_for_and_their_words_count() {
     assert_eq!(found.len() as u64 + missed, 10_000);
     let first: Vec<u8> = found[..8].iter().map(|(data, _)| data[3]).collect();
     assert_eq!(first, [4, 4, 5, 5, 6, 6, 4, 4]);
-    assert!(found.iter().all(|(data, _)| data[..3] == [1, 2, 3] && data[4..] == [7; 54]));
+    assert!(
+        found
+            .iter()
+            .all(|(data, _)| data[..3] == [1, 2, 3] && data[4..] == [7; 54])
+    );
     close(opened);
 }

@@ -16,7 +16,10 @@ mod steering;
 /// but a missing permission is a failure.
 fn skipped<T>(test: &str, error: &nic::Error) -> Option<T> {
     const MISSING: [i32; 2] = [1, 13];
-    assert!(error.errno().is_none_or(|errno| MISSING.contains(&errno)), "{error}");
+    assert!(
+        error.errno().is_none_or(|errno| MISSING.contains(&errno)),
+        "{error}"
+    );
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {error}");
     None
 }

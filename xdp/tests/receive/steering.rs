@@ -24,11 +24,18 @@ struct Steering(Object);
 
 impl Steering {
     fn load(test: &str) -> Option<Self> {
-        let options = LoadOptions { constants: vec![("longest", 1792)], ..LoadOptions::default() };
+        let options = LoadOptions {
+            constants: vec![("longest", 1792)],
+            ..LoadOptions::default()
+        };
         match Object::load(xdp::STEER, &options) {
             Ok(object) => {
                 let word = u32::from(PORT >> 6).to_ne_bytes();
-                object.map("ports").unwrap().update(&word, &(1_u64 << (PORT & 63)).to_ne_bytes()).unwrap();
+                object
+                    .map("ports")
+                    .unwrap()
+                    .update(&word, &(1_u64 << (PORT & 63)).to_ne_bytes())
+                    .unwrap();
                 Some(Self(object))
             }
             Err(error) => skipped(test, &error),
@@ -47,7 +54,11 @@ impl Steering {
     fn of(&self, frame: &[u8]) -> Reason {
         let before = self.counters();
         let run = self.0.test_run("hopwise_steer", frame, 1).unwrap();
-        assert_eq!((run.verdict, &run.frame[..]), (PASS, frame), "passed, and untouched");
+        assert_eq!(
+            (run.verdict, &run.frame[..]),
+            (PASS, frame),
+            "passed, and untouched"
+        );
         let after = self.counters();
         let risen: Vec<usize> = (0..5).filter(|&at| after[at] != before[at]).collect();
         match risen[..] {
@@ -63,9 +74,17 @@ impl Steering {
 
 #[test]
 fn datagrams_to_the_ports_are_redirected_in_any_encapsulation() {
-    let Some(steering) = Steering::load("steering") else { return };
+    let Some(steering) = Steering::load("steering") else {
+        return;
+    };
     let (ours, other) = (udp(PORT, b"report"), udp(PORT ^ 1, b"report"));
-    for tags in [&[][..], &[0x8100], &[0x88a8, 0x8100], &[0x9100, 0x8100, 0x8100], &[0x8100; 7]] {
+    for tags in [
+        &[][..],
+        &[0x8100],
+        &[0x88a8, 0x8100],
+        &[0x9100, 0x8100, 0x8100],
+        &[0x8100; 7],
+    ] {
         let v4 = |options, fragment, protocol, body: &[u8]| {
             steering.of(&ethernet(tags, 0x0800, &ipv4(options, fragment, protocol, body)))
         };
@@ -88,34 +107,68 @@ fn datagrams_to_the_ports_are_redirected_in_any_encapsulation() {
         assert_eq!(v6(0, &extension(60, &extension(17, &ours))), Reason::Redirected);
         assert_eq!(v6(0, &extension(58, &ours)), Reason::NotOurs, "ICMPv6");
         // An authentication header counts its length in words of four.
-        assert_eq!(v6(51, &[&[17, 1, 0, 0][..], &[0; 8], &ours].concat()), Reason::Redirected);
-        assert_eq!(v6(44, &fragment(17, 0, false, &ours)), Reason::Redirected, "whole");
-        assert_eq!(v6(44, &fragment(17, 0, true, &ours)), Reason::Fragment, "the first");
+        assert_eq!(
+            v6(51, &[&[17, 1, 0, 0][..], &[0; 8], &ours].concat()),
+            Reason::Redirected
+        );
+        assert_eq!(
+            v6(44, &fragment(17, 0, false, &ours)),
+            Reason::Redirected,
+            "whole"
+        );
+        assert_eq!(
+            v6(44, &fragment(17, 0, true, &ours)),
+            Reason::Fragment,
+            "the first"
+        );
         for offset in [8, 0x8000] {
-            assert_eq!(v6(44, &fragment(17, offset, false, &ours)), Reason::NotOurs, "no port in it");
+            assert_eq!(
+                v6(44, &fragment(17, offset, false, &ours)),
+                Reason::NotOurs,
+                "no port in it"
+            );
         }
     }
 }
 
 #[test]
 fn long_or_unusual_frames_are_passed_and_counted() {
-    let Some(steering) = Steering::load("steering") else { return };
+    let Some(steering) = Steering::load("steering") else {
+        return;
+    };
     let ours = udp(PORT, b"report");
     let long = |bytes: usize| steering.of(&crate::frames::plain(bytes));
     assert_eq!((long(1792), long(1793)), (Reason::Redirected, Reason::TooLong));
-    assert_eq!(steering.of(&ethernet(&[0x8100; 8], 0x0800, &ipv4(0, 0, 17, &ours))), Reason::Unusual);
-    assert_eq!(steering.of(&ethernet(&[], 0x8847, &[0, 0, 0x11, 0, 0x45])), Reason::Unusual, "MPLS");
-    let extensions =
-        (0..8).fold(ours.clone(), |body, _| extension(if body == ours { 17 } else { 60 }, &body));
-    assert_eq!(steering.of(&ethernet(&[], 0x86dd, &ipv6(60, &extensions))), Reason::Unusual);
-    for (ethertype, packet) in
-        [(0x0806, vec![0; 46]), (0x0800, vec![0; 46]), (0x86dd, vec![0; 46]), (0x88cc, vec![])]
-    {
+    assert_eq!(
+        steering.of(&ethernet(&[0x8100; 8], 0x0800, &ipv4(0, 0, 17, &ours))),
+        Reason::Unusual
+    );
+    assert_eq!(
+        steering.of(&ethernet(&[], 0x8847, &[0, 0, 0x11, 0, 0x45])),
+        Reason::Unusual,
+        "MPLS"
+    );
+    let extensions = (0..8).fold(ours.clone(), |body, _| {
+        extension(if body == ours { 17 } else { 60 }, &body)
+    });
+    assert_eq!(
+        steering.of(&ethernet(&[], 0x86dd, &ipv6(60, &extensions))),
+        Reason::Unusual
+    );
+    for (ethertype, packet) in [
+        (0x0806, vec![0; 46]),
+        (0x0800, vec![0; 46]),
+        (0x86dd, vec![0; 46]),
+        (0x88cc, vec![]),
+    ] {
         assert_eq!(steering.of(&ethernet(&[], ethertype, &packet)), Reason::NotOurs);
     }
     // A wrong UDP length is refused and counted by the reader; the stack would drop it silently.
     let contradicting = [&[0x30, 0x39][..], &PORT.to_be_bytes(), &[0, 99, 0, 0]].concat();
-    assert_eq!(steering.of(&ethernet(&[], 0x0800, &ipv4(0, 0, 17, &contradicting))), Reason::Redirected);
+    assert_eq!(
+        steering.of(&ethernet(&[], 0x0800, &ipv4(0, 0, 17, &contradicting))),
+        Reason::Redirected
+    );
 }
 
 /// A small pseudorandom generator with a fixed seed.
@@ -123,14 +176,19 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % below
     }
 }
 
 #[test]
 fn it_takes_what_wire_reads_also_of_damaged_frames() {
-    let Some(steering) = Steering::load("steering") else { return };
+    let Some(steering) = Steering::load("steering") else {
+        return;
+    };
     let ours = udp(PORT, b"a report of some length");
     let templates = [
         ethernet(&[], 0x0800, &ipv4(0, 0, 17, &ours)),
@@ -153,7 +211,10 @@ fn it_takes_what_wire_reads_also_of_damaged_frames() {
                 assert_eq!(reason, Reason::Redirected, "{frame:02x?}");
                 taken += 1;
             }
-            Ok(datagram) => assert!(datagram.dst_port != PORT || reason == Reason::Unusual, "{frame:02x?}"),
+            Ok(datagram) => assert!(
+                datagram.dst_port != PORT || reason == Reason::Unusual,
+                "{frame:02x?}"
+            ),
             // Frames that it redirects nevertheless are refused and counted by the reader.
             Err(wire::Refusal::Fragment) => assert_ne!(reason, Reason::Redirected, "{frame:02x?}"),
             Err(_) => {}

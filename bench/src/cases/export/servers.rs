@@ -57,7 +57,10 @@ impl Engine {
     pub(super) fn start(dir: &Path) -> Result<Self, Failure> {
         let python =
             env::var_os("HOPWISE_CHDB_PYTHON").map_or_else(|| installed("chdb/bin/python"), PathBuf::from);
-        let has = Command::new(&python).args(["-c", "import chdb"]).stderr(Stdio::null()).status();
+        let has = Command::new(&python)
+            .args(["-c", "import chdb"])
+            .stderr(Stdio::null())
+            .status();
         if !has.is_ok_and(|status| status.success()) {
             return Err(skipped("Python with chdb"));
         }
@@ -65,13 +68,20 @@ impl Engine {
         fs::write(&front, FRONT).map_err(failed)?;
         fs::create_dir_all(&data).map_err(failed)?;
         let mut command = Command::new(python);
-        command.arg(front).arg(data).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg(front)
+            .arg(data)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut process = Process(command.spawn().map_err(failed)?);
         let output = process.0.stdout.as_mut().ok_or_else(|| failed("no output"))?;
         let mut port = String::new();
         BufReader::new(output).read_line(&mut port).map_err(failed)?;
         let port = port.trim().parse::<u16>().map_err(failed)?;
-        Ok(Self { _process: process, address: (Ipv4Addr::LOCALHOST, port).into() })
+        Ok(Self {
+            _process: process,
+            address: (Ipv4Addr::LOCALHOST, port).into(),
+        })
     }
 }
 
@@ -87,7 +97,9 @@ impl Http {
     pub(super) fn connect(address: SocketAddr) -> Result<Self, CliError> {
         let stream = TcpStream::connect(address).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        Ok(Self { stream: BufReader::new(stream) })
+        Ok(Self {
+            stream: BufReader::new(stream),
+        })
     }
 
     /// Sends a body, and waits until it is taken.
@@ -101,17 +113,24 @@ impl Http {
     }
 
     fn request(&mut self, target: &str, body: &[u8]) -> Result<String, CliError> {
-        let head =
-            format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         let stream = self.stream.get_mut();
         stream.write_all(head.as_bytes()).map_err(failed)?;
         stream.write_all(body).map_err(failed)?;
-        let (first, length) =
-            head_of(&mut self.stream).map_err(failed)?.ok_or_else(|| failed("no answer"))?;
+        let (first, length) = head_of(&mut self.stream)
+            .map_err(failed)?
+            .ok_or_else(|| failed("no answer"))?;
         let mut answer = vec![0; length];
         self.stream.read_exact(&mut answer).map_err(failed)?;
         let answer = String::from_utf8_lossy(&answer).into_owned();
-        if first.contains(" 200 ") { Ok(answer) } else { Err(failed(answer)) }
+        if first.contains(" 200 ") {
+            Ok(answer)
+        } else {
+            Err(failed(answer))
+        }
     }
 }
 
@@ -156,7 +175,9 @@ impl Sink {
 fn drain(mut stream: BufReader<TcpStream>) -> std::io::Result<()> {
     while let Some((_, length)) = head_of(&mut stream)? {
         std::io::copy(&mut (&mut stream).take(length as u64), &mut std::io::sink())?;
-        stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
+        stream
+            .get_mut()
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
     }
     Ok(())
 }
@@ -172,7 +193,11 @@ impl Broker {
     /// With its data in `dir`.
     pub(super) fn start(dir: &Path) -> Result<Self, Failure> {
         let (kafka, tools) = (installed("kafka/lib/DONE"), installed("kafka-tools/lib/DONE"));
-        let has_java = Command::new("java").arg("-version").stderr(Stdio::null()).status().is_ok();
+        let has_java = Command::new("java")
+            .arg("-version")
+            .stderr(Stdio::null())
+            .status()
+            .is_ok();
         if !(kafka.exists() && tools.exists() && has_java) {
             return Err(skipped("Kafka, its tools and Java"));
         }
@@ -192,7 +217,13 @@ impl Broker {
         fs::write(&properties, text).map_err(failed)?;
         let mut format = java("256m");
         format
-            .args(["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c"])
+            .args([
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                "MkU3OEVBNTcwNTJENDM2Qg",
+                "-c",
+            ])
             .arg(&properties);
         let format = format.output().map_err(failed)?;
         if !format.status.success() {
@@ -211,14 +242,28 @@ impl Broker {
             }
             thread::sleep(Duration::from_millis(100));
         }
-        Ok(Self { _process: process, address })
+        Ok(Self {
+            _process: process,
+            address,
+        })
     }
 
     /// Kafka's own producer for load: ns per record.
     pub(super) fn own_load(&self, topic: &str, records: u64, size: usize) -> Result<f64, CliError> {
         let mut command = java("512m");
-        command.args(["org.apache.kafka.tools.ProducerPerformance", "--throughput", "-1", "--topic", topic]);
-        command.args(["--num-records", &records.to_string(), "--record-size", &size.to_string()]);
+        command.args([
+            "org.apache.kafka.tools.ProducerPerformance",
+            "--throughput",
+            "-1",
+            "--topic",
+            topic,
+        ]);
+        command.args([
+            "--num-records",
+            &records.to_string(),
+            "--record-size",
+            &size.to_string(),
+        ]);
         command.args(["--producer-props", &format!("bootstrap.servers={}", self.address)]);
         command.args(["acks=all", "compression.type=lz4", "batch.size=262144"]);
         let output = command.output().map_err(failed)?;
@@ -231,12 +276,18 @@ impl Broker {
 
 /// Records per second in a line such as "1000000 records sent, 471253.5 records/sec (98.87 MB/sec), …".
 fn rate_of(line: &str) -> Option<f64> {
-    line.split_once(" records/sec")?.0.rsplit(' ').next()?.parse().ok()
+    line.split_once(" records/sec")?
+        .0
+        .rsplit(' ')
+        .next()?
+        .parse()
+        .ok()
 }
 
 fn java(heap: &str) -> Command {
-    let class_path =
-        ["kafka", "kafka-tools"].map(|name| installed(name).join("lib/*").display().to_string()).join(":");
+    let class_path = ["kafka", "kafka-tools"]
+        .map(|name| installed(name).join("lib/*").display().to_string())
+        .join(":");
     let mut command = Command::new("java");
     command.args([
         &format!("-Xmx{heap}"),

@@ -49,7 +49,10 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
         Scale::Quick => SLOTS / 16,
         Scale::Smallest => SLOTS / 256,
     };
-    let store = [Slots::new(slots, 4, FAMILIES[0])?, Slots::new(slots, 4, FAMILIES[1])?];
+    let store = [
+        Slots::new(slots, 4, FAMILIES[0])?,
+        Slots::new(slots, 4, FAMILIES[1])?,
+    ];
     let mut points = Vec::new();
     for store in &store {
         for kind in Kind::ALL {
@@ -87,7 +90,15 @@ fn measure(
     // The slots of a key form one of M/n groups; a key that overwrites one slot of a group overwrites all.
     let grouped_formula = (copies != 3).then(|| Plan::new(count, slots / u64::from(copies), 1).answered());
     let formula = Plan::new(count, slots, copies).answered();
-    Ok(Point { family: store.family(), kind, copies, load, answers, formula, grouped_formula })
+    Ok(Point {
+        family: store.family(),
+        kind,
+        copies,
+        load,
+        answers,
+        formula,
+        grouped_formula,
+    })
 }
 
 /// Answers for keys that were never written.
@@ -134,7 +145,10 @@ fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
         for copies in [1, 2, 4] {
             let mut error = 0.0;
             for seed in 1..=trials {
-                let keys = Keys { kind: Kind::RandomTuples, seed };
+                let keys = Keys {
+                    kind: Kind::RandomTuples,
+                    seed,
+                };
                 // A few flows carry most packets, as in real networks: 2^0 to 2^15 packets per flow.
                 let packets = |number: u64| 1_u64 << (mix(number ^ seed << 32).leading_zeros().min(15));
                 let mut counters = vec![0_u64; COUNTERS as usize];
@@ -148,8 +162,10 @@ fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
                     }
                 }
                 let errors = (0..FLOWS).map(|number| {
-                    let estimate =
-                        slots_of(number)[..usize::from(copies)].iter().map(|slot| counters[*slot]).min();
+                    let estimate = slots_of(number)[..usize::from(copies)]
+                        .iter()
+                        .map(|slot| counters[*slot])
+                        .min();
                     (estimate.unwrap_or(0) - packets(number)) as f64
                 });
                 error += errors.sum::<f64>() / FLOWS as f64;
@@ -161,7 +177,9 @@ fn counters(trials: u64) -> Vec<(Family, u8, f64)> {
 }
 
 fn find(points: &[Point], family: Family, kind: Kind, copies: u8, load: f64) -> Option<&Point> {
-    points.iter().find(|one| (one.family, one.kind, one.copies, one.load) == (family, kind, copies, load))
+    points
+        .iter()
+        .find(|one| (one.family, one.kind, one.copies, one.load) == (family, kind, copies, load))
 }
 
 fn rate(points: &[Point], family: Family, kind: Kind, copies: u8, load: f64) -> f64 {
@@ -171,7 +189,10 @@ fn rate(points: &[Point], family: Family, kind: Kind, copies: u8, load: f64) -> 
 /// The number of copies with the highest rate at a load.
 fn best_copies(points: &[Point], family: Family, kind: Kind, load: f64) -> u8 {
     let rate = |copies: &u8| rate(points, family, kind, *copies, load);
-    COPIES.into_iter().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(1)
+    COPIES
+        .into_iter()
+        .max_by(|a, b| rate(a).total_cmp(&rate(b)))
+        .unwrap_or(1)
 }
 
 fn share(value: f64) -> Cell {
@@ -198,16 +219,26 @@ fn load_table(points: &[Point]) -> Table {
     let plot = |title: &str, family: Family, formula: fn(&Point) -> Option<f64>| {
         let mut series: Vec<_> = COPIES
             .iter()
-            .map(|n| line_series(&format!("N = {n}"), line(family, |one| Some(one.answers.rate()), *n)))
+            .map(|n| {
+                line_series(
+                    &format!("N = {n}"),
+                    line(family, |one| Some(one.answers.rate()), *n),
+                )
+            })
             .collect();
         series.extend(
-            COPIES.iter().map(|n| mark_series(&format!("N = {n}, formula"), line(family, formula, *n))),
+            COPIES
+                .iter()
+                .map(|n| mark_series(&format!("N = {n}, formula"), line(family, formula, *n))),
         );
         Plot {
             note: "random 5-tuples".into(),
             title: title.into(),
             x: log("keys per slot"),
-            y: Axis { range: Some((0.0, 100.0)), ..linear("keys answered (%)") },
+            y: Axis {
+                range: Some((0.0, 100.0)),
+                ..linear("keys answered (%)")
+            },
             series,
         }
     };
@@ -233,9 +264,11 @@ fn load_table(points: &[Point]) -> Table {
         rows: LOADS.into_iter().map(row).collect(),
         plots: vec![
             plot("Four hashes (Fig. 11)", Family::V1, |one| Some(one.formula)),
-            plot("The artifact's hash: more copies protect less", Family::Artifact, |one| {
-                one.grouped_formula
-            }),
+            plot(
+                "The artifact's hash: more copies protect less",
+                Family::Artifact,
+                |one| one.grouped_formula,
+            ),
         ],
     }
 }
@@ -272,13 +305,24 @@ fn other_tables(unwritten: &[UnwrittenKeys], counters: &[(Family, u8, f64)]) -> 
             Cell::Figure(one.expected, 4),
         ]
     };
-    let of_counters =
-        |one: &(Family, u8, f64)| vec![one.0.name().into(), u64::from(one.1).into(), Cell::Figure(one.2, 2)];
+    let of_counters = |one: &(Family, u8, f64)| {
+        vec![
+            one.0.name().into(),
+            u64::from(one.1).into(),
+            Cell::Figure(one.2, 2),
+        ]
+    };
     [
         Table {
             name: "absent",
             about: "Answers for keys that were never written, N = 2, as many keys as slots".into(),
-            columns: vec!["hashes", "keys", "queried", "answered", "expected_of_a_32_bit_checksum"],
+            columns: vec![
+                "hashes",
+                "keys",
+                "queried",
+                "answered",
+                "expected_of_a_32_bit_checksum",
+            ],
             rows: unwritten.iter().map(of_unwritten).collect(),
             plots: Vec::new(),
         },
@@ -312,11 +356,18 @@ fn findings(
         _ => "never".into(),
     };
     let wrong = |family| {
-        let tuples = unwritten.iter().find(|one| one.family == family && one.kind == Kind::RandomTuples);
-        tuples.map_or_else(String::new, |one| format!("{} of {}", one.wrong, units::count(one.queried)))
+        let tuples = unwritten
+            .iter()
+            .find(|one| one.family == family && one.kind == Kind::RandomTuples);
+        tuples.map_or_else(String::new, |one| {
+            format!("{} of {}", one.wrong, units::count(one.queried))
+        })
     };
     let errors = |family| {
-        let of = counters.iter().filter(|one| one.0 == family).map(|one| format!("{:.1}", one.2));
+        let of = counters
+            .iter()
+            .filter(|one| one.0 == family)
+            .map(|one| format!("{:.1}", one.2));
         of.collect::<Vec<_>>().join(", ")
     };
     let [unwritten_table, counters_table] = other_tables(unwritten, counters);
@@ -361,14 +412,22 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         let rows = keys.with(&[("hashes", hashes)]);
         remarks.extend(listed(
             &format!("Sequential keys, N = 1, hashes {hashes}: {{}}."),
-            rows.iter().filter(|row| row.text("keys").starts_with("sequential")).map(|row| {
-                format!("{} {} at load {}", row.text("keys"), percent(row.number("n1")), row.text("load"))
-            }),
+            rows.iter()
+                .filter(|row| row.text("keys").starts_with("sequential"))
+                .map(|row| {
+                    format!(
+                        "{} {} at load {}",
+                        row.text("keys"),
+                        percent(row.number("n1")),
+                        row.text("load")
+                    )
+                }),
         ));
     }
-    for (one, two, hashes) in
-        [("n1", "n2", "the four hashes"), ("artifact_n1", "artifact_n2", "the artifact's hash")]
-    {
+    for (one, two, hashes) in [
+        ("n1", "n2", "the four hashes"),
+        ("artifact_n1", "artifact_n2", "the artifact's hash"),
+    ] {
         remarks.extend(load_gain(&load, one, two, hashes));
     }
     remarks.extend(
@@ -382,7 +441,10 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations { comparisons: None, remarks }
+    Observations {
+        comparisons: None,
+        remarks,
+    }
 }
 
 /// The largest difference of a row from the formula.
@@ -396,7 +458,10 @@ fn deviation(row: Row<'_>) -> f64 {
 /// The number of loads at which a second copy raises the share of answered keys.
 fn load_gain(load: &Rows, one: &str, two: &str, hashes: &str) -> Option<String> {
     let all = load.iter().count();
-    let gains = load.iter().filter(|row| row.number(two) > row.number(one)).count();
+    let gains = load
+        .iter()
+        .filter(|row| row.number(two) > row.number(one))
+        .count();
     (all > 0).then(|| {
         let loads = units::counted(all as u64, "load");
         format!("With {hashes}, N = 2 answers more keys than N = 1 at {gains} of {loads}.")
@@ -421,8 +486,11 @@ mod tests {
                 for load in [0.1, 0.5, 1.0, 2.0] {
                     let point = measure(&store, kind, copies, load, 1..3).unwrap();
                     let (rate, within) = (point.answers.rate(), error(&point));
-                    let what =
-                        format!("{} N = {copies}, load {load}: {rate}, {}", kind.name(), point.formula);
+                    let what = format!(
+                        "{} N = {copies}, load {load}: {rate}, {}",
+                        kind.name(),
+                        point.formula
+                    );
                     assert!((rate - point.formula).abs() < within, "{what}");
                     assert_eq!(point.answers.wrong, 0, "{what}");
                 }
@@ -444,9 +512,16 @@ mod tests {
             }
         }
         // The figures of wire-formats 5.2: sequential keys hide the effect.
-        let sequential =
-            |copies| measure(&store, Kind::SequentialWords, copies, 0.5, 1..2).unwrap().answers.rate();
-        assert_eq!([1, 2, 4].map(|copies| (100.0 * sequential(copies)).round()), [100.0, 100.0, 50.0]);
+        let sequential = |copies| {
+            measure(&store, Kind::SequentialWords, copies, 0.5, 1..2)
+                .unwrap()
+                .answers
+                .rate()
+        };
+        assert_eq!(
+            [1, 2, 4].map(|copies| (100.0 * sequential(copies)).round()),
+            [100.0, 100.0, 50.0]
+        );
     }
 
     #[test]

@@ -59,21 +59,32 @@ impl Point {
 
     /// Entries per second at which hopwise's frames saturate the paper's NIC or link.
     fn nic(&self) -> f64 {
-        let (frames, bytes) = (self.speed.frames / self.count as f64, self.speed.bytes / self.count as f64);
+        let (frames, bytes) = (
+            self.speed.frames / self.count as f64,
+            self.speed.bytes / self.count as f64,
+        );
         (LINK / (8.0 * (bytes + FRAME_OVERHEAD * frames))).min(NIC / frames)
     }
 }
 
 /// Number of reports after which every list has written a batch and all lists have the same number of pending entries as before.
 pub(super) fn cycle(batch: u16, lists: u32, count: usize) -> u64 {
-    (u64::from(batch) * u64::from(lists)).div_ceil(count as u64).max(lists.into())
+    (u64::from(batch) * u64::from(lists))
+        .div_ceil(count as u64)
+        .max(lists.into())
 }
 
 fn point(settings: &Settings, batch: u16, lists: u32, entries: u64, count: usize) -> Result<Point, CliError> {
     let mut pipeline = Pipeline::new(&[append_store(lists, entries, batch)])?;
     let mut reports = Reports::append(count, lists).map_err(unwritten)?;
     let speed = speed::measure(settings, &mut pipeline, &mut reports, cycle(batch, lists, count))?;
-    Ok(Point { batch, lists, entries, count, speed })
+    Ok(Point {
+        batch,
+        lists,
+        entries,
+        count,
+        speed,
+    })
 }
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
@@ -133,7 +144,9 @@ const COLUMNS: [&str; 13] = [
 fn findings(points: &[Point], sizes: &[Point]) -> Findings {
     let line = |count: usize, of: fn(&Point) -> f64| -> Vec<(f64, f64)> {
         let selected = points.iter().filter(|one| one.count == count && one.lists == 1);
-        selected.map(|one| (f64::from(one.batch), of(one) / 1e6)).collect()
+        selected
+            .map(|one| (f64::from(one.batch), of(one) / 1e6))
+            .collect()
     };
     let responder = |one: &Point| 1e9 / one.respond();
     let translator = |one: &Point| 1e9 / one.translate();
@@ -212,7 +225,10 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
     remarks.push(judgement(
         "the trailer costs 16 bytes per batch; with it, readers detect which batches are new and complete. The paper's lists have none.",
     ));
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 const RATE: &str = "one_core_mps";
@@ -234,7 +250,10 @@ fn ratio(rows: &Rows, one: [(&str, &str); 3], other: [(&str, &str); 3]) -> Strin
 fn gains(rows: &Rows, batch: &str) -> String {
     let gains = rows.values("lists").into_iter().filter_map(|lists| {
         let lists_text = rows.find(&[("lists", lists)])?.fill("{lists:list}");
-        Some(format!("{lists_text}: {}", ratio(rows, at(batch, lists, "1"), at("1", lists, "1"))))
+        Some(format!(
+            "{lists_text}: {}",
+            ratio(rows, at(batch, lists, "1"), at("1", lists, "1"))
+        ))
     });
     listed("{}", gains).unwrap_or_else(|| NOT_RUN.into())
 }
@@ -279,7 +298,10 @@ mod tests {
             let mut reports = Reports::append(16, lists).unwrap();
             speed::measure(&settings, &mut pipeline, &mut reports, cycle(batch, lists, 16)).unwrap();
             let entries = pipeline.translated().entries;
-            assert_eq!((entries.accepted, entries.dropped, entries.pending), (entries.written, 0, 0));
+            assert_eq!(
+                (entries.accepted, entries.dropped, entries.pending),
+                (entries.written, 0, 0)
+            );
             let heads: u64 = pipeline.stores()[0]
                 .lists()
                 .unwrap()

@@ -17,7 +17,12 @@ use terminal::CliError;
 pub(in super::super) const PARAMETERS: &[Parameter] = &[
     Parameter::runs(),
     Parameter::span(&[300]),
-    Parameter::new("rate", &[100_000], 1_000..=1_000_000, "reports per second of the receiving step"),
+    Parameter::new(
+        "rate",
+        &[100_000],
+        1_000..=1_000_000,
+        "reports per second of the receiving step",
+    ),
 ];
 
 /// The paper's share of data wrangling and storing, and the ratio of both to I/O.
@@ -37,8 +42,14 @@ impl Steps {
         [
             ("receive (I/O)", self.receiving.median),
             ("decode (parsing)", self.decoding.median),
-            ("state and detection (wrangling)", (self.state.median - self.decoding.median).max(0.0)),
-            ("row and indexes (storing)", (self.stored.median - self.state.median).max(0.0)),
+            (
+                "state and detection (wrangling)",
+                (self.state.median - self.decoding.median).max(0.0),
+            ),
+            (
+                "row and indexes (storing)",
+                (self.stored.median - self.state.median).max(0.0),
+            ),
         ]
     }
 }
@@ -47,12 +58,20 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let case = cpu::stored_case(settings);
     let payloads: Vec<Vec<u8>> = case.feed().payloads().take(4_096).map(<[u8]>::to_vec).collect();
     let receiving = Spread::runs(settings, || {
-        let served = loopback::serve(&payloads, settings.one("rate"), timing::span(settings), |datagrams| {
-            std::hint::black_box(datagrams);
-        })?;
+        let served = loopback::serve(
+            &payloads,
+            settings.one("rate"),
+            timing::span(settings),
+            |datagrams| {
+                std::hint::black_box(datagrams);
+            },
+        )?;
         Ok(Served::ns_per_report(&served))
     })?;
-    let constant = Case { values: Values::Constant, ..case };
+    let constant = Case {
+        values: Values::Constant,
+        ..case
+    };
     let steps = Steps {
         receiving,
         decoding: Spread::runs(settings, || monitor_rate::decoding(settings, &constant))?,
@@ -66,7 +85,11 @@ fn findings(steps: &Steps) -> Findings {
     let each = steps.each();
     let sum: f64 = each.iter().map(|one| one.1).sum();
     let row = |one: &(&str, f64)| {
-        vec![Cell::from(one.0), Cell::Figure(one.1, 1), Cell::Figure(100.0 * one.1 / sum, 1)]
+        vec![
+            Cell::from(one.0),
+            Cell::Figure(one.1, 1),
+            Cell::Figure(100.0 * one.1 / sum, 1),
+        ]
     };
     let measured = [
         (MEASURED[0], steps.receiving),
@@ -79,7 +102,9 @@ fn findings(steps: &Steps) -> Findings {
         row.extend(spread.cells(1));
         row
     };
-    let bars = (0_u32..).zip(&each).map(|(at, one)| (f64::from(at), 100.0 * one.1 / sum));
+    let bars = (0_u32..)
+        .zip(&each)
+        .map(|(at, one)| (f64::from(at), 100.0 * one.1 / sum));
     Findings {
         method: "INT reports of paths of five nodes (100,000 flows), each with one change that becomes an indexed row of the store. Receiving is measured \
                  over loopback, with a receiver that discards; the other steps in process: decoding alone, with state and detection, and with the \
@@ -143,7 +168,11 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         Comparison::new(
             "the same compared with I/O",
             format!("almost {} times", PAPER.1),
-            if is_run { later.over(receiving).ratio_text(1) } else { NOT_RUN.into() },
+            if is_run {
+                later.over(receiving).ratio_text(1)
+            } else {
+                NOT_RUN.into()
+            },
         ),
     ];
     let mut remarks: Vec<String> = largest(&results.table("steps"), steps).into_iter().collect();
@@ -151,12 +180,19 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         "the paper's I/O is DPDK, ours a socket, so neither the ratio to I/O nor a share of the time with I/O is comparable. The share without I/O is \
          closer to a comparison, but of another collector and another store.",
     ));
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 /// Names of what is measured.
-const MEASURED: [&str; 4] =
-    ["receiving", "decoding", "decoding, state, detection", "all of these, and storing"];
+const MEASURED: [&str; 4] = [
+    "receiving",
+    "decoding",
+    "decoding, state, detection",
+    "all of these, and storing",
+];
 
 /// Per cent that `part` is of itself and `other`.
 fn share(part: Spread, other: Spread) -> Spread {
@@ -167,7 +203,9 @@ fn share(part: Spread, other: Spread) -> Spread {
 fn largest(table: &Rows, steps: [Spread; 4]) -> Option<String> {
     let mut steps: Vec<_> = table.values("step").into_iter().zip(steps).collect();
     steps.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
-    let [most, second, ..] = steps.as_slice() else { return None };
+    let [most, second, ..] = steps.as_slice() else {
+        return None;
+    };
     let [first, next] = [most, second].map(|step| format!("\"{}\", {} ns", step.0, step.1.text(0)));
     Some(match most.1.order(second.1) {
         Some(_) => format!("The largest step is {first}."),
@@ -189,11 +227,22 @@ mod tests {
             observe(&Results::parse([("steps", STEPS), ("measured", &*measured)]))
         }
         let clear = observed("100,100,100");
-        assert_eq!(clear.remarks[0], "The largest step is \"receive\", 100 (90 to 110) ns.");
-        let hopwise: Vec<_> = clear.comparisons.unwrap().into_iter().map(|one| one.hopwise).collect();
+        assert_eq!(
+            clear.remarks[0],
+            "The largest step is \"receive\", 100 (90 to 110) ns."
+        );
+        let hopwise: Vec<_> = clear
+            .comparisons
+            .unwrap()
+            .into_iter()
+            .map(|one| one.hopwise)
+            .collect();
         assert_eq!(
             hopwise,
-            ["20 (19 to 21) % with the socket's time, 40 (40 to 40) % without it", "0.4 (0.4 to 0.4)"]
+            [
+                "20 (19 to 21) % with the socket's time, 40 (40 to 40) % without it",
+                "0.4 (0.4 to 0.4)"
+            ]
         );
         assert_eq!(
             observed("180,170,300").remarks[0],

@@ -27,7 +27,13 @@ use crate::{
 use terminal::CliError;
 
 /// Reports of paths of five nodes, with node IDs only, of 100,000 flows.
-const PATHS: Case = Case { name: "paths", flows: 100_000, hops: 5, bitmap: 0x8000, ..Case::PLAIN };
+const PATHS: Case = Case {
+    name: "paths",
+    flows: 100_000,
+    hops: 5,
+    bitmap: 0x8000,
+    ..Case::PLAIN
+};
 /// Records in a batch of the collector.
 const BATCH: usize = 8192;
 /// Ticks per second: the unit of CPU time in `/proc/PID/stat` is a tick (`USER_HZ`).
@@ -45,11 +51,21 @@ struct Method {
     rows: f64,
 }
 
-const NOTHING: Spread = Spread { median: 0.0, min: 0.0, max: 0.0 };
+const NOTHING: Spread = Spread {
+    median: 0.0,
+    min: 0.0,
+    max: 0.0,
+};
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let (stored, rows) = stored(settings)?;
-    let cpu = |name, collector, rows| Method { name, collector, translator: NOTHING, writes: 0.0, rows };
+    let cpu = |name, collector, rows| Method {
+        name,
+        collector,
+        translator: NOTHING,
+        writes: 0.0,
+        rows,
+    };
     let mut methods = vec![cpu(STATE, state(settings)?, 0.0), cpu(ROW, stored, rows)];
     let mut pipeline = Pipeline::new(&[key_write::store(settings, 4)])?;
     for (copies, name) in [(1, "DTA Key-Write, N = 1"), (2, "DTA Key-Write, N = 2")] {
@@ -67,12 +83,21 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 }
 
 fn dta_method(name: &'static str, speed: Speed, rows: f64) -> Method {
-    Method { name, collector: speed.respond, translator: speed.translate, writes: speed.frames, rows }
+    Method {
+        name,
+        collector: speed.respond,
+        translator: speed.translate,
+        writes: speed.frames,
+        rows,
+    }
 }
 
 /// Nanoseconds per report in the collector: decoding, state, thresholds. The values are constant and nothing is stored.
 fn state(settings: &Settings) -> Result<Spread, CliError> {
-    let case = Case { flows: settings.scale.of(PATHS.flows.into()) as u32, ..PATHS };
+    let case = Case {
+        flows: settings.scale.of(PATHS.flows.into()) as u32,
+        ..PATHS
+    };
     let (mut collector, mut feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(BATCH));
     let mut warmed_up = 0;
     while warmed_up < 2 * feed.frames() {
@@ -103,7 +128,12 @@ impl Drop for Directory {
 /// second row per report.
 pub(super) fn stored_case(settings: &Settings) -> Case {
     let flows = settings.scale.of(PATHS.flows.into()) as u32;
-    Case { flows, bitmap: 0xa000, values: Values::Change, ..PATHS }
+    Case {
+        flows,
+        bitmap: 0xa000,
+        values: Values::Change,
+        ..PATHS
+    }
 }
 
 /// Nanoseconds of CPU time per report, all threads, when every report contains one change and its event is stored; and the rows
@@ -111,8 +141,11 @@ pub(super) fn stored_case(settings: &Settings) -> Case {
 pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
     let directory = Directory(std::env::temp_dir().join(format!("hopwise-dta-cpu-{}", std::process::id())));
     fs::create_dir_all(&directory.0).map_err(failed)?;
-    let config =
-        store::Config { policy: Policy::Block, max_bytes: Some(4 << 30), ..store::Config::new(&directory.0) };
+    let config = store::Config {
+        policy: Policy::Block,
+        max_bytes: Some(4 << 30),
+        ..store::Config::new(&directory.0)
+    };
     let store = Store::open(config).map_err(failed)?;
     let case = stored_case(settings);
     let (mut collector, mut feed, mut batch) = (case.collector(), case.feed(), Batch::with_capacity(BATCH));
@@ -137,8 +170,9 @@ pub(super) fn stored(settings: &Settings) -> Result<(Spread, f64), CliError> {
         store.flush();
         all += reports;
         // Elapsed time if the system does not report CPU time.
-        let seconds =
-            cpu_time().zip(before).map_or(begun.elapsed().as_secs_f64(), |(after, before)| after - before);
+        let seconds = cpu_time()
+            .zip(before)
+            .map_or(begun.elapsed().as_secs_f64(), |(after, before)| after - before);
         Ok(seconds * 1e9 / reports as f64)
     })?;
     let stats = store.finish();
@@ -157,7 +191,13 @@ fn cpu_time() -> Option<f64> {
 }
 
 fn table(methods: &[Method]) -> Table {
-    let rate = |ns: f64| if ns > 0.0 { Cell::Figure(1e3 / ns, 2) } else { Cell::Empty };
+    let rate = |ns: f64| {
+        if ns > 0.0 {
+            Cell::Figure(1e3 / ns, 2)
+        } else {
+            Cell::Empty
+        }
+    };
     let row = |method: &Method| {
         let mut row = vec![method.name.into()];
         row.extend(method.collector.cells(1));
@@ -170,10 +210,14 @@ fn table(methods: &[Method]) -> Table {
     let bars = |name: &str, of: fn(&Method) -> Spread| Series {
         name: name.into(),
         style: Style::Bars,
-        points: (0_u32..).zip(methods).map(|(at, method)| of(method).point(at.into())).collect(),
+        points: (0_u32..)
+            .zip(methods)
+            .map(|(at, method)| of(method).point(at.into()))
+            .collect(),
     };
-    let categories =
-        ["state", "row", "KW, N = 1", "KW, N = 2", "A, B = 4", "A, B = 16"].map(str::to_owned).into();
+    let categories = ["state", "row", "KW, N = 1", "KW, N = 2", "A, B = 4", "A, B = 16"]
+        .map(str::to_owned)
+        .into();
     Table {
         name: "methods",
         about: "CPU time per report".into(),
@@ -194,11 +238,16 @@ fn table(methods: &[Method]) -> Table {
         plots: vec![Plot {
             note: "median, minimum and maximum of the runs; KW: Key-Write, A: Append".into(),
             title: "CPU time per report (Fig. 6)".into(),
-            x: Axis { categories, ..linear("") },
+            x: Axis {
+                categories,
+                ..linear("")
+            },
             y: log("per report (ns)"),
             series: vec![
                 bars("collector", |method| method.collector),
-                bars("collector and translator", |method| method.collector.plus(method.translator)),
+                bars("collector and translator", |method| {
+                    method.collector.plus(method.translator)
+                }),
             ],
         }],
     }
@@ -255,7 +304,10 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
          value for later queries.",
     ]
     .map(judgement);
-    Observations { comparisons: Some(comparisons), remarks: remarks.into() }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks: remarks.into(),
+    }
 }
 
 /// The time of a method compared with another's: that of the responder, and with the translator.

@@ -86,8 +86,10 @@ fn findings(points: &[Point], bytes: u64, pages: &str) -> Findings {
         let selected = points.iter().filter(|one| one.copies == copies);
         selected.map(|one| (f64::from(one.data), of(one) / 1e6)).collect()
     };
-    let mut series: Vec<_> =
-        COPIES.iter().map(|n| line_series(&format!("N = {n}"), line(*n, per_second))).collect();
+    let mut series: Vec<_> = COPIES
+        .iter()
+        .map(|n| line_series(&format!("N = {n}"), line(*n, per_second)))
+        .collect();
     series.push(mark_series("the NIC in that paper, N = 1", line(1, Point::nic)));
     series.push(mark_series("the NIC in that paper, N = 2", line(2, Point::nic)));
     Findings {
@@ -150,8 +152,9 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         .values("data_bytes")
         .into_iter()
         .map(|data| format!("{data} B {}", ratio(&rows, at("2", data), at("1", data))));
-    let mut remarks: Vec<String> =
-        listed("Rate at N = 2 compared with N = 1: {}.", ratios).into_iter().collect();
+    let mut remarks: Vec<String> = listed("Rate at N = 2 compared with N = 1: {}.", ratios)
+        .into_iter()
+        .collect();
     remarks.extend(listed(
         "Rows that contradict each other (more work is faster, outside the spread of the runs): {}. Do not quote these, nor ratios with them.",
         inversions(&rows).iter().map(|(less, more)| {
@@ -165,7 +168,10 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
     remarks.push(judgement(
         "with an RDMA NIC, the NIC does the responder's work, so the collector's CPU has none. Only the translator's time remains.",
     ));
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 /// The row of these copies and bytes of data.
@@ -177,9 +183,13 @@ const RATE: &str = "one_core_mps";
 
 /// The ratio of two rates, unless one of the rows is among those that contradict another.
 fn ratio(rows: &Rows, one: [(&str, &str); 2], other: [(&str, &str); 2]) -> String {
-    let (Some(a), Some(b)) = (rows.find(&one), rows.find(&other)) else { return NOT_RUN.into() };
-    let is_disturbed =
-        inversions(rows).iter().flat_map(|pair| [pair.0, pair.1]).any(|row| row == a || row == b);
+    let (Some(a), Some(b)) = (rows.find(&one), rows.find(&other)) else {
+        return NOT_RUN.into();
+    };
+    let is_disturbed = inversions(rows)
+        .iter()
+        .flat_map(|pair| [pair.0, pair.1])
+        .any(|row| row == a || row == b);
     if is_disturbed {
         return "not usable: a row contradicts another".into();
     }
@@ -216,7 +226,10 @@ mod tests {
             let before = pipeline.responded().messages;
             let mut reports = Reports::key_write(copies, &[7; 20]).unwrap();
             let speed = speed::measure(&settings, &mut pipeline, &mut reports, 1).unwrap();
-            assert_eq!((speed.frames, speed.bytes), (f64::from(copies), 98.0 * f64::from(copies)));
+            assert_eq!(
+                (speed.frames, speed.bytes),
+                (f64::from(copies), 98.0 * f64::from(copies))
+            );
             let messages = pipeline.responded().messages - before;
             assert!(messages > 0 && messages.is_multiple_of(copies.into()));
         }
@@ -231,15 +244,26 @@ mod tests {
         }
         let plausible = observed("1,4,8.00,7.00,9.00\n1,20,7.00,6.00,8.00\n2,4,5.00,4.00,6.00\n").remarks;
         assert_eq!(plausible.len(), 2, "{plausible:?}");
-        assert_eq!(plausible[0], "Rate at N = 2 compared with N = 1: 4 B 0.62 (0.44 to 0.86); 20 B not run.");
-        let noisy = observed("1,4,3.30,2.00,3.70\n1,20,3.50,3.00,4.00\n").comparisons.unwrap();
-        assert_eq!(noisy[3].hopwise, "1.06 (0.81 to 2.00), not distinguishable from 1");
+        assert_eq!(
+            plausible[0],
+            "Rate at N = 2 compared with N = 1: 4 B 0.62 (0.44 to 0.86); 20 B not run."
+        );
+        let noisy = observed("1,4,3.30,2.00,3.70\n1,20,3.50,3.00,4.00\n")
+            .comparisons
+            .unwrap();
+        assert_eq!(
+            noisy[3].hopwise,
+            "1.06 (0.81 to 2.00), not distinguishable from 1"
+        );
         let disturbed = observed("1,4,3.30,2.00,3.70\n1,12,7.85,7.70,7.90\n1,20,7.72,7.39,7.85\n");
         assert_eq!(
             disturbed.remarks[1],
             "Rows that contradict each other (more work is faster, outside the spread of the runs): N = 1, 4 B: 3.30 (2.00 to 3.70) M/s, but N = 1, 12 B: \
              7.85 (7.70 to 7.90) M/s. Do not quote these, nor ratios with them."
         );
-        assert_eq!(disturbed.comparisons.unwrap()[3].hopwise, "not usable: a row contradicts another");
+        assert_eq!(
+            disturbed.comparisons.unwrap()[3].hopwise,
+            "not usable: a row contradicts another"
+        );
     }
 }

@@ -81,7 +81,10 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 
 /// Writes keys one after the other and queries each, by age.
 fn measure(store: &Slots, gb: f64, copies: u8, keys: u64) -> Result<Run, CliError> {
-    let all = Keys { kind: Kind::RandomTuples, seed: 12 };
+    let all = Keys {
+        kind: Kind::RandomTuples,
+        seed: 12,
+    };
     store.clear()?;
     let mut data = [0xa5; DATA as usize];
     for number in 0..keys {
@@ -95,7 +98,13 @@ fn measure(store: &Slots, gb: f64, copies: u8, keys: u64) -> Result<Run, CliErro
         store.query(copies, numbers.map(|number| (number as u32, all.key(number))))
     };
     let by_age = (0..AGES).map(query).collect::<Result<_, _>>()?;
-    Ok(Run { gb, copies, keys, slots: store.len(), by_age })
+    Ok(Run {
+        gb,
+        copies,
+        keys,
+        slots: store.len(),
+        by_age,
+    })
 }
 
 /// All flows of the paper, in 4 GiB; `None` if not enough memory is available.
@@ -136,7 +145,9 @@ fn age_table(runs: &[Run], large: Option<&Run>) -> Table {
         let points = run.by_age.iter().enumerate();
         line_series(
             &format!("{} GB", run.gb),
-            points.map(|(step, answers)| (flows(step), 100.0 * answers.rate())).collect(),
+            points
+                .map(|(step, answers)| (flows(step), 100.0 * answers.rate()))
+                .collect(),
         )
     };
     let mut series: Vec<_> = runs.iter().filter(two).map(measured).collect();
@@ -150,13 +161,25 @@ fn age_table(runs: &[Run], large: Option<&Run>) -> Table {
     Table {
         name: "age",
         about: "Keys answered by age".into(),
-        columns: vec!["gb", "n", "keys", "slots", "relative_age", "answered", "formula", "wrong_answers"],
+        columns: vec![
+            "gb",
+            "n",
+            "keys",
+            "slots",
+            "relative_age",
+            "answered",
+            "formula",
+            "wrong_answers",
+        ],
         rows,
         plots: vec![Plot {
             note: "N = 2, slots of 24 bytes, at the load of the full size".into(),
             title: "Keys answered by age, 100 M flows (Fig. 12)".into(),
             x: linear("flows reported since (M)"),
-            y: Axis { range: Some((0.0, 100.0)), ..linear("keys answered (%)") },
+            y: Axis {
+                range: Some((0.0, 100.0)),
+                ..linear("keys answered (%)")
+            },
             series,
         }],
     }
@@ -169,10 +192,15 @@ fn full_table(runs: &[Run]) -> Table {
             let slots = (gb * 1e9 / PACKED).floor();
             let (average, oldest) = full(slots, copies);
             let small = runs.iter().find(|run| (run.gb, run.copies) == (gb, copies));
-            let last = small.and_then(|run| run.by_age.last()).map_or(f64::NAN, Answers::rate);
+            let last = small
+                .and_then(|run| run.by_age.last())
+                .map_or(f64::NAN, Answers::rate);
             // The largest power of two that fits.
             let powers = iter::successors(Some(1_u64), |slots| slots.checked_mul(2));
-            let fit = powers.take_while(|slots| *slots as f64 * STRIDE <= gb * 1e9).last().unwrap_or(1);
+            let fit = powers
+                .take_while(|slots| *slots as f64 * STRIDE <= gb * 1e9)
+                .last()
+                .unwrap_or(1);
             let (padded_average, padded_oldest) = full(fit as f64, copies);
             rows.push(vec![
                 Cell::Figure(gb, 1),
@@ -208,7 +236,6 @@ fn full_table(runs: &[Run]) -> Table {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "the words of one page, in their order")]
 fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
     let both = |slots: f64, copies: u8| {
         let (average, oldest) = full(slots, copies);
@@ -224,7 +251,11 @@ fn findings(runs: &[Run], large: Option<&Run>, slots: u64) -> Findings {
         Comparison::new(
             "the same, N = 4",
             "",
-            format!("{}; in 3 GiB {}", both(packed(3.0), 4), both(3.0 * f64::from(1 << 30) / PACKED, 4)),
+            format!(
+                "{}; in 3 GiB {}",
+                both(packed(3.0), 4),
+                both(3.0 * f64::from(1 << 30) / PACKED, 4)
+            ),
         ),
         Comparison::new(
             "30 GB, average, N = 2",
@@ -287,8 +318,10 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
     let ages = results.table("age");
     let mut remarks = Vec::new();
     if ages.iter().count() > 0 {
-        let most =
-            ages.iter().map(|row| (row.number("answered") - row.number("formula")).abs()).fold(0.0, f64::max);
+        let most = ages
+            .iter()
+            .map(|row| (row.number("answered") - row.number("formula")).abs())
+            .fold(0.0, f64::max);
         remarks.push(format!(
             "Measurement and formula differ, over all sizes, N and ages, by at most {:.2} percentage points.",
             100.0 * most
@@ -301,7 +334,10 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         "the size of a slot of hopwise (32 bytes for 20 bytes of data) and the number of slots are powers of two: an address needs no multiplication, and a \
          slot never crosses a cache line. Choose the size of the store accordingly: `our_slots` is the number of slots that fit.",
     ));
-    Observations { comparisons: None, remarks }
+    Observations {
+        comparisons: None,
+        remarks,
+    }
 }
 
 /// Says which N comes nearest to the paper's figures, which it gives for N = 2.
@@ -344,7 +380,10 @@ mod tests {
             for (step, answers) in run.by_age.iter().enumerate() {
                 let (rate, p) = (answers.rate(), run.formula(step));
                 let within = 5.0 * (2.0 * p * (1.0 - p) / answers.queried() as f64).sqrt() + 0.004;
-                assert!((rate - p).abs() < within, "N = {copies}, step {step}: {rate}, {p}");
+                assert!(
+                    (rate - p).abs() < within,
+                    "N = {copies}, step {step}: {rate}, {p}"
+                );
                 assert_eq!(answers.wrong, 0);
             }
             assert!((run.average() - Plan::new(52_429, 65_536, copies).answered()).abs() < 0.01);
@@ -355,7 +394,10 @@ mod tests {
     fn the_papers_figures_are_those_of_four_copies() {
         // Between 3 GB and 3 GiB of slots of 24 bytes.
         let (low, high) = (full(3e9 / PACKED, 4), full(3.0 * f64::from(1 << 30) / PACKED, 4));
-        assert!(low.0 < 0.62 && 0.62 < high.0 && low.1 < 0.179 && 0.179 < high.1, "{low:?} {high:?}");
+        assert!(
+            low.0 < 0.62 && 0.62 < high.0 && low.1 < 0.179 && 0.179 < high.1,
+            "{low:?} {high:?}"
+        );
         assert!((full(30e9 / PACKED, 4).0 - 0.999).abs() < 0.0005);
         // Not with two copies.
         let two = full(3e9 / PACKED, 2);

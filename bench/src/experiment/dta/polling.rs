@@ -61,7 +61,12 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
         let reader = reader.ok_or_else(|| failed("no lists"))?;
         for cores in CORES {
             for collecting in [false, true] {
-                points.push(measure(settings, &mut pipeline, &reader, (batch, cores, collecting))?);
+                points.push(measure(
+                    settings,
+                    &mut pipeline,
+                    &reader,
+                    (batch, cores, collecting),
+                )?);
             }
         }
         pipeline.finish();
@@ -101,7 +106,14 @@ fn measure(
     }
     let (read, collected) = (Spread::of(reads), Spread::of(collected));
     let bytes = read.median / f64::from(batch) * lists.ring().block_len() as f64;
-    Ok(Point { batch, cores, collecting, read, bytes, collected })
+    Ok(Point {
+        batch,
+        cores,
+        collecting,
+        read,
+        bytes,
+        collected,
+    })
 }
 
 /// One run: entries read and collected, per second of CPU time.
@@ -114,15 +126,18 @@ fn once(
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stop = &stop;
-        let readers: Vec<_> =
-            (0..cores).map(|list| scope.spawn(move || per_second(|| read(lists, list, stop)))).collect();
+        let readers: Vec<_> = (0..cores)
+            .map(|list| scope.spawn(move || per_second(|| read(lists, list, stop))))
+            .collect();
         let collector =
             collecting.then(|| scope.spawn(move || per_second(|| collect(pipeline, unread(lists), stop))));
         thread::sleep(span);
         // Relaxed: no other data depends on the flag.
         stop.store(true, Ordering::Relaxed);
         let crashed = |_| failed("a thread panicked");
-        let collected = collector.map_or(Ok(Ok(0.0)), |thread| thread.join()).map_err(crashed)??;
+        let collected = collector
+            .map_or(Ok(Ok(0.0)), |thread| thread.join())
+            .map_err(crashed)??;
         let rates = readers.into_iter().map(|reader| reader.join().map_err(crashed)?);
         Ok((rates.sum::<Result<f64, CliError>>()?, collected))
     })
@@ -133,7 +148,9 @@ fn per_second(work: impl FnOnce() -> Result<u64, CliError>) -> Result<f64, CliEr
     let (begun, before) = (Instant::now(), core_time());
     let count = work()?;
     let elapsed = begun.elapsed().as_nanos() as u64;
-    let cpu_time = core_time().zip(before).map_or(elapsed, |(after, before)| after - before);
+    let cpu_time = core_time()
+        .zip(before)
+        .map_or(elapsed, |(after, before)| after - before);
     Ok(count as f64 * 1e9 / cpu_time.max(1) as f64)
 }
 
@@ -198,8 +215,9 @@ fn copy_rate(settings: &Settings) -> Result<f64, CliError> {
 
 fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
     let at = |batch: u16, cores: u32, collecting: bool, of: fn(&Point) -> f64| {
-        let found =
-            points.iter().find(|one| (one.batch, one.cores, one.collecting) == (batch, cores, collecting));
+        let found = points
+            .iter()
+            .find(|one| (one.batch, one.cores, one.collecting) == (batch, cores, collecting));
         found.map_or(f64::NAN, of)
     };
     let row = |one: &Point| {
@@ -219,7 +237,12 @@ fn findings(points: &[Point], entries: u64, copy: f64) -> Findings {
     let line = |batch: u16, collecting: bool| {
         CORES
             .iter()
-            .map(|cores| (f64::from(*cores), at(batch, *cores, collecting, |one| one.read.median) / 1e6))
+            .map(|cores| {
+                (
+                    f64::from(*cores),
+                    at(batch, *cores, collecting, |one| one.read.median) / 1e6,
+                )
+            })
             .collect()
     };
     Findings {
@@ -295,10 +318,12 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
             ),
         ),
     ];
-    let mut remarks: Vec<String> =
-        listed("Reading with collection compared with without: {}.", with_collection(&rows))
-            .into_iter()
-            .collect();
+    let mut remarks: Vec<String> = listed(
+        "Reading with collection compared with without: {}.",
+        with_collection(&rows),
+    )
+    .into_iter()
+    .collect();
     remarks.extend(readers(&rows, &parts));
     remarks.extend(
         [
@@ -308,7 +333,10 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 const RATE: &str = "read_mps";
@@ -333,7 +361,10 @@ fn with_collection(rows: &Rows) -> Vec<String> {
         .map(|row| {
             let without = at(row.text("batch"), row.text("cores"), "no");
             let with = at(row.text("batch"), row.text("cores"), "yes");
-            row.fill(&format!("B = {{batch}}, {{cores:core}} {}", ratio(rows, with, without)))
+            row.fill(&format!(
+                "B = {{batch}}, {{cores:core}} {}",
+                ratio(rows, with, without)
+            ))
         })
         .collect()
 }

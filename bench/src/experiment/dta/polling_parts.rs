@@ -55,7 +55,9 @@ pub(super) fn measure(settings: &Settings, store: &DtaStore, batch: u16) -> Resu
     })?;
     let bare = timing::of(settings, || {
         for _ in 0..ROUND {
-            region.read(at(next()), &mut scratch[..entries]).map_err(|_| failed("out of range"))?;
+            region
+                .read(at(next()), &mut scratch[..entries])
+                .map_err(|_| failed("out of range"))?;
             black_box(&mut scratch);
         }
         Ok(ROUND)
@@ -68,7 +70,11 @@ pub(super) fn measure(settings: &Settings, store: &DtaStore, batch: u16) -> Resu
         }
         Ok(ROUND)
     })?;
-    let oldest = || lists.from_oldest(LIST as u32).ok_or_else(|| failed("no such list"));
+    let oldest = || {
+        lists
+            .from_oldest(LIST as u32)
+            .ok_or_else(|| failed("no such list"))
+    };
     let mut reader = oldest()?;
     let follower = timing::of(settings, || {
         for _ in 0..ROUND {
@@ -82,7 +88,13 @@ pub(super) fn measure(settings: &Settings, store: &DtaStore, batch: u16) -> Resu
         }
         Ok(ROUND)
     })?;
-    Ok(Parts { batch, pointer, bare, checked, follower })
+    Ok(Parts {
+        batch,
+        pointer,
+        bare,
+        checked,
+        follower,
+    })
 }
 
 /// Adds the table.
@@ -99,7 +111,10 @@ pub(super) fn add(parts: &[Parts], findings: &mut Findings) {
     let bars = |at: usize, name: &str| Series {
         name: name.into(),
         style: Style::Bars,
-        points: (0_u32..).zip(parts).map(|(x, one)| steps(one)[at].point(x.into())).collect(),
+        points: (0_u32..)
+            .zip(parts)
+            .map(|(x, one)| steps(one)[at].point(x.into()))
+            .collect(),
     };
     let categories = parts.iter().map(|one| format!("B = {}", one.batch)).collect();
     findings.tables.push(Table {
@@ -122,7 +137,10 @@ pub(super) fn add(parts: &[Parts], findings: &mut Findings) {
         plots: vec![Plot {
             note: "each step with those before it".into(),
             title: "Time of a reader per batch (Fig. 8b)".into(),
-            x: crate::svg::Axis { categories, ..linear("") },
+            x: crate::svg::Axis {
+                categories,
+                ..linear("")
+            },
             y: linear("per batch (ns)"),
             series: vec![
                 bars(0, "pointer"),

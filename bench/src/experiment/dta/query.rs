@@ -59,13 +59,17 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let store = Slots::new(slots, 4, Family::V1)?;
     // One key for every eight slots, four copies each.
     let written = slots / 8;
-    let keys = Keys { kind: Kind::RandomTuples, seed: 10 };
+    let keys = Keys {
+        kind: Kind::RandomTuples,
+        seed: 10,
+    };
     for number in 0..written {
         store.write(keys.key(number).as_ref(), &(number as u32).to_be_bytes(), 4)?;
     }
     // Half of the queried keys exist.
-    let keys: Vec<Key> =
-        (0..settings.scale.of(KEYS)).map(|number| keys.key(mix(number) % (2 * written))).collect();
+    let keys: Vec<Key> = (0..settings.scale.of(KEYS))
+        .map(|number| keys.key(mix(number) % (2 * written)))
+        .collect();
     let points = COPIES
         .map(|copies| measure(settings, &store, &keys, copies))
         .into_iter()
@@ -83,7 +87,12 @@ fn measure(settings: &Settings, store: &Slots, keys: &[Key], copies: u8) -> Resu
     let (reader, slots) = (store.reader(), store.len());
     let addresses: Vec<u64> = keys
         .iter()
-        .flat_map(|key| wire::dta::hash::hashes(key.as_ref()).slots.into_iter().take(copies.into()))
+        .flat_map(|key| {
+            wire::dta::hash::hashes(key.as_ref())
+                .slots
+                .into_iter()
+                .take(copies.into())
+        })
         .map(|hash| dta::BODY + slot(hash, slots) * STRIDE)
         .collect();
     let batch = querying(settings, reader, keys, copies, Policy::Majority)?;
@@ -181,23 +190,41 @@ fn parallel(settings: &Settings, reader: &KeyWriteReader, keys: &[Key], copies: 
             }
         }
         let elapsed = begun.elapsed().as_nanos() as u64;
-        let cpu_time = core_time().zip(before).map_or(elapsed, |(after, before)| after - before);
+        let cpu_time = core_time()
+            .zip(before)
+            .map_or(elapsed, |(after, before)| after - before);
         (rounds * keys.len() as u64) as f64 * 1e9 / cpu_time.max(1) as f64
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..cores).map(|core| scope.spawn(move || query(core))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(f64::NAN)).sum()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(f64::NAN))
+            .sum()
     })
 }
 
 fn findings(points: &[Point], slots: u64, pages: &str) -> Findings {
-    let line = |of: fn(&Point) -> f64| points.iter().map(|one| (f64::from(one.copies), of(one))).collect();
+    let line = |of: fn(&Point) -> f64| {
+        points
+            .iter()
+            .map(|one| (f64::from(one.copies), of(one)))
+            .collect()
+    };
     let row = |one: &Point| {
         let mut row = vec![u64::from(one.copies).into()];
         let rest = (one.batch - one.hash - one.memory).max(0.0);
         row.extend(
-            [one.batch, one.batch_ends.0, one.batch_ends.1, one.hash, one.memory, rest, one.first]
-                .map(|ns| Cell::Figure(ns, 1)),
+            [
+                one.batch,
+                one.batch_ends.0,
+                one.batch_ends.1,
+                one.hash,
+                one.memory,
+                rest,
+                one.first,
+            ]
+            .map(|ns| Cell::Figure(ns, 1)),
         );
         row.extend(one.single.cells(1));
         row.extend(one.rates.map(|rate| Cell::Figure(rate / 1e6, 2)));
@@ -287,7 +314,11 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
             "",
             rows.fill(&[("n", "2")], "{batch_ns~} ns / {single_ns~} ns"),
         ),
-        Comparison::new("wrong answers", "none seen", "not counted here: see [dta-answers](dta-answers.md)"),
+        Comparison::new(
+            "wrong answers",
+            "none seen",
+            "not counted here: see [dta-answers](dta-answers.md)",
+        ),
     ];
     let mut remarks: Vec<String> = rows
         .iter()
@@ -298,7 +329,10 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         "Rates of one thread and of two at {}: two threads cannot have more than twice the rate of one. Do not quote the rates by threads.",
         rows.iter().filter(|row| threads(row).is_none()).map(|row| row.fill("N = {n}: {one_thread_mps} and {two_threads_mps} M/s")),
     ));
-    Observations { comparisons: Some(comparisons), remarks }
+    Observations {
+        comparisons: Some(comparisons),
+        remarks,
+    }
 }
 
 /// Queries per second of one core, in batches.
@@ -317,14 +351,28 @@ fn largest_part(row: Row<'_>) -> String {
     let memory = row.number("memory_ns");
     let rest = row.spread("batch_ns").map(|ns| ns - hash - memory);
     let largest = hash.max(memory);
-    let name = if hash > memory { "hashing" } else { "reading known slots" };
+    let name = if hash > memory {
+        "hashing"
+    } else {
+        "reading known slots"
+    };
     let of = row.fill("of {batch_ns~} ns");
-    match rest.order(Spread { median: largest, min: largest, max: largest }) {
+    match rest.order(Spread {
+        median: largest,
+        min: largest,
+        max: largest,
+    }) {
         Some(Ordering::Greater) => {
-            format!("the rest (neither hashing nor reading known slots), {} ns {of}", rest.text(1))
+            format!(
+                "the rest (neither hashing nor reading known slots), {} ns {of}",
+                rest.text(1)
+            )
         }
         Some(_) => format!("{name}, {largest:.1} ns {of}"),
-        None => format!("not decided by the runs: {name} {largest:.1} ns, the rest {} ns {of}", rest.text(1)),
+        None => format!(
+            "not decided by the runs: {name} {largest:.1} ns, the rest {} ns {of}",
+            rest.text(1)
+        ),
     }
 }
 
@@ -336,9 +384,14 @@ fn batches(rows: &Rows) -> Option<String> {
             Some(_) => "slower in batches",
             None => "not distinguished",
         };
-        row.fill(&format!("N = {{n}}: {{batch_ns~}} and {{single_ns~}} ns, {verdict}"))
+        row.fill(&format!(
+            "N = {{n}}: {{batch_ns~}} and {{single_ns~}} ns, {verdict}"
+        ))
     });
-    listed("Queries in batches with prefetch, and of single cold keys: {}.", texts)
+    listed(
+        "Queries in batches with prefetch, and of single cold keys: {}.",
+        texts,
+    )
 }
 
 /// The ratio of two threads to one, which cannot be above 2. It has no spread: the rates are measured once.
@@ -373,7 +426,10 @@ mod tests {
                  by threads."
             ]
         );
-        assert_eq!(disturbed.comparisons.unwrap()[2].hopwise, "not plausible: see the remark");
+        assert_eq!(
+            disturbed.comparisons.unwrap()[2].hopwise,
+            "not plausible: see the remark"
+        );
         let rest = observed("2,100.0,95.0,105.0,10.0,30.0,90.0,85.0,94.0,10.00,18.00\n").remarks;
         assert!(
             rest[0].contains("the rest (neither hashing nor reading known slots), 60.0 (55.0 to 65.0) ns"),

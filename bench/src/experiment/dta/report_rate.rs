@@ -25,7 +25,12 @@ use terminal::CliError;
 pub(in super::super) const PARAMETERS: &[Parameter] = &[
     Parameter::seed(),
     Parameter::seeds(),
-    Parameter::work("span", [&[200], &[40], &[20]], 10..=10_000, "simulated time of each run, ms"),
+    Parameter::work(
+        "span",
+        [&[200], &[40], &[20]],
+        10..=10_000,
+        "simulated time of each run, ms",
+    ),
     Parameter::new(
         "threshold",
         &[0, 1_500, 10_000, 50_000],
@@ -71,21 +76,39 @@ struct Events {
 
 impl Counts {
     fn new(thresholds: &[u64]) -> Self {
-        let events =
-            thresholds.iter().map(|&threshold| Events { threshold, monitors: HashMap::new(), count: 0 });
-        Self { packets: 0, dropped: 0, postcards: 0, events: events.collect() }
+        let events = thresholds.iter().map(|&threshold| Events {
+            threshold,
+            monitors: HashMap::new(),
+            count: 0,
+        });
+        Self {
+            packets: 0,
+            dropped: 0,
+            postcards: 0,
+            events: events.collect(),
+        }
     }
 }
 
 impl Events {
     fn add(&mut self, at: u64, flow: &FlowKey, hop: &HopTruth) {
         let queue_occupancy = u64::from(hop.queue_occupancy);
-        let hops = [HopValues { queue_occupancy, node: hop.node, ..HopValues::NOTHING }];
-        let observation = Observation { hops: &hops, ..Observation::default() };
+        let hops = [HopValues {
+            queue_occupancy,
+            node: hop.node,
+            ..HopValues::NOTHING
+        }];
+        let observation = Observation {
+            hops: &hops,
+            ..Observation::default()
+        };
         let threshold = self.threshold;
         let monitor = self.monitors.entry(hop.node).or_insert_with(|| {
-            let detector =
-                Detector { algorithm: Algorithm::PerHop, metric: Metric::QueueOccupancy, threshold };
+            let detector = Detector {
+                algorithm: Algorithm::PerHop,
+                metric: Metric::QueueOccupancy,
+                threshold,
+            };
             Monitor::new(detector, REGISTERS).ok()
         });
         if let Some(monitor) = monitor {
@@ -99,7 +122,11 @@ impl FabricSink for Counts {
         match truth {
             // The postcards of a switch are in the order of its packets.
             GroundTruth::Datagram(datagram) => {
-                for report in datagram.reports.iter().filter(|report| report.kind == ReportKind::Postcard) {
+                for report in datagram
+                    .reports
+                    .iter()
+                    .filter(|report| report.kind == ReportKind::Postcard)
+                {
                     self.postcards += 1;
                     for hop in &report.hops {
                         self.events
@@ -128,22 +155,44 @@ struct Kind {
 
 pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
     let thresholds = settings.list("threshold");
-    let kind = |name: String, label: String| Kind { name, label, shares: Vec::new() };
-    let fixed = [(FORWARDED, "all"), ("every forwarded packet, 0.5 % sampling", "0.5 %"), (DROPPED, "drops")];
+    let kind = |name: String, label: String| Kind {
+        name,
+        label,
+        shares: Vec::new(),
+    };
+    let fixed = [
+        (FORWARDED, "all"),
+        ("every forwarded packet, 0.5 % sampling", "0.5 %"),
+        (DROPPED, "drops"),
+    ];
     let mut kinds: Vec<Kind> = fixed.map(|(name, label)| kind(name.into(), label.into())).into();
     kinds.extend(thresholds.iter().map(|threshold| {
-        kind(format!("queue changes by more than {threshold} bytes"), format!("> {threshold} B"))
+        kind(
+            format!("queue changes by more than {threshold} bytes"),
+            format!("> {threshold} B"),
+        )
     }));
     for seed in settings.seeds() {
         let mut counts = Counts::new(thresholds);
-        let watch = Watch { mode: Mode::Postcard, ..Watch::new(Match::default()) };
-        let config = Config { watchlist: watch.into(), ..Config::default() };
+        let watch = Watch {
+            mode: Mode::Postcard,
+            ..Watch::new(Match::default())
+        };
+        let config = Config {
+            watchlist: watch.into(),
+            ..Config::default()
+        };
         event_detection::network(config, seed)?.run_until(settings.one("span") * 1_000_000, &mut counts);
         let packets = counts.packets.max(1) as f64;
         let postcards = counts.postcards as f64;
         let events = counts.events.iter().map(|events| events.count as f64);
-        let all = [postcards, SAMPLING * postcards, counts.dropped as f64].into_iter().chain(events);
-        kinds.iter_mut().zip(all).for_each(|(kind, count)| kind.shares.push(count / packets));
+        let all = [postcards, SAMPLING * postcards, counts.dropped as f64]
+            .into_iter()
+            .chain(events);
+        kinds
+            .iter_mut()
+            .zip(all)
+            .for_each(|(kind, count)| kind.shares.push(count / packets));
     }
     Ok(findings(&kinds))
 }
@@ -168,7 +217,13 @@ fn table(kinds: &[Kind]) -> Table {
     };
     let paper = |(name, rate): &(&str, f64)| {
         let name = format!("the paper: {name}");
-        let mut row = vec![name.as_str().into(), Cell::Empty, Cell::Empty, Cell::Empty, Cell::Empty];
+        let mut row = vec![
+            name.as_str().into(),
+            Cell::Empty,
+            Cell::Empty,
+            Cell::Empty,
+            Cell::Empty,
+        ];
         row.push(Cell::Figure(rate / 1e6, 2));
         row
     };
@@ -181,24 +236,44 @@ fn table(kinds: &[Kind]) -> Table {
             spread: Some((million(share.low), million(share.high))),
         }
     });
-    let names = kinds.iter().map(|one| one.label.clone()).chain(LABELS.map(str::to_owned));
+    let names = kinds
+        .iter()
+        .map(|one| one.label.clone())
+        .chain(LABELS.map(str::to_owned));
     Table {
         name: "rate",
         about:
             "Reports of one switch: per packet in the simulated fabric, and per second at the paper's rate"
                 .into(),
-        columns: vec!["reports", "per_packet", "ci95_low", "ci95_high", "switch_mps", "paper_mps"],
+        columns: vec![
+            "reports",
+            "per_packet",
+            "ci95_low",
+            "ci95_high",
+            "switch_mps",
+            "paper_mps",
+        ],
         rows: kinds.iter().map(row).chain(PAPER.iter().map(paper)).collect(),
         plots: vec![Plot {
             note: "packets of 84 bytes on the wire; Marple 1: out of sequence, 2: counters".into(),
             title: "Reports per second of a switch of 6.4 Tb/s at 40 % (Table 1)".into(),
-            x: Axis { categories: names.collect(), ..linear("") },
+            x: Axis {
+                categories: names.collect(),
+                ..linear("")
+            },
             y: log("reports per second (M)"),
             series: vec![
-                Series { name: "hopwise".into(), style: Style::Bars, points: points.collect() },
+                Series {
+                    name: "hopwise".into(),
+                    style: Style::Bars,
+                    points: points.collect(),
+                },
                 mark_series(
                     "the paper",
-                    (count..).zip(&PAPER).map(|(at, one)| (f64::from(at), one.1 / 1e6)).collect(),
+                    (count..)
+                        .zip(&PAPER)
+                        .map(|(at, one)| (f64::from(at), one.1 / 1e6))
+                        .collect(),
                 ),
             ],
         }],
@@ -242,9 +317,10 @@ const DROPPED: &str = "dropped packets";
 pub(in super::super) fn observe(results: &Results) -> Observations {
     let rows = results.table("rate");
     let mut remarks = Vec::new();
-    if let (Some(forwarded), Some(dropped)) =
-        (rows.find(&[("reports", FORWARDED)]), rows.find(&[("reports", DROPPED)]))
-    {
+    if let (Some(forwarded), Some(dropped)) = (
+        rows.find(&[("reports", FORWARDED)]),
+        rows.find(&[("reports", DROPPED)]),
+    ) {
         remarks.push(format!(
             "A switch sends no postcard for a packet that it drops: {} and {} are {:.3} per packet together.",
             forwarded.fill("{per_packet} postcards"),
@@ -260,7 +336,10 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations { comparisons: None, remarks }
+    Observations {
+        comparisons: None,
+        remarks,
+    }
 }
 
 #[cfg(test)]
@@ -276,14 +355,29 @@ mod tests {
     #[test]
     fn larger_thresholds_give_fewer_events() {
         let mut counts = Counts::new(&[0, 10_000, u64::MAX]);
-        let watch = Watch { mode: Mode::Postcard, ..Watch::new(Match::default()) };
-        let config = Config { watchlist: watch.into(), ..Config::default() };
-        event_detection::network(config, 1).unwrap().run_until(50_000_000, &mut counts);
+        let watch = Watch {
+            mode: Mode::Postcard,
+            ..Watch::new(Match::default())
+        };
+        let config = Config {
+            watchlist: watch.into(),
+            ..Config::default()
+        };
+        event_detection::network(config, 1)
+            .unwrap()
+            .run_until(50_000_000, &mut counts);
         let events: Vec<u64> = counts.events.iter().map(|one| one.count).collect();
-        assert!(events[0] > events[1] && events[1] > events[2] && events[0] < counts.postcards, "{events:?}");
+        assert!(
+            events[0] > events[1] && events[1] > events[2] && events[0] < counts.postcards,
+            "{events:?}"
+        );
         // Packets and postcards in flight at the end do not count. A dropped packet has a drop report in place of a postcard.
         let reported = counts.postcards + counts.dropped;
-        assert!(reported.abs_diff(counts.packets) < 200, "{reported} {}", counts.packets);
+        assert!(
+            reported.abs_diff(counts.packets) < 200,
+            "{reported} {}",
+            counts.packets
+        );
     }
 
     #[test]

@@ -53,20 +53,70 @@ enum Primitive {
 }
 
 const USES: [UseCase; 11] = [
-    UseCase { name: "INT path tracing", primitive: Primitive::KeyWrite { copies: 1, key: 13, data: 20 } },
-    UseCase { name: "INT path tracing", primitive: Primitive::KeyWrite { copies: 2, key: 13, data: 20 } },
-    UseCase { name: "INT path tracing", primitive: Primitive::KeyWrite { copies: 4, key: 13, data: 20 } },
-    UseCase { name: "Marple host counters", primitive: Primitive::KeyWrite { copies: 2, key: 4, data: 4 } },
-    UseCase { name: "PINT", primitive: Primitive::KeyWrite { copies: 2, key: 13, data: 1 } },
-    UseCase { name: "INT congestion events", primitive: Primitive::Append { entry: 4 } },
-    UseCase { name: "Marple lossy connections", primitive: Primitive::Append { entry: 13 } },
-    UseCase { name: "NetSeer loss events", primitive: Primitive::Append { entry: 18 } },
-    UseCase { name: "TurboFlow counters", primitive: Primitive::KeyIncrement { copies: 2, key: 13 } },
+    UseCase {
+        name: "INT path tracing",
+        primitive: Primitive::KeyWrite {
+            copies: 1,
+            key: 13,
+            data: 20,
+        },
+    },
+    UseCase {
+        name: "INT path tracing",
+        primitive: Primitive::KeyWrite {
+            copies: 2,
+            key: 13,
+            data: 20,
+        },
+    },
+    UseCase {
+        name: "INT path tracing",
+        primitive: Primitive::KeyWrite {
+            copies: 4,
+            key: 13,
+            data: 20,
+        },
+    },
+    UseCase {
+        name: "Marple host counters",
+        primitive: Primitive::KeyWrite {
+            copies: 2,
+            key: 4,
+            data: 4,
+        },
+    },
+    UseCase {
+        name: "PINT",
+        primitive: Primitive::KeyWrite {
+            copies: 2,
+            key: 13,
+            data: 1,
+        },
+    },
+    UseCase {
+        name: "INT congestion events",
+        primitive: Primitive::Append { entry: 4 },
+    },
+    UseCase {
+        name: "Marple lossy connections",
+        primitive: Primitive::Append { entry: 13 },
+    },
+    UseCase {
+        name: "NetSeer loss events",
+        primitive: Primitive::Append { entry: 18 },
+    },
+    UseCase {
+        name: "TurboFlow counters",
+        primitive: Primitive::KeyIncrement { copies: 2, key: 13 },
+    },
     UseCase {
         name: "Marple host counters (adding)",
         primitive: Primitive::KeyIncrement { copies: 2, key: 4 },
     },
-    UseCase { name: "Count-Min, 16 switches", primitive: Primitive::SketchMerge },
+    UseCase {
+        name: "Count-Min, 16 switches",
+        primitive: Primitive::SketchMerge,
+    },
 ];
 
 /// Packets and bytes of one report on one link.
@@ -99,9 +149,19 @@ fn costs(primitive: Primitive, writer: &Writer) -> Costs {
     let write = |len| on_wire(writer.frame_len(Opcode::WriteOnly, len));
     let add = on_wire(writer.frame_len(Opcode::FetchAdd, 0));
     let operation = operation(primitive, &key, &data, &columns);
-    let payload = Report { base: Base::default(), operation }.len();
-    let dta = Load { packets: 1.0, bytes: on_wire(HEADERS + payload) };
-    let times = |packets: f64, bytes: f64| Load { packets, bytes: packets * bytes };
+    let payload = Report {
+        base: Base::default(),
+        operation,
+    }
+    .len();
+    let dta = Load {
+        packets: 1.0,
+        bytes: on_wire(HEADERS + payload),
+    };
+    let times = |packets: f64, bytes: f64| Load {
+        packets,
+        bytes: packets * bytes,
+    };
     let (translated, rdma, responses) = match primitive {
         Primitive::KeyWrite { copies, data, .. } => {
             let all = times(f64::from(copies), write(4 + data));
@@ -110,7 +170,10 @@ fn costs(primitive: Primitive, writer: &Writer) -> Costs {
         Primitive::Append { entry } => {
             // The translator's block also has a trailer. A switch that shares a list with others must first advance its head.
             let block = (BATCH * entry).next_multiple_of(8) + 16;
-            let direct = Load { packets: 2.0, bytes: add + write(entry) };
+            let direct = Load {
+                packets: 2.0,
+                bytes: add + write(entry),
+            };
             (times(1.0 / BATCH as f64, write(block)), direct, 1.0)
         }
         Primitive::KeyIncrement { copies, .. } => {
@@ -122,20 +185,37 @@ fn costs(primitive: Primitive, writer: &Writer) -> Costs {
             (times(1.0 / REPORTERS as f64, write(columns.len())), all, 0.0)
         }
     };
-    Costs { dta, translated, rdma, responses }
+    Costs {
+        dta,
+        translated,
+        rdma,
+        responses,
+    }
 }
 
 fn operation<'a>(primitive: Primitive, key: &'a [u8], data: &'a [u8], counters: &'a [u8]) -> Operation<'a> {
     match primitive {
-        Primitive::KeyWrite { copies, key: len, data: data_len } => {
-            Operation::KeyWrite { copies, store: 1, key: &key[..len], data: &data[..data_len] }
-        }
-        Primitive::Append { entry } => {
-            Operation::Append { list: 1, entry_len: entry as u16, entries: &data[..entry] }
-        }
-        Primitive::KeyIncrement { copies, key: len } => {
-            Operation::KeyIncrement { copies, store: 1, delta: 1, key: &key[..len] }
-        }
+        Primitive::KeyWrite {
+            copies,
+            key: len,
+            data: data_len,
+        } => Operation::KeyWrite {
+            copies,
+            store: 1,
+            key: &key[..len],
+            data: &data[..data_len],
+        },
+        Primitive::Append { entry } => Operation::Append {
+            list: 1,
+            entry_len: entry as u16,
+            entries: &data[..entry],
+        },
+        Primitive::KeyIncrement { copies, key: len } => Operation::KeyIncrement {
+            copies,
+            store: 1,
+            delta: 1,
+            key: &key[..len],
+        },
         Primitive::SketchMerge => Operation::SketchMerge {
             sketch: 1,
             epoch: 1,
@@ -173,8 +253,12 @@ fn headers(payload: usize) -> [u8; HEADERS] {
     bytes[16..18].copy_from_slice(&((payload + 28) as u16).to_be_bytes());
     bytes[20..24].copy_from_slice(&[0x40, 0, 64, 17]);
     bytes[26..34].copy_from_slice(&[192, 0, 2, 7, 192, 0, 2, 200]);
-    let sum: u32 =
-        bytes[14..34].as_chunks::<2>().0.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
+    let sum: u32 = bytes[14..34]
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .map(|pair| u32::from(u16::from_be_bytes(*pair)))
+        .sum();
     bytes[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
     bytes[34..36].copy_from_slice(&40_000_u16.to_be_bytes());
     bytes[36..38].copy_from_slice(&REPORT_PORT.to_be_bytes());
@@ -184,7 +268,10 @@ fn headers(payload: usize) -> [u8; HEADERS] {
 
 /// Measures the generation of frames: the same bytes that `hopwise report` and the translator send.
 fn generation_times(settings: &Settings, writer: &Writer) -> Result<Vec<GenerationTime>, CliError> {
-    let keys = Keys { kind: Kind::RandomTuples, seed: 5 };
+    let keys = Keys {
+        kind: Kind::RandomTuples,
+        seed: 5,
+    };
     let keys: Vec<_> = (0..256).map(|number| keys.key(number)).collect();
     let data = [7; 20];
     let mut writer = writer.clone();
@@ -193,18 +280,31 @@ fn generation_times(settings: &Settings, writer: &Writer) -> Result<Vec<Generati
         let mut out = [0; 256];
         let len = Report {
             base: Base::default(),
-            operation: Operation::KeyWrite { copies, store: 1, key: keys[0].as_ref(), data: &data },
+            operation: Operation::KeyWrite {
+                copies,
+                store: 1,
+                key: keys[0].as_ref(),
+                data: &data,
+            },
         }
         .len();
         let headers = headers(len);
         let dta = timing::of(settings, || {
             for key in &keys {
-                let operation = Operation::KeyWrite { copies, store: 1, key: key.as_ref(), data: &data };
+                let operation = Operation::KeyWrite {
+                    copies,
+                    store: 1,
+                    key: key.as_ref(),
+                    data: &data,
+                };
                 let (head, body) = out.split_at_mut(HEADERS);
                 head.copy_from_slice(&headers);
-                Report { base: Base::default(), operation }
-                    .emit(body)
-                    .map_err(|_| failed("a report too long"))?;
+                Report {
+                    base: Base::default(),
+                    operation,
+                }
+                .emit(body)
+                .map_err(|_| failed("a report too long"))?;
                 std::hint::black_box(&mut out);
             }
             Ok(keys.len() as u64)
@@ -215,7 +315,11 @@ fn generation_times(settings: &Settings, writer: &Writer) -> Result<Vec<Generati
                 let hashes = hashes(key.as_ref());
                 for hash in &hashes.slots[..usize::from(copies)] {
                     let va = 0x7f00_0000_0000 + slot(*hash, SLOTS) * slot_stride(20);
-                    let reth = Reth { address: va, rkey: 0x1f42, len: 24 };
+                    let reth = Reth {
+                        address: va,
+                        rkey: 0x1f42,
+                        len: 24,
+                    };
                     psn = psn.next();
                     let fill = |to: &mut [u8]| {
                         put_slot(to, hashes.checksum, &data, 20);
@@ -243,7 +347,12 @@ pub(in super::super) fn run(settings: &Settings) -> Result<Findings, CliError> {
 fn bytes_table(writer: &Writer) -> Table {
     let row = |one: &UseCase| {
         let (primitive, copies, key, data) = described(one.primitive);
-        let Costs { dta, translated, rdma, responses } = costs(one.primitive, writer);
+        let Costs {
+            dta,
+            translated,
+            rdma,
+            responses,
+        } = costs(one.primitive, writer);
         vec![
             one.name.into(),
             primitive.into(),
@@ -261,7 +370,17 @@ fn bytes_table(writer: &Writer) -> Table {
     };
     let by_copies = |figure: fn(Costs) -> f64| -> Vec<(f64, f64)> {
         let costs = |copies: u8| {
-            (f64::from(copies), figure(costs(Primitive::KeyWrite { copies, key: 13, data: 20 }, writer)))
+            (
+                f64::from(copies),
+                figure(costs(
+                    Primitive::KeyWrite {
+                        copies,
+                        key: 13,
+                        data: 20,
+                    },
+                    writer,
+                )),
+            )
         };
         (1..=4).map(costs).collect()
     };
@@ -297,7 +416,16 @@ fn bytes_table(writer: &Writer) -> Table {
 }
 
 fn findings(writer: &Writer, times: &[GenerationTime]) -> Findings {
-    let path = |copies| costs(Primitive::KeyWrite { copies, key: 13, data: 20 }, writer);
+    let path = |copies| {
+        costs(
+            Primitive::KeyWrite {
+                copies,
+                key: 13,
+                data: 20,
+            },
+            writer,
+        )
+    };
     let two = times.iter().find(|one| one.copies == 2);
     let ns = |one: Option<&GenerationTime>, of: fn(&GenerationTime) -> Spread| {
         one.map_or_else(String::new, |one| of(one).text(0))
@@ -380,7 +508,10 @@ pub(in super::super) fn observe(results: &Results) -> Observations {
         ]
         .map(judgement),
     );
-    Observations { comparisons: None, remarks }
+    Observations {
+        comparisons: None,
+        remarks,
+    }
 }
 
 #[cfg(test)]
@@ -400,21 +531,47 @@ mod tests {
     #[test]
     fn lengths_are_those_of_the_examples() {
         // wire-formats 5.7: a frame of 91 bytes; 6.4: one of 98 per copy; 6.5: a FETCH_ADD of 86. Ethernet's checksum is not in them.
-        let path = costs(Primitive::KeyWrite { copies: 2, key: 13, data: 20 }, &writer());
-        assert_eq!(path.dta, Load { packets: 1.0, bytes: 91.0 + 4.0 });
-        assert_eq!(path.rdma, Load { packets: 2.0, bytes: 2.0 * (98.0 + 4.0) });
+        let path = costs(
+            Primitive::KeyWrite {
+                copies: 2,
+                key: 13,
+                data: 20,
+            },
+            &writer(),
+        );
+        assert_eq!(
+            path.dta,
+            Load {
+                packets: 1.0,
+                bytes: 91.0 + 4.0
+            }
+        );
+        assert_eq!(
+            path.rdma,
+            Load {
+                packets: 2.0,
+                bytes: 2.0 * (98.0 + 4.0)
+            }
+        );
         let add = costs(Primitive::KeyIncrement { copies: 1, key: 4 }, &writer());
         assert_eq!((add.rdma.bytes, add.responses), (86.0 + 4.0, 1.0));
         // NetSeer's 18 bytes: 5.7 has a payload of 34; a short one is padded to the minimum frame length.
-        assert_eq!(costs(Primitive::Append { entry: 18 }, &writer()).dta.bytes, 42.0 + 34.0 + 4.0);
+        assert_eq!(
+            costs(Primitive::Append { entry: 18 }, &writer()).dta.bytes,
+            42.0 + 34.0 + 4.0
+        );
         assert_eq!(costs(Primitive::Append { entry: 1 }, &writer()).dta.bytes, 64.0);
     }
 
     #[test]
     fn generated_headers_have_valid_lengths_and_checksum() {
         let headers = headers(49);
-        let sum: u32 =
-            headers[14..34].as_chunks::<2>().0.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
+        let sum: u32 = headers[14..34]
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|pair| u32::from(u16::from_be_bytes(*pair)))
+            .sum();
         assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
         // As in the vector `dta1_kw_pkt`, whose total length is 0x4d.
         assert_eq!(headers[16..18], [0, 0x4d]);
@@ -425,8 +582,13 @@ mod tests {
         // How they compare depends on the machine and its load: no test may.
         let times =
             generation_times(&Settings::new(Scale::Smallest, super::super::TIMED), &writer()).unwrap();
-        let timed = times.iter().map(|one| (one.copies, one.dta.min > 0.0, one.rdma.min > 0.0));
-        assert_eq!(timed.collect::<Vec<_>>(), [(1, true, true), (2, true, true), (4, true, true)]);
+        let timed = times
+            .iter()
+            .map(|one| (one.copies, one.dta.min > 0.0, one.rdma.min > 0.0));
+        assert_eq!(
+            timed.collect::<Vec<_>>(),
+            [(1, true, true), (2, true, true), (4, true, true)]
+        );
     }
 
     #[test]

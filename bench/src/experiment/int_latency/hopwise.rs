@@ -13,19 +13,31 @@ use terminal::CliError;
 /// This program, if it is `hopwise`, or the one that `HOPWISE_SWITCH` names, and a sentence that says which.
 pub(super) fn program() -> Result<(PathBuf, String), CliError> {
     let other = std::env::var_os("HOPWISE_SWITCH").map(PathBuf::from);
-    let program = other.clone().map_or_else(std::env::current_exe, Ok).map_err(failed)?;
+    let program = other
+        .clone()
+        .map_or_else(std::env::current_exe, Ok)
+        .map_err(failed)?;
     let said = Command::new(&program).arg("--version").output().map_err(failed)?;
     let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();
     if !version.starts_with("hopwise ") {
-        return Err(CliError::new("needs the program `hopwise`, which it starts as a switch"));
+        return Err(CliError::new(
+            "needs the program `hopwise`, which it starts as a switch",
+        ));
     }
-    let of = if other.is_some() { ", of another build than the host's side" } else { "" };
+    let of = if other.is_some() {
+        ", of another build than the host's side"
+    } else {
+        ""
+    };
     Ok((program, format!("the switches of hopwise: {version}{of}")))
 }
 
 /// One switch for each task.
 pub(super) fn lanes(program: &Path) -> Result<[Lane; 3], CliError> {
-    let lanes: Vec<Lane> = TASKS.iter().map(|(task, _)| lane(program, *task)).collect::<Result<_, _>>()?;
+    let lanes: Vec<Lane> = TASKS
+        .iter()
+        .map(|(task, _)| lane(program, *task))
+        .collect::<Result<_, _>>()?;
     lanes.try_into().map_err(|_| failed("there are three tasks"))
 }
 
@@ -36,13 +48,19 @@ fn lane(program: &Path, task: Task) -> Result<Lane, CliError> {
         "addr add 10.9.0.1/24 dev rest",
         "neigh add 10.9.0.2 lladdr 02:00:00:00:09:02 dev rest nud permanent",
     ] {
-        testbed.switch.ip(&words.split(' ').collect::<Vec<_>>()).map_err(failed)?;
+        testbed
+            .switch
+            .ip(&words.split(' ').collect::<Vec<_>>())
+            .map_err(failed)?;
     }
     let file = std::env::temp_dir().join(format!("hopwise-latency-{}-{task:?}.toml", std::process::id()));
     std::fs::write(&file, config(task)).map_err(failed)?;
     let mut command = Command::new(program);
     command.arg("run").arg("--config").arg(&file);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let process = testbed.start(command)?;
     let lane = testbed.ready(process);
     let _ = std::fs::remove_file(file);
@@ -50,7 +68,11 @@ fn lane(program: &Path, task: Task) -> Result<Lane, CliError> {
 }
 
 fn config(task: Task) -> String {
-    let watch = if task == Task::Plain { "" } else { "[[switch.watch]]\n" };
+    let watch = if task == Task::Plain {
+        ""
+    } else {
+        "[[switch.watch]]\n"
+    };
     let is_edge = task != Task::Source;
     format!(
         "[api]\nlisten = \"127.0.0.1:8080\"\n[switch]\nnode = 1\nlldp = false\nreports = \"10.9.0.2:32766\"\n\

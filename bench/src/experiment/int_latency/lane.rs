@@ -62,13 +62,18 @@ pub(super) struct Testbed {
 impl Testbed {
     pub(super) fn new() -> Result<Self, CliError> {
         let refused = |error| CliError::new(format!("needs root and `ip`, for network namespaces ({error})"));
-        let (host, switch) = (Namespace::create().map_err(refused)?, Namespace::create().map_err(refused)?);
+        let (host, switch) = (
+            Namespace::create().map_err(refused)?,
+            Namespace::create().map_err(refused)?,
+        );
         for (near, far) in [("near", "left"), ("far", "right")] {
             let peer = ["peer", "name", far, "mtu", "2000", "netns", switch.name()];
             host.ip(&[&["link", "add", near, "mtu", "2000", "type", "veth"], &peer[..]].concat())
                 .map_err(failed)?;
         }
-        switch.ip(&["link", "add", "rest", "type", "veth", "peer", "name", "nowhere"]).map_err(failed)?;
+        switch
+            .ip(&["link", "add", "rest", "type", "veth", "peer", "name", "nowhere"])
+            .map_err(failed)?;
         for (side, device) in [
             (&host, "near"),
             (&host, "far"),
@@ -97,11 +102,22 @@ impl Testbed {
     /// Waits until the switch forwards.
     pub(super) fn ready(self, process: Process) -> Result<Lane, CliError> {
         let open = |device| {
-            let options = Options { frame_len: 2064, ..Options::default() };
-            self.host.run(|| Port::open(device, &options)).and_then(|opened| opened).map_err(failed)
+            let options = Options {
+                frame_len: 2064,
+                ..Options::default()
+            };
+            self.host
+                .run(|| Port::open(device, &options))
+                .and_then(|opened| opened)
+                .map_err(failed)
         };
         let ports = [open("near")?, open("far")?];
-        let mut lane = Lane { process, ports, frame: [frame()], testbed: self };
+        let mut lane = Lane {
+            process,
+            ports,
+            frame: [frame()],
+            testbed: self,
+        };
         let begun = Instant::now();
         while {
             lane.announce();
@@ -133,9 +149,15 @@ impl Lane {
     /// Tells the switch where the receiving host is (RFC 5227, 1.1: an ARP announcement).
     pub(super) fn announce(&mut self) {
         let host = [&HOST_MAC[..], &HOST_ADDRESS].concat();
-        let frame =
-            [&[0xff; 6][..], &HOST_MAC, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &host, &[0; 6], &HOST_ADDRESS]
-                .concat();
+        let frame = [
+            &[0xff; 6][..],
+            &HOST_MAC,
+            &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+            &host,
+            &[0; 6],
+            &HOST_ADDRESS,
+        ]
+        .concat();
         self.ports[1].send(&[frame]);
     }
 
@@ -148,7 +170,9 @@ impl Lane {
         near.send(&self.frame);
         loop {
             let mut is_back = false;
-            far.receive(1, &mut |arrived| is_back |= arrived.data.ends_with(&number.to_be_bytes()));
+            far.receive(1, &mut |arrived| {
+                is_back |= arrived.data.ends_with(&number.to_be_bytes())
+            });
             let took = time::monotonic() - sent;
             if is_back {
                 return Some(took);

@@ -27,7 +27,15 @@ pub(super) struct Track {
 impl Track {
     /// A sequence that begins with `seq`.
     pub(super) fn new(seq: u32) -> Self {
-        Self { window: u128::MAX, highest: seq, known: 1, first: seq, numbers: 1, next: 0, alone: false }
+        Self {
+            window: u128::MAX,
+            highest: seq,
+            known: 1,
+            first: seq,
+            numbers: 1,
+            next: 0,
+            alone: false,
+        }
     }
 }
 
@@ -95,7 +103,9 @@ impl Stream {
     /// Whether a number before the current sequence is closer to its first one than to the former sequence.
     fn is_closer_to_first(&self, seq: u32) -> bool {
         let below = self.distance(self.first, seq);
-        self.former.as_ref().is_none_or(|former| below <= self.distance(seq, former.track.highest))
+        self.former
+            .as_ref()
+            .is_none_or(|former| below <= self.distance(seq, former.track.highest))
     }
 
     /// Whether a number is within a window of the highest one of a sequence.
@@ -113,7 +123,9 @@ impl Stream {
 
     /// Whether the current sequence began behind an older one, which has not ended.
     pub(super) fn is_behind(&self) -> bool {
-        self.former.as_ref().is_some_and(|former| former.is_older && !former.is_outage)
+        self.former
+            .as_ref()
+            .is_some_and(|former| former.is_older && !former.is_outage)
     }
 
     /// Whether the current sequence may be a few strays: it is behind an older one, and short.
@@ -155,7 +167,10 @@ impl Stream {
     /// Processes a number of the former sequence. The second in a row makes it the current one again.
     pub(super) fn observe_former(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         let continued = self.former.as_ref().is_some_and(|former| former.continued);
-        if self.former.as_ref().is_some_and(|former| former.is_older && former.is_outage)
+        if self
+            .former
+            .as_ref()
+            .is_some_and(|former| former.is_older && former.is_outage)
             && !self.is_tentative()
         {
             self.reordered += 1;
@@ -201,7 +216,14 @@ impl Stream {
             self.note(now, SequenceEventKind::Duplicate(number.seq), out);
         } else if apart == 1 || is_close && !number.quiet {
             self.held = None;
-            self.jump_to(Held { paused: held.paused || number.paused, ..held }, now, out);
+            self.jump_to(
+                Held {
+                    paused: held.paused || number.paused,
+                    ..held
+                },
+                now,
+                out,
+            );
             if apart > 0 {
                 self.advance(number.seq, apart.unsigned_abs(), now, out);
             } else {
@@ -225,9 +247,18 @@ impl Stream {
     }
 
     /// Begins another sequence. The current one becomes the former one, unless it was a few strays.
-    fn jump_to(&mut self, Held { seq, paused, quiet, .. }: Held, now: Nanos, out: &mut dyn Output) {
-        let continues_former =
-            self.former.as_ref().is_some_and(|former| self.is_gap(seq, former.track.highest));
+    fn jump_to(
+        &mut self,
+        Held {
+            seq, paused, quiet, ..
+        }: Held,
+        now: Nanos,
+        out: &mut dyn Output,
+    ) {
+        let continues_former = self
+            .former
+            .as_ref()
+            .is_some_and(|former| self.is_gap(seq, former.track.highest));
         if self.is_tentative() && (continues_former || !self.is_gap(seq, self.highest)) {
             self.exchange();
             self.restore_put_aside();
@@ -236,7 +267,11 @@ impl Stream {
         let gap = self.distance(seq, self.highest);
         let is_outage = gap > 0 && (seq >= WINDOW || gap.unsigned_abs() <= FAR);
         let returns = self.jump(seq);
-        let put_aside = if is_outage && !returns { 0 } else { self.finalize_unconfirmed() };
+        let put_aside = if is_outage && !returns {
+            0
+        } else {
+            self.finalize_unconfirmed()
+        };
         let track = self.replace(Track::new(seq));
         self.former = Some(Former {
             track,
@@ -269,7 +304,13 @@ impl Stream {
     /// Ends the former sequence. If it is the older one, this decides what the jump to the current one was; otherwise it was a few strays.
     pub(super) fn end_former(&mut self, now: Nanos, out: &mut dyn Output) {
         let Some(former) = self.former.take() else { return };
-        let Track { window, highest, numbers, alone, .. } = former.track;
+        let Track {
+            window,
+            highest,
+            numbers,
+            alone,
+            ..
+        } = former.track;
         let gap = self.distance(self.first, highest);
         if !former.is_older || alone && gap > FAR.cast_signed() {
             self.reordered += u64::from(numbers);
@@ -294,7 +335,14 @@ impl Stream {
                 self.balance += i64::from(between);
                 self.refuted += u64::from(between);
             }
-            self.note(now, SequenceEventKind::Gap { first, count: between }, out);
+            self.note(
+                now,
+                SequenceEventKind::Gap {
+                    first,
+                    count: between,
+                },
+                out,
+            );
         }
     }
 
@@ -313,13 +361,20 @@ impl Stream {
     fn note_turn(&mut self, now: Nanos) {
         let Some(former) = &self.former else { return };
         let at = self.datagrams.wrapping_sub(1);
-        self.turns = Turns { last: former.track.highest, at, seen: now, ..self.turns };
+        self.turns = Turns {
+            last: former.track.highest,
+            at,
+            seen: now,
+            ..self.turns
+        };
     }
 
     /// The held number was a stray, or, after a pause, late.
     pub(super) fn refute(&mut self, now: Nanos, out: &mut dyn Output) {
         let is_late = self.is_held_late();
-        let Some(Held { seq, .. }) = self.held.take() else { return };
+        let Some(Held { seq, .. }) = self.held.take() else {
+            return;
+        };
         if is_late {
             self.observe_late(seq, self.distance(seq, self.highest).unsigned_abs(), now, out);
             return;

@@ -27,14 +27,24 @@ pub(crate) struct Merged {
 impl Merged {
     /// The minimum or the maximum: the one further from the value reported last, if that is further than `threshold`.
     pub(crate) fn outside(&self, last: u64, threshold: u64) -> Option<u64> {
-        let far = if last.abs_diff(self.min) > last.abs_diff(self.max) { self.min } else { self.max };
+        let far = if last.abs_diff(self.min) > last.abs_diff(self.max) {
+            self.min
+        } else {
+            self.max
+        };
         (last.abs_diff(far) > threshold).then_some(far)
     }
 }
 
 impl Totals {
-    pub(super) const NOTHING: Self =
-        Self { count: 0, least: u64::MAX, greatest: 0, sum: 0, sketch: Handle::NONE, merged: false };
+    pub(super) const NOTHING: Self = Self {
+        count: 0,
+        least: u64::MAX,
+        greatest: 0,
+        sum: 0,
+        sketch: Handle::NONE,
+        merged: false,
+    };
 
     pub(super) fn add(&mut self, other: &Self) {
         self.count += other.count;

@@ -4,7 +4,10 @@ use super::*;
 
 const SECOND: Nanos = 1_000_000_000;
 const KEY: Key = Key { node: 7, part: 3 };
-const CAUSE: Cause = Cause { profile: 0, origin: 42 };
+const CAUSE: Cause = Cause {
+    profile: 0,
+    origin: 42,
+};
 
 #[derive(Default)]
 struct Collected(Vec<Rollup>);
@@ -58,8 +61,10 @@ impl Table {
         let expired = &mut self.expired;
         let collect =
             |key, _: u64, value: Option<u64>, _: &mut dyn Output| expired.push((key, value.unwrap_or(0)));
-        self.series.close(closing, &mut self.sketches, &mut self.collected, collect);
-        self.series.drain(usize::MAX, &mut self.sketches, &mut self.collected);
+        self.series
+            .close(closing, &mut self.sketches, &mut self.collected, collect);
+        self.series
+            .drain(usize::MAX, &mut self.sketches, &mut self.collected);
     }
 }
 
@@ -67,12 +72,24 @@ impl Table {
 fn a_value_is_reported_when_it_differs_by_more_than_the_threshold_from_the_last_reported() {
     let mut table = Table::new(4);
     table.series.set_threshold(10);
-    let changes: Vec<Change> =
-        [100, 110, 90, 111, 105, 121, 122, 100, 0].into_iter().map(|v| table.value(v, 10)).collect();
+    let changes: Vec<Change> = [100, 110, 90, 111, 105, 121, 122, 100, 0]
+        .into_iter()
+        .map(|v| table.value(v, 10))
+        .collect();
     use Change::{Changed, New, None};
     assert_eq!(
         changes,
-        [New, None, None, Changed(100), None, None, Changed(111), Changed(122), Changed(100)]
+        [
+            New,
+            None,
+            None,
+            Changed(100),
+            None,
+            None,
+            Changed(111),
+            Changed(122),
+            Changed(100)
+        ]
     );
 }
 
@@ -80,10 +97,22 @@ fn a_value_is_reported_when_it_differs_by_more_than_the_threshold_from_the_last_
 fn a_threshold_of_zero_reports_every_change_and_the_greatest_none() {
     let mut table = Table::new(4);
     let changes: Vec<Change> = [5, 5, 6, 6, 5].into_iter().map(|v| table.value(v, 0)).collect();
-    assert_eq!(changes, [Change::New, Change::None, Change::Changed(5), Change::None, Change::Changed(6)]);
+    assert_eq!(
+        changes,
+        [
+            Change::New,
+            Change::None,
+            Change::Changed(5),
+            Change::None,
+            Change::Changed(6)
+        ]
+    );
     let mut table = Table::new(4);
     table.series.set_threshold(u64::MAX);
-    let changes: Vec<Change> = [5, u64::MAX - 1, 0].into_iter().map(|v| table.value(v, u64::MAX)).collect();
+    let changes: Vec<Change> = [5, u64::MAX - 1, 0]
+        .into_iter()
+        .map(|v| table.value(v, u64::MAX))
+        .collect();
     assert_eq!(changes, [Change::New, Change::None, Change::None]);
 }
 
@@ -97,7 +126,13 @@ fn the_least_threshold_guards_and_the_reports_own_decides() {
         .collect();
     assert_eq!(
         changes,
-        [Change::New, Change::None, Change::Changed(100), Change::None, Change::Changed(108)]
+        [
+            Change::New,
+            Change::None,
+            Change::Changed(100),
+            Change::None,
+            Change::Changed(108)
+        ]
     );
 }
 
@@ -105,7 +140,10 @@ fn the_least_threshold_guards_and_the_reports_own_decides() {
 fn a_new_threshold_holds_at_once() {
     let mut table = Table::new(4);
     table.series.set_threshold(100);
-    assert_eq!((table.value(50, 100), table.value(60, 100)), (Change::New, Change::None));
+    assert_eq!(
+        (table.value(50, 100), table.value(60, 100)),
+        (Change::New, Change::None)
+    );
     table.series.set_threshold(5);
     assert_eq!(table.value(60, 5), Change::Changed(50));
 }
@@ -120,20 +158,38 @@ fn rollups_are_exact_and_their_quantiles_near() {
     table.close(58);
     table.value(7, u64::MAX);
     table.close(59);
-    let rollups: Vec<_> =
-        table.collected.0.iter().map(|r| (r.ts / SECOND, r.interval, r.count, r.min, r.max, r.sum)).collect();
+    let rollups: Vec<_> = table
+        .collected
+        .0
+        .iter()
+        .map(|r| (r.ts / SECOND, r.interval, r.count, r.min, r.max, r.sum))
+        .collect();
     let sum = 50_000 * 50_001 / 2;
     assert_eq!(
         rollups,
-        [(58, 1, 50_000, 1, 50_000, sum), (59, 1, 1, 7, 7, 7), (0, 60, 50_001, 1, 50_000, sum + 7)]
+        [
+            (58, 1, 50_000, 1, 50_000, sum),
+            (59, 1, 1, 7, 7, 7),
+            (0, 60, 50_001, 1, 50_000, sum + 7)
+        ]
     );
     for rollup in [&table.collected.0[0], &table.collected.0[2]] {
         let (p50, p99) = (rollup.p50.unwrap(), rollup.p99.unwrap());
-        assert!(p50.abs_diff(25_000) < 1500 && p99.abs_diff(49_500) < 500, "{p50} {p99}");
+        assert!(
+            p50.abs_diff(25_000) < 1500 && p99.abs_diff(49_500) < 500,
+            "{p50} {p99}"
+        );
     }
-    assert_eq!((table.collected.0[1].p50, table.collected.0[1].p99), (Some(7), Some(7)));
     assert_eq!(
-        (table.collected.0[1].node, table.collected.0[1].queue, table.collected.0[1].interface),
+        (table.collected.0[1].p50, table.collected.0[1].p99),
+        (Some(7), Some(7))
+    );
+    assert_eq!(
+        (
+            table.collected.0[1].node,
+            table.collected.0[1].queue,
+            table.collected.0[1].interface
+        ),
         (Some(7), Some(3), None)
     );
 }
@@ -164,7 +220,12 @@ fn a_silent_key_expires_and_its_minute_is_reported() {
         table.close(second);
     }
     assert_eq!(table.expired, [(KEY, 5)]);
-    let rollups: Vec<_> = table.collected.0.iter().map(|r| (r.interval, r.count, r.sum)).collect();
+    let rollups: Vec<_> = table
+        .collected
+        .0
+        .iter()
+        .map(|r| (r.interval, r.count, r.sum))
+        .collect();
     assert_eq!(rollups, [(1, 1, 4), (1, 1, 5), (60, 2, 9)]);
     assert_eq!((table.series.table().used, table.sketches.table().used), (0, 0));
     assert_eq!(table.value(5, 0), Change::New);
@@ -209,8 +270,12 @@ fn a_jump_of_time_beyond_the_timeout_reports_the_last_second_and_minute() {
     table.value(6, 0);
     table.close_before(7, 3600);
     assert_eq!(table.expired, [(KEY, 6)]);
-    let rollups: Vec<_> =
-        table.collected.0.iter().map(|r| (r.ts / SECOND, r.interval, r.count, r.min, r.max, r.sum)).collect();
+    let rollups: Vec<_> = table
+        .collected
+        .0
+        .iter()
+        .map(|r| (r.ts / SECOND, r.interval, r.count, r.min, r.max, r.sum))
+        .collect();
     assert_eq!(rollups, [(7, 1, 2, 4, 6, 10), (0, 60, 2, 4, 6, 10)]);
     assert_eq!((table.series.table().used, table.sketches.table().used), (0, 0));
 }

@@ -16,16 +16,25 @@ impl FromStr for Field {
         };
         let (name, count) = match rest.split_once('[') {
             Some((name, count)) => {
-                let count = count.strip_suffix(']').and_then(|count| count.trim().parse::<u8>().ok());
+                let count = count
+                    .strip_suffix(']')
+                    .and_then(|count| count.trim().parse::<u8>().ok());
                 let count = count.filter(|count| *count > 0);
-                (name.trim(), Some(count.ok_or_else(|| FieldError::Brackets(name.trim().to_owned(), 255))?))
+                (
+                    name.trim(),
+                    Some(count.ok_or_else(|| FieldError::Brackets(name.trim().to_owned(), 255))?),
+                )
             }
             None => (rest, None),
         };
         if let Some(value) = number_of(name) {
             let width = width.filter(|width| value <= most(*width) && count.is_none());
             let width = width.ok_or_else(|| FieldError::Width(text.to_owned()))?;
-            return Ok(Self { what: FieldKind::Constant(value), width, count: 0 });
+            return Ok(Self {
+                what: FieldKind::Constant(value),
+                width,
+                count: 0,
+            });
         }
         if let Some((number, _, usual)) = Number::ALL.iter().find(|(_, word, _)| *word == name) {
             if number.is_pint() && count.is_none() {
@@ -35,7 +44,11 @@ impl FromStr for Field {
                 return Err(FieldError::Fixed(text.to_owned()));
             }
             let count = count.unwrap_or(0);
-            return Ok(Self { what: FieldKind::Number(*number), width: width.unwrap_or(*usual), count });
+            return Ok(Self {
+                what: FieldKind::Number(*number),
+                width: width.unwrap_or(*usual),
+                count,
+            });
         }
         named(name, text, width, count)
     }
@@ -46,10 +59,22 @@ fn named(name: &str, text: &str, width: Option<u8>, count: Option<u8>) -> Result
     let what = match name {
         "flow" => FieldKind::Flow { wide: false },
         "flow6" => FieldKind::Flow { wide: true },
-        "src" => FieldKind::Address { source: true, wide: false },
-        "dst" => FieldKind::Address { source: false, wide: false },
-        "src6" => FieldKind::Address { source: true, wide: true },
-        "dst6" => FieldKind::Address { source: false, wide: true },
+        "src" => FieldKind::Address {
+            source: true,
+            wide: false,
+        },
+        "dst" => FieldKind::Address {
+            source: false,
+            wide: false,
+        },
+        "src6" => FieldKind::Address {
+            source: true,
+            wide: true,
+        },
+        "dst6" => FieldKind::Address {
+            source: false,
+            wide: true,
+        },
         "key" => FieldKind::Key { top: false },
         "top_key" => FieldKind::Key { top: true },
         _ => return Err(FieldError::Unknown(name.to_owned())),
@@ -62,14 +87,22 @@ fn named(name: &str, text: &str, width: Option<u8>, count: Option<u8>) -> Result
     if count.is_some_and(|count| count > longest) || (count.is_none() && name == "top_key") {
         return Err(FieldError::Brackets(name.to_owned(), longest.into()));
     }
-    let width = NAMES.iter().find(|(word, ..)| *word == name).map_or(0, |(_, width, _)| *width);
-    Ok(Field { what, width, count: count.unwrap_or(0) })
+    let width = NAMES
+        .iter()
+        .find(|(word, ..)| *word == name)
+        .map_or(0, |(_, width, _)| *width);
+    Ok(Field {
+        what,
+        width,
+        count: count.unwrap_or(0),
+    })
 }
 
 fn width_of(text: &str) -> Result<u8, FieldError> {
     let bits = text.strip_prefix('u').and_then(|bits| bits.parse::<u8>().ok());
     let bits = bits.filter(|bits| bits.is_multiple_of(8) && (8..=64).contains(bits));
-    bits.map(|bits| bits / 8).ok_or_else(|| FieldError::Width(text.to_owned()))
+    bits.map(|bits| bits / 8)
+        .ok_or_else(|| FieldError::Width(text.to_owned()))
 }
 
 /// A decimal or hexadecimal number, with `_` between digits where it reads better.

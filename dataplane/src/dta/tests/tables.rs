@@ -15,21 +15,44 @@ pub(super) fn table(key: &str, slots: usize, period: u64) -> table::Config {
 }
 
 pub(super) fn packet(flow: &FlowKey, bytes: u32) -> Context<'_> {
-    let packet = PacketFacts { bytes, ..PacketFacts::default() };
-    Context { flow: Some(flow), packet, ..Context::new(Trigger::Packet, 7) }
+    let packet = PacketFacts {
+        bytes,
+        ..PacketFacts::default()
+    };
+    Context {
+        flow: Some(flow),
+        packet,
+        ..Context::new(Trigger::Packet, 7)
+    }
 }
 
 pub(super) fn of_table(on: Trigger, action: Action) -> Mapping {
-    Mapping { table: Some(0), ..mapping(on, action) }
+    Mapping {
+        table: Some(0),
+        ..mapping(on, action)
+    }
 }
 
 #[test]
 fn an_evicted_record_is_reported_and_nothing_is_counted_twice() {
     let delta = "packets".parse().unwrap();
-    let counter = || Action::KeyIncrement { store: 1, copies: 2, key: fields("key"), delta };
-    let mappings = vec![of_table(Trigger::Evicted, counter()), of_table(Trigger::Period, counter())];
+    let counter = || Action::KeyIncrement {
+        store: 1,
+        copies: 2,
+        key: fields("key"),
+        delta,
+    };
+    let mappings = vec![
+        of_table(Trigger::Evicted, counter()),
+        of_table(Trigger::Period, counter()),
+    ];
     let tables = vec![table("flow", 64, 1_000_000_000)];
-    let config = Config { reporter: 7, mappings, tables, ..Config::default() };
+    let config = Config {
+        reporter: 7,
+        mappings,
+        tables,
+        ..Config::default()
+    };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     let mut sums = std::collections::HashMap::new();
     let mut add = |out: &mut Outbox| {
@@ -54,17 +77,31 @@ fn an_evicted_record_is_reported_and_nothing_is_counted_twice() {
     assert_eq!((stats.counted, stats.periods, stats.keyless), (30_000, 3, 0));
     assert_eq!(stats.made, stats.evicted + stats.idle + stats.records);
     assert_eq!((sums.len(), sums.values().sum::<u64>()), (300, 30_000));
-    assert!(reporter.mappings().all(|(_, stats)| stats.is_balanced() && stats.sent > 50));
+    assert!(
+        reporter
+            .mappings()
+            .all(|(_, stats)| stats.is_balanced() && stats.sent > 50)
+    );
 }
 
 #[test]
 fn a_period_reports_matching_records_and_a_window_reports_all() {
     let heavy = of_table(Trigger::Period, key_write("key", "packets:u32 total_packets:u32"));
-    let window =
-        of_table(Trigger::Window, key_write("9:u16", "keys:u16 packets:u32 top_packets:u16 top_key[4]"));
+    let window = of_table(
+        Trigger::Window,
+        key_write("9:u16", "keys:u16 packets:u32 top_packets:u16 top_key[4]"),
+    );
     let having = vec!["packets >= 10".parse().unwrap()];
-    let tables = vec![table::Config { having, ..table("src", 1024, 1_000_000_000) }];
-    let config = Config { reporter: 7, mappings: vec![heavy, window], tables, ..Config::default() };
+    let tables = vec![table::Config {
+        having,
+        ..table("src", 1024, 1_000_000_000)
+    }];
+    let config = Config {
+        reporter: 7,
+        mappings: vec![heavy, window],
+        tables,
+        ..Config::default()
+    };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     reporter.tick(0, &mut out);
     for (host, packets) in [(1, 9), (2, 10), (3, 40), (4, 1)] {
@@ -74,7 +111,10 @@ fn a_period_reports_matching_records_and_a_window_reports_all() {
     reporter.tick(999_999_999, &mut out);
     assert!(out.is_empty());
     reporter.tick(1_000_000_000, &mut out);
-    let mut reported: Vec<_> = sent(&mut out).iter().map(|payload| payload[16..].to_vec()).collect();
+    let mut reported: Vec<_> = sent(&mut out)
+        .iter()
+        .map(|payload| payload[16..].to_vec())
+        .collect();
     reported.sort();
     let words = |bytes: &[u8]| bytes.to_vec();
     assert_eq!(
@@ -98,11 +138,19 @@ fn a_period_reports_matching_records_and_a_window_reports_all() {
 #[test]
 fn a_flow_that_loses_too_much_is_reported_once_a_period() {
     let lossy = Mapping {
-        when: vec!["loss_rate > 1%".parse().unwrap(), "packets >= 50".parse().unwrap()],
+        when: vec![
+            "loss_rate > 1%".parse().unwrap(),
+            "packets >= 50".parse().unwrap(),
+        ],
         ..of_table(Trigger::Passed, append(2, "key[13] drops:u8", 1))
     };
     let tables = vec![table("flow", 1024, 1_000_000_000)];
-    let config = Config { reporter: 7, mappings: vec![lossy], tables, ..Config::default() };
+    let config = Config {
+        reporter: 7,
+        mappings: vec![lossy],
+        tables,
+        ..Config::default()
+    };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     let mut reported = Vec::new();
     reporter.tick(0, &mut out);
@@ -112,7 +160,10 @@ fn a_flow_that_loses_too_much_is_reported_once_a_period() {
             for i in 0..100 {
                 let (now, drop) = (second * 1_000_000_000 + i, i < losses);
                 if drop {
-                    let context = Context { trigger: Trigger::Drop, ..packet(&flow, 100) };
+                    let context = Context {
+                        trigger: Trigger::Drop,
+                        ..packet(&flow, 100)
+                    };
                     reporter.report(&context, now, &mut out);
                 } else {
                     reporter.packet(&packet(&flow, 100), now, &mut out);
@@ -120,7 +171,10 @@ fn a_flow_that_loses_too_much_is_reported_once_a_period() {
             }
         }
         reporter.tick((second + 1) * 1_000_000_000, &mut out);
-        let sports = sent(&mut out).iter().map(|one| (one[16 + 9], one[16 + 13])).collect::<Vec<_>>();
+        let sports = sent(&mut out)
+            .iter()
+            .map(|one| (one[16 + 9], one[16 + 13]))
+            .collect::<Vec<_>>();
         reported.push(sports);
     }
     // 1 of 51 is more than 1 in 100, when there are 50.
@@ -132,7 +186,11 @@ pub(super) fn sketch_config(kind: SketchKind, depth: u8, columns: u32, width: u8
         name: "s".to_owned(),
         id: 4,
         kind,
-        shape: Columns { depth, columns, width },
+        shape: Columns {
+            depth,
+            columns,
+            width,
+        },
         key: fields("src"),
         item: (kind == SketchKind::Aroma).then(|| "src".parse().unwrap()),
         counts: sketches::Counts::Packets,
@@ -153,12 +211,17 @@ fn epoch(reporter: &mut Reporter, out: &mut Outbox, from: u64) -> (Vec<Vec<u8>>,
         reports.extend(sent(out));
     }
     for report in &reports {
-        let Operation::SketchMerge { counters: part, width, .. } = Report::parse(report).unwrap().operation
+        let Operation::SketchMerge {
+            counters: part,
+            width,
+            ..
+        } = Report::parse(report).unwrap().operation
         else {
             panic!()
         };
         counters.extend(
-            part.chunks(width.into()).map(|one| one.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
+            part.chunks(width.into())
+                .map(|one| one.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
         );
     }
     (reports, counters)
@@ -172,18 +235,33 @@ pub(super) fn host(number: u32) -> FlowKey {
 #[test]
 fn a_count_min_sketch_arrives_in_order_and_estimates() {
     let sketches = vec![sketch_config(SketchKind::CountMin, 4, 100, 4)];
-    let config = Config { reporter: 7, sketches, ..Config::default() };
+    let config = Config {
+        reporter: 7,
+        sketches,
+        ..Config::default()
+    };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     reporter.tick(17_000_000_000, &mut out);
     for number in 0..50 {
         (0..=number).for_each(|_| reporter.packet(&packet(&host(number), 100), 17_000_000_001, &mut out));
     }
     let (reports, counters) = epoch(&mut reporter, &mut out, 18_000_000_000);
-    assert_eq!((reports.len(), counters.len()), (15, 400), "14 of 7 columns, one of 2");
+    assert_eq!(
+        (reports.len(), counters.len()),
+        (15, 400),
+        "14 of 7 columns, one of 2"
+    );
     let first = Report::parse(&reports[0]).unwrap().operation;
     assert!(matches!(
         first,
-        Operation::SketchMerge { sketch: 4, epoch: 17, first_column: 0, depth: 4, columns: 7, .. }
+        Operation::SketchMerge {
+            sketch: 4,
+            epoch: 17,
+            first_column: 0,
+            depth: 4,
+            columns: 7,
+            ..
+        }
     ));
     let row = |row: usize| counters.iter().skip(row).step_by(4).sum::<u64>();
     assert_eq!([0, 1, 2, 3].map(row), [1275; 4], "each row counts every packet");
@@ -194,16 +272,26 @@ fn a_count_min_sketch_arrives_in_order_and_estimates() {
             counters[sketch::column(sketch::row_hash(&hashes, row), 100) as usize * 4 + usize::from(row)]
         };
         let estimate = (0..4).map(at).min().unwrap();
-        assert!((u64::from(number) + 1..u64::from(number) + 40).contains(&estimate), "{number}: {estimate}");
+        assert!(
+            (u64::from(number) + 1..u64::from(number) + 40).contains(&estimate),
+            "{number}: {estimate}"
+        );
     }
     let (_, stats) = reporter.sketches().next().unwrap();
-    assert_eq!((stats.counted, stats.columns, stats.again, stats.expired), (1275, 100, 0, 0));
+    assert_eq!(
+        (stats.counted, stats.columns, stats.again, stats.expired),
+        (1275, 100, 0, 0)
+    );
 }
 
 #[test]
 fn a_sketch_nack_goes_back_to_the_column_that_is_due() {
     let sketches = vec![sketch_config(SketchKind::Count, 2, 50, 8)];
-    let config = Config { reporter: 7, sketches, ..Config::default() };
+    let config = Config {
+        reporter: 7,
+        sketches,
+        ..Config::default()
+    };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     reporter.tick(1, &mut out);
     (0..100).for_each(|number| reporter.packet(&packet(&host(number), 1), 1, &mut out));
@@ -213,14 +301,23 @@ fn a_sketch_nack_goes_back_to_the_column_that_is_due() {
         counters.iter().any(|counter| (*counter as i64) < 0)
             && counters.iter().any(|counter| *counter as i64 > 0)
     );
-    let nack = |epoch, column| control(Body::SketchNack { sketch: 4, epoch, column });
+    let nack = |epoch, column| {
+        control(Body::SketchNack {
+            sketch: 4,
+            epoch,
+            column,
+        })
+    };
     reporter.control(0, &nack(0, 20), 1_200_000_000, &mut out);
     let (again, rest) = epoch(&mut reporter, &mut out, 1_200_000_000);
     let first = |report: &[u8]| match Report::parse(report).unwrap().operation {
         Operation::SketchMerge { first_column, .. } => first_column,
         other => panic!("{other:?}"),
     };
-    assert_eq!(again.iter().map(|one| first(one)).collect::<Vec<_>>(), [20, 27, 34, 41, 48]);
+    assert_eq!(
+        again.iter().map(|one| first(one)).collect::<Vec<_>>(),
+        [20, 27, 34, 41, 48]
+    );
     assert_eq!(rest, counters[20 * 2..]);
     reporter.control(0, &nack(1, 0), 1_300_000_000, &mut out);
     reporter.control(0, &nack(0, 50), 1_300_000_000, &mut out);
@@ -232,9 +329,17 @@ fn a_sketch_nack_goes_back_to_the_column_that_is_due() {
 #[test]
 fn forged_sketch_nacks_do_not_keep_an_epoch_from_being_sent() {
     for (every, pace) in [(1, 10_000), (40, 10_000), (1, 30_000_000)] {
-        let config = sketches::Config { pace, ..sketch_config(SketchKind::Count, 2, 50, 8) };
+        let config = sketches::Config {
+            pace,
+            ..sketch_config(SketchKind::Count, 2, 50, 8)
+        };
         let (mut reporter, mut out) = (
-            Reporter::new(Config { reporter: 7, sketches: vec![config], ..Config::default() }).unwrap(),
+            Reporter::new(Config {
+                reporter: 7,
+                sketches: vec![config],
+                ..Config::default()
+            })
+            .unwrap(),
             Outbox::default(),
         );
         reporter.tick(1, &mut out);
@@ -244,7 +349,11 @@ fn forged_sketch_nacks_do_not_keep_an_epoch_from_being_sent() {
             if step % every == 0 {
                 reporter.control(
                     0,
-                    &control(Body::SketchNack { sketch: 4, epoch: 0, column: 0 }),
+                    &control(Body::SketchNack {
+                        sketch: 4,
+                        epoch: 0,
+                        column: 0,
+                    }),
                     now,
                     &mut out,
                 );
@@ -259,7 +368,11 @@ fn forged_sketch_nacks_do_not_keep_an_epoch_from_being_sent() {
                 .sum::<u64>();
         }
         let (_, stats) = reporter.sketches().next().unwrap();
-        assert_eq!((stats.columns, stats.expired), (50, 0), "every {every}, pace {pace}");
+        assert_eq!(
+            (stats.columns, stats.expired),
+            (50, 0),
+            "every {every}, pace {pace}"
+        );
         assert_eq!(columns, stats.columns + stats.again);
         assert!(stats.again <= 4 * 50 && stats.limited > 0, "{stats:?}");
         let nacks = 10_000_u64.div_ceil(every);
@@ -269,8 +382,15 @@ fn forged_sketch_nacks_do_not_keep_an_epoch_from_being_sent() {
 
 #[test]
 fn an_epoch_that_is_not_sent_in_time_is_counted() {
-    let slow = sketches::Config { pace: 500_000_000, ..sketch_config(SketchKind::CountMin, 1, 70, 4) };
-    let config = Config { reporter: 7, sketches: vec![slow], ..Config::default() };
+    let slow = sketches::Config {
+        pace: 500_000_000,
+        ..sketch_config(SketchKind::CountMin, 1, 70, 4)
+    };
+    let config = Config {
+        reporter: 7,
+        sketches: vec![slow],
+        ..Config::default()
+    };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     (0..41).for_each(|step| reporter.tick(step * 100_000_000, &mut out));
     let (_, stats) = reporter.sketches().next().unwrap();
@@ -284,7 +404,12 @@ fn hyperloglog_counts_keys_and_merges_by_the_largest() {
     let made = |range: std::ops::Range<u32>| {
         let sketches = vec![sketch_config(SketchKind::HyperLogLog, 4, 256, 4)];
         let (mut reporter, mut out) = (
-            Reporter::new(Config { reporter: 7, sketches, ..Config::default() }).unwrap(),
+            Reporter::new(Config {
+                reporter: 7,
+                sketches,
+                ..Config::default()
+            })
+            .unwrap(),
             Outbox::default(),
         );
         reporter.tick(1, &mut out);
@@ -307,7 +432,11 @@ fn hyperloglog_counts_keys_and_merges_by_the_largest() {
 #[test]
 fn aroma_samples_keys_independently_of_their_frequency() {
     let sketches = vec![sketch_config(SketchKind::Aroma, 1, 64, 8)];
-    let config = Config { reporter: 7, sketches, ..Config::default() };
+    let config = Config {
+        reporter: 7,
+        sketches,
+        ..Config::default()
+    };
     let (mut reporter, mut out) = (Reporter::new(config).unwrap(), Outbox::default());
     reporter.tick(1, &mut out);
     for number in 0..1000 {
@@ -316,7 +445,13 @@ fn aroma_samples_keys_independently_of_their_frequency() {
             .for_each(|_| reporter.packet(&packet(&host(number), 1), 1, &mut out));
     }
     let (_, buckets) = epoch(&mut reporter, &mut out, 1_000_000_000);
-    let frequent = buckets.iter().filter(|bucket| ((**bucket as u32) - 0x0a00_0000) < 500).count();
+    let frequent = buckets
+        .iter()
+        .filter(|bucket| ((**bucket as u32) - 0x0a00_0000) < 500)
+        .count();
     assert_eq!(buckets.len(), 64);
-    assert!(buckets.iter().all(|bucket| *bucket > 0) && (20..44).contains(&frequent), "{frequent}");
+    assert!(
+        buckets.iter().all(|bucket| *bucket > 0) && (20..44).contains(&frequent),
+        "{frequent}"
+    );
 }

@@ -11,7 +11,11 @@ struct Consumer {
 
 impl Consumer {
     fn new() -> Self {
-        Self { sent: Vec::new(), delivered: Vec::new(), room: usize::MAX }
+        Self {
+            sent: Vec::new(),
+            delivered: Vec::new(),
+            room: usize::MAX,
+        }
     }
 }
 
@@ -34,7 +38,10 @@ const DTA: u16 = 40040;
 /// Collectors in net 2, behind a switch: one with addresses of both families.
 fn intercepting() -> Config {
     let addresses: [IpAddr; 3] = [v4(9, 2).into(), v6(9, 2).into(), v4(10, 2).into()];
-    Config { intercept: addresses.map(|ip| SocketAddr::new(ip, DTA)).to_vec(), ..config() }
+    Config {
+        intercept: addresses.map(|ip| SocketAddr::new(ip, DTA)).to_vec(),
+        ..config()
+    }
 }
 
 fn payload(len: usize) -> Vec<u8> {
@@ -42,14 +49,22 @@ fn payload(len: usize) -> Vec<u8> {
 }
 
 fn to(dst: IpAddr, port: u16) -> Vec<u8> {
-    let src: IpAddr = if dst.is_ipv4() { v4(5, 1).into() } else { v6(5, 1).into() };
+    let src: IpAddr = if dst.is_ipv4() {
+        v4(5, 1).into()
+    } else {
+        v6(5, 1).into()
+    };
     udp_frame(src, dst, (5555, port), 20, 64)
 }
 
 fn given(router: &mut Router, frame: &[u8]) -> Consumer {
     let mut out = Consumer::new();
     router.receive(0, 0, frame, 0, &mut out);
-    assert!(router.stats().is_balanced(router.queued()), "{:?}", router.stats());
+    assert!(
+        router.stats().is_balanced(router.queued()),
+        "{:?}",
+        router.stats()
+    );
     out
 }
 
@@ -64,9 +79,16 @@ fn fixed(mut frame: Vec<u8>) -> Vec<u8> {
 #[test]
 fn datagrams_to_intercepted_destinations_are_delivered_and_others_forwarded() {
     let mut router = router(intercepting());
-    for (index, dst) in [IpAddr::from(v4(9, 2)), v6(9, 2).into(), v4(10, 2).into()].into_iter().enumerate() {
+    for (index, dst) in [IpAddr::from(v4(9, 2)), v6(9, 2).into(), v4(10, 2).into()]
+        .into_iter()
+        .enumerate()
+    {
         let out = given(&mut router, &to(dst, DTA));
-        let src: IpAddr = if dst.is_ipv4() { v4(5, 1).into() } else { v6(5, 1).into() };
+        let src: IpAddr = if dst.is_ipv4() {
+            v4(5, 1).into()
+        } else {
+            v6(5, 1).into()
+        };
         assert_eq!(out.delivered, [(index, SocketAddr::new(src, 5555), payload(20))]);
         assert_eq!(out.sent, [], "{dst}");
     }
@@ -100,7 +122,11 @@ fn what_cannot_be_intercepted_is_refused_by_reason() {
     let changed = |frame: &[u8], at: usize, bytes: &[u8]| {
         let mut frame = frame.to_vec();
         frame[at..at + bytes.len()].copy_from_slice(bytes);
-        if frame[12..14] == [8, 0] { fixed(frame) } else { frame }
+        if frame[12..14] == [8, 0] {
+            fixed(frame)
+        } else {
+            frame
+        }
     };
     let mut hop_by_hop = changed(&good6, 20, &[0]);
     hop_by_hop.splice(54..54, [17, 0, 1, 4, 0, 0, 0, 0]);
@@ -109,31 +135,71 @@ fn what_cannot_be_intercepted_is_refused_by_reason() {
     atomic.splice(54..54, [17, 0, 0, 1, 0, 0, 0, 9]);
     atomic[19] += 8;
     for (what, frame, reason) in [
-        ("first fragment", changed(&good, 20, &[0x20, 0]), Drop::InterceptFragment),
+        (
+            "first fragment",
+            changed(&good, 20, &[0x20, 0]),
+            Drop::InterceptFragment,
+        ),
         ("IPv6 fragment", atomic, Drop::InterceptFragment),
-        ("longer than the packet", changed(&good, 38, &[0, 29]), Drop::InterceptMalformed),
-        ("shorter than its header", changed(&good, 38, &[0, 7]), Drop::InterceptMalformed),
-        ("cut in the UDP header", changed(&good, 16, &[0, 27]), Drop::InterceptMalformed),
-        ("wrong checksum", changed(&good, 50, &[0xff]), Drop::InterceptMalformed),
-        ("no checksum over IPv6", changed(&good6, 60, &[0, 0]), Drop::InterceptMalformed),
+        (
+            "longer than the packet",
+            changed(&good, 38, &[0, 29]),
+            Drop::InterceptMalformed,
+        ),
+        (
+            "shorter than its header",
+            changed(&good, 38, &[0, 7]),
+            Drop::InterceptMalformed,
+        ),
+        (
+            "cut in the UDP header",
+            changed(&good, 16, &[0, 27]),
+            Drop::InterceptMalformed,
+        ),
+        (
+            "wrong checksum",
+            changed(&good, 50, &[0xff]),
+            Drop::InterceptMalformed,
+        ),
+        (
+            "no checksum over IPv6",
+            changed(&good6, 60, &[0, 0]),
+            Drop::InterceptMalformed,
+        ),
         ("extension header", hop_by_hop, Drop::InterceptMalformed),
     ] {
         let mut router = router(intercepting());
         let out = given(&mut router, &frame);
         assert_eq!((out.delivered.len(), out.sent.len()), (0, 0), "{what}");
-        assert_eq!((router.stats().dropped(reason), router.stats().drops()), (1, 1), "{what}");
+        assert_eq!(
+            (router.stats().dropped(reason), router.stats().drops()),
+            (1, 1),
+            "{what}"
+        );
     }
     let mut router = router(intercepting());
     // Over IPv4, a datagram needs no checksum.
-    assert_eq!(given(&mut router, &changed(&good, 40, &[0, 0])).delivered.len(), 1);
+    assert_eq!(
+        given(&mut router, &changed(&good, 40, &[0, 0])).delivered.len(),
+        1
+    );
     // A later fragment has no port, so its destination port is unknown.
     assert_eq!(given(&mut router, &changed(&good, 20, &[0, 3])).sent.len(), 1);
     // Cut before the port.
     let cut = changed(&good, 16, &[0, 23]);
     assert_eq!(given(&mut router, &cut[..37]).sent.len(), 1);
-    let mut full = Consumer { room: 1, ..Consumer::new() };
+    let mut full = Consumer {
+        room: 1,
+        ..Consumer::new()
+    };
     (0..3).for_each(|_| router.receive(0, 0, &good, 0, &mut full));
-    assert_eq!((full.delivered.len(), router.stats().dropped(Drop::InterceptQueueFull)), (1, 2));
+    assert_eq!(
+        (
+            full.delivered.len(),
+            router.stats().dropped(Drop::InterceptQueueFull)
+        ),
+        (1, 2)
+    );
     assert!(router.stats().is_balanced(router.queued()));
 }
 
@@ -156,23 +222,52 @@ fn every_shorter_or_damaged_frame_is_accounted_for() {
 
 #[test]
 fn int_is_reported_and_stripped_before_delivery() {
-    let watched = Watch { mode: Mode::Md21, ..Watch::new(Match::default()) };
+    let watched = Watch {
+        mode: Mode::Md21,
+        ..Watch::new(Match::default())
+    };
     for (mark, dst) in [
         (switch::Mark::default(), IpAddr::from(v4(9, 2))),
-        (switch::Mark { port: Some(5678), ..switch::Mark::default() }, v4(9, 2).into()),
-        (switch::Mark { hop_by_hop: true, ..switch::Mark::default() }, v6(9, 2).into()),
+        (
+            switch::Mark {
+                port: Some(5678),
+                ..switch::Mark::default()
+            },
+            v4(9, 2).into(),
+        ),
+        (
+            switch::Mark {
+                hop_by_hop: true,
+                ..switch::Mark::default()
+            },
+            v6(9, 2).into(),
+        ),
     ] {
-        let int = switch::Config { mark, ..switch::Config::default() };
-        let source = Config { node: 10, switch: int.clone(), watchlist: watched.into(), ..config() };
+        let int = switch::Config {
+            mark,
+            ..switch::Config::default()
+        };
+        let source = Config {
+            node: 10,
+            switch: int.clone(),
+            watchlist: watched.into(),
+            ..config()
+        };
         let mut source = router(source);
         let (port, mut marked) = given(&mut source, &to(dst, DTA)).sent.remove(0);
         assert_eq!((port, source.switch().stats().recorded), (1, 1));
         packet::address(&mut marked, mac(2), mac(2));
-        let mut router = router(Config { switch: int, ..intercepting() });
+        let mut router = router(Config {
+            switch: int,
+            ..intercepting()
+        });
         let mut out = Consumer::new();
         router.receive(0, 1, &marked, 0, &mut out);
         assert_eq!(out.delivered.len(), 1, "{mark:?} {:?}", router.stats());
-        assert_eq!((out.delivered[0].1.port(), &out.delivered[0].2), (5555, &payload(20)));
+        assert_eq!(
+            (out.delivered[0].1.port(), &out.delivered[0].2),
+            (5555, &payload(20))
+        );
         assert_eq!(router.switch().stats().reported, 1, "{mark:?}");
         assert_eq!(router.reports().datagrams().count(), 1);
         assert!(router.stats().is_balanced(router.queued()));
@@ -203,11 +298,20 @@ fn replies_come_from_the_destination_and_go_to_the_sender() {
         (0, host, 70_000),
         (3, host, 4),
     ] {
-        assert!(!router.reply(2, from, to, &payload(len), &mut Consumer::new()), "{to} {len}");
+        assert!(
+            !router.reply(2, from, to, &payload(len), &mut Consumer::new()),
+            "{to} {len}"
+        );
     }
     let stats = router.stats();
-    assert_eq!((stats.replies, stats.replies_refused, stats.originated), (2, 5, 2));
+    assert_eq!(
+        (stats.replies, stats.replies_refused, stats.originated),
+        (2, 5, 2)
+    );
     assert!(stats.is_balanced(router.queued()));
-    let many = Config { intercept: vec![host; MAX_INTERCEPTED + 1], ..config() };
+    let many = Config {
+        intercept: vec![host; MAX_INTERCEPTED + 1],
+        ..config()
+    };
     assert_eq!(Router::new(many).unwrap_err(), ConfigError::TooManyIntercepted);
 }

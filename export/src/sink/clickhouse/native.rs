@@ -45,10 +45,16 @@ impl Block {
         let values = |column: &Column| match column.kind {
             Kind::MaybeU64 => Values::Optional(Vec::with_capacity(rows), Vec::with_capacity(8 * rows)),
             Kind::Numbers => Values::Lists(Vec::with_capacity(8 * rows), Vec::new()),
-            Kind::Word => Values::Words(Words { rows: Vec::with_capacity(rows), ..Words::default() }),
+            Kind::Word => Values::Words(Words {
+                rows: Vec::with_capacity(rows),
+                ..Words::default()
+            }),
             kind => Values::Plain(Vec::with_capacity(rows * kind.width().unwrap_or(TEXT))),
         };
-        let columns = columns.into_iter().map(|column| (column, values(&column))).collect();
+        let columns = columns
+            .into_iter()
+            .map(|column| (column, values(&column)))
+            .collect();
         Self { columns, rows: 0 }
     }
 
@@ -56,7 +62,11 @@ impl Block {
     pub(super) fn push(&mut self, record: &impl Fields) {
         let mut columns = self.columns.iter_mut();
         record.visit_fields(|field, value| {
-            let count = if field.kind == FieldKind::Flow { FLOW.len() } else { 1 };
+            let count = if field.kind == FieldKind::Flow {
+                FLOW.len()
+            } else {
+                1
+            };
             let mut next = columns.by_ref().take(count);
             match value {
                 Value::Flow(flow) => put_flow(flow, &mut next),
@@ -117,7 +127,9 @@ fn put(kind: Kind, value: Value<'_>, values: &mut Values) {
             _ => {
                 // One that is too large is the greatest one.
                 let width = kind.width().unwrap_or(size_of::<u64>());
-                let number = number.unwrap_or(0).min(u64::MAX >> (u64::BITS as usize - 8 * width));
+                let number = number
+                    .unwrap_or(0)
+                    .min(u64::MAX >> (u64::BITS as usize - 8 * width));
                 bytes.extend_from_slice(&number.to_le_bytes()[..width]);
             }
         },
@@ -127,7 +139,8 @@ fn put(kind: Kind, value: Value<'_>, values: &mut Values) {
         }
         Values::Lists(ends, numbers) => {
             if let Value::Numbers(list) = value {
-                list.iter().for_each(|number| numbers.extend_from_slice(&number.to_le_bytes()));
+                list.iter()
+                    .for_each(|number| numbers.extend_from_slice(&number.to_le_bytes()));
             }
             ends.extend_from_slice(&((numbers.len() / size_of::<u32>()) as u64).to_le_bytes());
         }
@@ -150,8 +163,12 @@ fn put_flow<'c>(flow: &FlowKey, columns: &mut impl Iterator<Item = &'c mut (Colu
         bytes[start] = (bytes.len() - start - 1).min(0x7f) as u8;
     }
     let numbers = [sport.into(), dport.into(), flow.proto().into()].map(Value::Number);
-    let rest = [Value::Address(src), Value::Address(dst)].into_iter().chain(numbers);
-    columns.zip(rest).for_each(|((column, values), value)| put(column.kind, value, values));
+    let rest = [Value::Address(src), Value::Address(dst)]
+        .into_iter()
+        .chain(numbers);
+    columns
+        .zip(rest)
+        .for_each(|((column, values), value)| put(column.kind, value, values));
 }
 
 impl Words {
@@ -191,8 +208,14 @@ impl Words {
         body.extend_from_slice(&(self.rows.len() as u64).to_le_bytes());
         match width {
             0 => body.extend(self.rows.iter().map(|row| *row as u8)),
-            1 => self.rows.iter().for_each(|row| body.extend_from_slice(&(*row as u16).to_le_bytes())),
-            _ => self.rows.iter().for_each(|row| body.extend_from_slice(&row.to_le_bytes())),
+            1 => self
+                .rows
+                .iter()
+                .for_each(|row| body.extend_from_slice(&(*row as u16).to_le_bytes())),
+            _ => self
+                .rows
+                .iter()
+                .for_each(|row| body.extend_from_slice(&row.to_le_bytes())),
         }
     }
 }

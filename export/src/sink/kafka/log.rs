@@ -99,7 +99,13 @@ pub fn messages(mut bytes: &[u8], from: i64, mut each: impl FnMut(Message<'_>) -
 impl Batch<'_> {
     /// Where it was stopped, if it was.
     fn each(self, from: i64, each: &mut impl FnMut(Message<'_>) -> bool) -> Result<(), i64> {
-        let Self { base, end, first_ms, count, records } = self;
+        let Self {
+            base,
+            end,
+            first_ms,
+            count,
+            records,
+        } = self;
         let from = from.max(base);
         let rest = |from, words: &str, each: &mut _| unreadable((from, end), first_ms, words, each);
         let mut records = match records {
@@ -119,8 +125,17 @@ impl Batch<'_> {
             let Some((offset, ms, value)) = record else {
                 return rest(from.max(next), DAMAGED, each);
             };
-            let value = value.as_ref().map(|value| value.ok_or("it has no value")).map_err(String::as_str);
-            if offset >= from && !each(Message { offset, ms, value: value.flatten() }) {
+            let value = value
+                .as_ref()
+                .map(|value| value.ok_or("it has no value"))
+                .map_err(String::as_str);
+            if offset >= from
+                && !each(Message {
+                    offset,
+                    ms,
+                    value: value.flatten(),
+                })
+            {
                 return Err(offset);
             }
             next = offset + 1;
@@ -136,7 +151,13 @@ fn unreadable(
     words: &str,
     each: &mut impl FnMut(Message<'_>) -> bool,
 ) -> Result<(), i64> {
-    match (from..end).find(|at| !each(Message { offset: *at, ms, value: Err(words) })) {
+    match (from..end).find(|at| {
+        !each(Message {
+            offset: *at,
+            ms,
+            value: Err(words),
+        })
+    }) {
         Some(stopped) => Err(stopped),
         None => Ok(()),
     }
@@ -147,7 +168,9 @@ impl Records<'_> {
     fn next(&mut self) -> Result<Piece<'_>, &'static str> {
         match self {
             Self::Plain(bytes) => {
-                let len = signed(bytes).and_then(|len| usize::try_from(len).ok()).ok_or(DAMAGED)?;
+                let len = signed(bytes)
+                    .and_then(|len| usize::try_from(len).ok())
+                    .ok_or(DAMAGED)?;
                 let (record, rest) = bytes.split_at_checked(len).ok_or(DAMAGED)?;
                 *bytes = rest;
                 Ok(Piece { bytes: record, len })
@@ -160,7 +183,14 @@ impl Records<'_> {
 impl<'a> Packed<'a> {
     fn new(bytes: &'a [u8]) -> Self {
         let decoder = FrameDecoder::new(bytes);
-        Self { decoder, window: Vec::new(), at: 0, left: LARGEST, skip: 0, end: None }
+        Self {
+            decoder,
+            window: Vec::new(),
+            at: 0,
+            left: LARGEST,
+            skip: 0,
+            end: None,
+        }
     }
 
     fn next(&mut self) -> Result<Piece<'_>, &'static str> {
@@ -184,7 +214,10 @@ impl<'a> Packed<'a> {
         }
         let from = self.at;
         (self.at, self.skip) = (from + wanted, len - wanted);
-        Ok(Piece { bytes: &self.window[from..from + wanted], len })
+        Ok(Piece {
+            bytes: &self.window[from..from + wanted],
+            len,
+        })
     }
 
     /// Decompresses until so many bytes are there, or nothing follows. Returns how many there are.
@@ -198,7 +231,11 @@ impl<'a> Packed<'a> {
                 break;
             }
             self.window.reserve_exact(more);
-            let read = self.decoder.by_ref().take(more as u64).read_to_end(&mut self.window);
+            let read = self
+                .decoder
+                .by_ref()
+                .take(more as u64)
+                .read_to_end(&mut self.window);
             match read {
                 Ok(0) => self.end = Some(DAMAGED),
                 Ok(read) => self.left -= read,
@@ -220,7 +257,13 @@ fn batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> 
     let delta = i64::from(number(23).cast_signed());
     let end = base.checked_add(delta)?.checked_add(1)?;
     let records = Ok(Records::Plain(&[]));
-    let mut batch = Batch { base, end, first_ms: long(27), count: number(57).cast_signed(), records };
+    let mut batch = Batch {
+        base,
+        end,
+        first_ms: long(27),
+        count: number(57).cast_signed(),
+        records,
+    };
     let old = head[16] != 2;
     if old {
         // Of before Kafka 0.11: one message, or a compressed set whose last offset is this.
@@ -229,12 +272,17 @@ fn batch(bytes: &[u8], is_first: bool, from: i64) -> Option<(Batch<'_>, &[u8])> 
     } else if base < 0 || delta < 0 {
         return None;
     }
-    let Some(whole) = len.checked_add(BEFORE).and_then(|len| bytes.split_at_checked(len)) else {
+    let Some(whole) = len
+        .checked_add(BEFORE)
+        .and_then(|len| bytes.split_at_checked(len))
+    else {
         if !is_first || bytes.len() < super::protocol::MAX_ANSWER / 2 {
             return None;
         }
         // A broker cuts off all but the first.
-        batch.records = Err(format!("its record batch has {len} bytes, more than are read here"));
+        batch.records = Err(format!(
+            "its record batch has {len} bytes, more than are read here"
+        ));
         return Some((batch, &[]));
     };
     let (whole, rest) = whole;

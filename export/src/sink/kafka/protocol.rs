@@ -258,11 +258,18 @@ pub fn read_api_versions(body: &[u8]) -> Result<Versions, Malformed> {
 pub fn read_metadata(body: &[u8], topic: &str) -> Result<Topology, Malformed> {
     let mut reader = Reader(body);
     reader.i32()?;
-    let mut topology = Topology { error: super::NO_TOPIC, ..Topology::default() };
+    let mut topology = Topology {
+        error: super::NO_TOPIC,
+        ..Topology::default()
+    };
     for _ in 0..reader.at_most(MAX_BROKERS, 10)? {
         let (node, host, port) = (reader.i32()?, reader.text()?.unwrap_or_default(), reader.i32()?);
         reader.text()?;
-        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let host = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host
+        };
         topology.brokers.insert(node, format!("{host}:{port}"));
     }
     reader.text()?;
@@ -328,7 +335,9 @@ pub fn read_sasl_authenticate(body: &[u8]) -> Result<Result<Vec<u8>, String>, Ma
     let mut reader = Reader(body);
     let (error, words) = (reader.i16()?, reader.text()?.unwrap_or_default());
     let len = reader.i32()?;
-    let message = reader.take(usize::try_from(len.max(0)).unwrap_or(usize::MAX))?.to_vec();
+    let message = reader
+        .take(usize::try_from(len.max(0)).unwrap_or(usize::MAX))?
+        .to_vec();
     Ok(match error {
         0 => Ok(message),
         error if words.is_empty() => Err(super::name(error).to_owned()),
@@ -344,7 +353,11 @@ pub fn read_producer_id(body: &[u8]) -> Result<Result<ProducerId, i16>, Malforme
     let mut reader = Reader(body);
     reader.i32()?;
     let (error, id, epoch) = (reader.i16()?, reader.i64()?, reader.i16()?);
-    Ok(if error == 0 { Ok(ProducerId { id, epoch }) } else { Err(error) })
+    Ok(if error == 0 {
+        Ok(ProducerId { id, epoch })
+    } else {
+        Err(error)
+    })
 }
 
 /// Reads the body of an answer to [`produce`] of this version.
@@ -371,7 +384,11 @@ pub fn read_produce(body: &[u8], version: i16) -> Result<Vec<Produced>, Malforme
                 }
                 words = reader.text()?.unwrap_or(words);
             }
-            all.push(Produced { partition, error, words });
+            all.push(Produced {
+                partition,
+                error,
+                words,
+            });
         }
     }
     reader.i32()?;
@@ -383,7 +400,10 @@ struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
-        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Malformed("it ends too early"))?;
+        let (bytes, rest) = self
+            .0
+            .split_at_checked(len)
+            .ok_or(Malformed("it ends too early"))?;
         self.0 = rest;
         Ok(bytes)
     }

@@ -73,7 +73,9 @@ pub struct Login<'a> {
 
 impl std::fmt::Debug for Login<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Login").field("hash", &self.hash).finish_non_exhaustive()
+        f.debug_struct("Login")
+            .field("hash", &self.hash)
+            .finish_non_exhaustive()
     }
 }
 
@@ -85,7 +87,13 @@ impl<'a> Login<'a> {
     pub fn new(hash: Hash, user: &str, password: &'a str, nonce: &str) -> Self {
         let user = user.replace('=', "=3D").replace(',', "=2C");
         let first = format!("n={user},r={nonce}");
-        Self { hash, password, nonce: nonce.to_owned(), first, proof: None }
+        Self {
+            hash,
+            password,
+            nonce: nonce.to_owned(),
+            first,
+            proof: None,
+        }
     }
 
     /// The first message.
@@ -104,8 +112,12 @@ impl<'a> Login<'a> {
         let (nonce, salt, iterations) = (part("r="), part("s="), part("i="));
         let nonce = nonce.filter(|nonce| nonce.len() > self.nonce.len() && nonce.starts_with(&self.nonce));
         let nonce = nonce.ok_or("it has not the nonce of this login")?;
-        let salt = salt.and_then(|salt| STANDARD.decode(salt).ok()).ok_or("it has no salt")?;
-        let iterations = iterations.and_then(|number| number.parse().ok()).ok_or("it has no iterations")?;
+        let salt = salt
+            .and_then(|salt| STANDARD.decode(salt).ok())
+            .ok_or("it has no salt")?;
+        let iterations = iterations
+            .and_then(|number| number.parse().ok())
+            .ok_or("it has no iterations")?;
         if !ITERATIONS.contains(&iterations) {
             return Err("its iterations are not 4096 to 200000");
         }
@@ -114,7 +126,11 @@ impl<'a> Login<'a> {
         let bare = format!("c=biws,r={nonce}");
         let signed = format!("{},{answer},{bare}", self.first);
         let signature = self.hash.mac(&self.hash.of(&key), signed.as_bytes());
-        let proof: Vec<u8> = key.iter().zip(&signature).map(|(byte, other)| byte ^ other).collect();
+        let proof: Vec<u8> = key
+            .iter()
+            .zip(&signature)
+            .map(|(byte, other)| byte ^ other)
+            .collect();
         let server = self.hash.mac(&salted, b"Server Key");
         self.proof = Some(self.hash.mac(&server, signed.as_bytes()));
         Ok(format!("{bare},p={}", STANDARD.encode(proof)).into_bytes())
@@ -125,7 +141,9 @@ impl<'a> Login<'a> {
     /// # Errors
     /// It does not.
     pub fn verify(&self, answer: &[u8]) -> Result<(), &'static str> {
-        let proof = std::str::from_utf8(answer).ok().and_then(|answer| answer.strip_prefix("v="));
+        let proof = std::str::from_utf8(answer)
+            .ok()
+            .and_then(|answer| answer.strip_prefix("v="));
         let proof = proof.and_then(|proof| STANDARD.decode(proof.split(',').next().unwrap_or_default()).ok());
         match proof.is_some() && proof == self.proof {
             true => Ok(()),
@@ -147,8 +165,15 @@ mod tests {
         let answer = format!("{nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096");
         let last = format!("c=biws,{nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
         assert_eq!(login.last(answer.as_bytes()), Ok(last.into_bytes()));
-        assert_eq!(login.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), Ok(()));
-        assert!(login.verify(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=").is_err());
+        assert_eq!(
+            login.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="),
+            Ok(())
+        );
+        assert!(
+            login
+                .verify(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+                .is_err()
+        );
         assert!(login.verify(b"").is_err());
     }
 
@@ -160,7 +185,10 @@ mod tests {
             ("r=abcd,s=,,i=4096", "it has no iterations"),
             ("r=abcd,i=4096", "it has no salt"),
             ("r=abcd,s=W22Z,i=1", "its iterations are not 4096 to 200000"),
-            ("r=abcd,s=W22Z,i=4000000000", "its iterations are not 4096 to 200000"),
+            (
+                "r=abcd,s=W22Z,i=4000000000",
+                "its iterations are not 4096 to 200000",
+            ),
         ] {
             let mut login = Login::new(Hash::Sha512, "a,b=", "", "abc");
             assert!(login.verify(b"").is_err());

@@ -69,7 +69,10 @@ impl Column {
 
     /// Lists of numbers of 32 bits.
     pub(super) fn list(path: &[&'static str]) -> Self {
-        Self { repetitions: Some(Vec::new()), ..Self::new(path, Kind::Uint32, 3) }
+        Self {
+            repetitions: Some(Vec::new()),
+            ..Self::new(path, Kind::Uint32, 3)
+        }
     }
 
     /// The first part of the path that may be absent is.
@@ -111,7 +114,9 @@ impl Column {
         for (at, number) in numbers.iter().enumerate() {
             let is_there = *number != u32::MAX;
             self.definitions.push(u32::from(self.most) - u32::from(!is_there));
-            self.repetitions.iter_mut().for_each(|list| list.push(u32::from(at > 0)));
+            self.repetitions
+                .iter_mut()
+                .for_each(|list| list.push(u32::from(at > 0)));
             if is_there {
                 self.numbers.push((*number).into());
             }
@@ -188,14 +193,24 @@ impl Column {
             }
             None if self.is_text() => {
                 let Texts { order, values, .. } = &self.texts;
-                values.iter().for_each(|number| plain_text(&order[*number as usize], &mut data));
+                values
+                    .iter()
+                    .for_each(|number| plain_text(&order[*number as usize], &mut data));
             }
-            None => self.numbers.iter().for_each(|number| self.plain_number(*number, &mut data)),
+            None => self
+                .numbers
+                .iter()
+                .for_each(|number| self.plain_number(*number, &mut data)),
         }
         let at = out.len();
         let encoding = if dictionary.is_some() { DICTIONARY } else { PLAIN };
         raw += write_page(out, &data, Page::Data(self.definitions.len(), encoding));
-        Chunk { dictionary, data: at, len: out.len() - begun, raw }
+        Chunk {
+            dictionary,
+            data: at,
+            len: out.len() - begun,
+            raw,
+        }
     }
 
     /// Its element of the schema.
@@ -252,8 +267,11 @@ impl Column {
         thrift.i64(2, chunk.dictionary.unwrap_or(chunk.data) as u64);
         thrift.begin_field(3);
         thrift.i32(1, self.stored_as());
-        let encodings: &[u32] =
-            if chunk.dictionary.is_some() { &[PLAIN, RLE, DICTIONARY] } else { &[PLAIN, RLE] };
+        let encodings: &[u32] = if chunk.dictionary.is_some() {
+            &[PLAIN, RLE, DICTIONARY]
+        } else {
+            &[PLAIN, RLE]
+        };
         thrift.list(2, I32, encodings.len());
         encodings.iter().for_each(|code| thrift.number((*code).into()));
         thrift.list(3, BINARY, self.path.len());
@@ -263,7 +281,10 @@ impl Column {
         thrift.i64(6, chunk.raw as u64);
         thrift.i64(7, chunk.len as u64);
         thrift.i64(9, chunk.data as u64);
-        chunk.dictionary.into_iter().for_each(|at| thrift.i64(11, at as u64));
+        chunk
+            .dictionary
+            .into_iter()
+            .for_each(|at| thrift.i64(11, at as u64));
         // By its least and greatest time, a reader knows whether it needs the file.
         if let (Kind::Time, Some(first), Some(last)) =
             (self.kind, self.numbers.iter().min(), self.numbers.iter().max())
@@ -343,7 +364,10 @@ fn levels(levels: &[u32], width: u32, out: &mut Vec<u8>) {
 fn hybrid(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
     let (mut literal, mut at) = (0, 0);
     while at < numbers.len() {
-        let run = numbers[at..].iter().take_while(|number| **number == numbers[at]).count();
+        let run = numbers[at..]
+            .iter()
+            .take_while(|number| **number == numbers[at])
+            .count();
         // What fills the last group of literals is not in the run.
         let fills = (8 - (at - literal) % 8) % 8;
         if run < fills + 8 {
@@ -366,7 +390,11 @@ fn pack(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
     let groups = numbers.len().div_ceil(8);
     varint((groups as u64) << 1 | 1, out);
     let (mut bytes, mut filled) = (0_u64, 0);
-    let padded = numbers.iter().copied().chain(std::iter::repeat(0)).take(groups * 8);
+    let padded = numbers
+        .iter()
+        .copied()
+        .chain(std::iter::repeat(0))
+        .take(groups * 8);
     for number in padded {
         bytes |= u64::from(number) << filled;
         filled += width;
@@ -405,7 +433,10 @@ mod tests {
             }
             if head & 1 == 0 {
                 let (value, rest) = bytes.split_at(width.div_ceil(8) as usize);
-                let number = value.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
+                let number = value
+                    .iter()
+                    .rev()
+                    .fold(0, |number, byte| number << 8 | u32::from(*byte));
                 numbers.extend(std::iter::repeat_n(number, (head >> 1) as usize));
                 bytes = rest;
                 continue;
@@ -454,10 +485,13 @@ mod tests {
         use std::io::Read as _;
         for seed in 0..300 {
             let mut rng = Rng(seed);
-            let (kinds, len) =
-                (1 + rng.below(255) as u64, rng.below(300_000) * rng.below(2) + rng.below(500));
-            let content: Vec<u8> =
-                (0..len).map(|at| (rng.roll() % kinds) as u8 ^ (at / 1000) as u8).collect();
+            let (kinds, len) = (
+                1 + rng.below(255) as u64,
+                rng.below(300_000) * rng.below(2) + rng.below(500),
+            );
+            let content: Vec<u8> = (0..len)
+                .map(|at| (rng.roll() % kinds) as u8 ^ (at / 1000) as u8)
+                .collect();
             let mut out = Vec::new();
             let raw = write_page(&mut out, &content, Page::Dictionary(3));
             let header = raw - content.len();

@@ -119,9 +119,13 @@ impl Replies {
     }
 
     fn part(&mut self) -> Result<Option<Part>, Malformed> {
-        let Some(end) = self.line_end()? else { return Ok(None) };
+        let Some(end) = self.line_end()? else {
+            return Ok(None);
+        };
         let text = &self.bytes[self.at..end];
-        let Some((kind, rest)) = text.split_first() else { return Err(Malformed("an empty line")) };
+        let Some((kind, rest)) = text.split_first() else {
+            return Err(Malformed("an empty line"));
+        };
         let mut after = end + 2;
         let part = match kind {
             b'+' => Part::Value(Reply::Text(line(rest))),
@@ -131,7 +135,9 @@ impl Replies {
             b'*' => Part::Array(length(rest)?),
             b'$' => {
                 let len = length(rest)?;
-                let Some(bulk) = self.bytes.get(after..after + len + 2) else { return Ok(None) };
+                let Some(bulk) = self.bytes.get(after..after + len + 2) else {
+                    return Ok(None);
+                };
                 let Some(bulk) = bulk.strip_suffix(b"\r\n") else {
                     return Err(Malformed("a string without an end"));
                 };

@@ -38,7 +38,11 @@ struct Files {
 impl Directory {
     /// A directory; nothing is read yet.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, claimed: Election::default(), seen: Etag::default() }
+        Self {
+            settings,
+            claimed: Election::default(),
+            seen: Etag::default(),
+        }
     }
 
     /// Executes a request of the manager.
@@ -52,13 +56,18 @@ impl Directory {
         }
         let done = self.locked(|own| own.with_lock(request));
         done.unwrap_or_else(|error| {
-            Answer::Unreachable(format!("cannot use {}: {error}", self.settings.directory.display()))
+            Answer::Unreachable(format!(
+                "cannot use {}: {error}",
+                self.settings.directory.display()
+            ))
         })
     }
 
     /// Whether the files have changed since this driver looked at them last.
     pub fn has_changed(&mut self) -> bool {
-        let Ok(files) = self.locked(|own| own.files()) else { return false };
+        let Ok(files) = self.locked(|own| own.files()) else {
+            return false;
+        };
         let is_new = files.etag != self.seen && self.seen != Etag::default();
         self.seen = files.etag;
         is_new
@@ -110,7 +119,11 @@ impl Directory {
             Request::Apply { election, .. } if election < files.election => {
                 Ok(Answer::NotPrimary(files.election))
             }
-            Request::Apply { election, etag, changes } => {
+            Request::Apply {
+                election,
+                etag,
+                changes,
+            } => {
                 let is_current = election == files.election && etag == files.etag;
                 let is_confirmed =
                     self.settings.confirm == Confirm::Written || files.desired == files.applied;
@@ -137,13 +150,20 @@ impl Directory {
 
     /// The files of the device's own form.
     fn rendered(&self, before: Option<&Content>, after: &Content) -> Result<Rendered, String> {
-        let Some(format) = &self.settings.format else { return Ok(Rendered::new()) };
+        let Some(format) = &self.settings.format else {
+            return Ok(Rendered::new());
+        };
         let nothing = Rules::new();
         format.render(before.map_or(&nothing, |before| &before.rules), &after.rules)
     }
 
     fn state(&self, files: Files) -> Answer {
-        let Files { etag, desired, applied, .. } = files;
+        let Files {
+            etag,
+            desired,
+            applied,
+            ..
+        } = files;
         let desired = desired.unwrap_or_default();
         let directory = self.settings.directory.display();
         if self.settings.confirm == Confirm::Applied && applied.as_ref() != Some(&desired) {
@@ -157,7 +177,12 @@ impl Directory {
         }
         let mut foreign = desired.foreign;
         foreign.truncate(MAX_FOREIGN);
-        Answer::State(State { etag, rules: desired.rules, foreign, ..State::default() })
+        Answer::State(State {
+            etag,
+            rules: desired.rules,
+            foreign,
+            ..State::default()
+        })
     }
 
     /// Reads both files.
@@ -171,7 +196,11 @@ impl Directory {
         let mut digest = Sha256::new();
         for text in [&desired, &applied] {
             // The length separates one file from the next.
-            digest.update(text.as_ref().map_or(u64::MAX, |text| text.len() as u64).to_be_bytes());
+            digest.update(
+                text.as_ref()
+                    .map_or(u64::MAX, |text| text.len() as u64)
+                    .to_be_bytes(),
+            );
             digest.update(text.as_deref().unwrap_or_default());
         }
         let content = |text: Option<String>| text.map(|text| Content::read(&text));
@@ -185,7 +214,16 @@ impl Directory {
 
     /// Replaces what the device should have: on return, it survives a power failure. Whoever sees a new `desired.txt` finds the other files new.
     fn write(&mut self, content: &Content, rendered: Rendered, election: Election) -> io::Result<()> {
-        let (lines, Settings { name, node, directory, confirm, .. }) = (content.lines(), &self.settings);
+        let (
+            lines,
+            Settings {
+                name,
+                node,
+                directory,
+                confirm,
+                ..
+            },
+        ) = (content.lines(), &self.settings);
         let version = hex(&Sha256::digest(&lines));
         let order = match confirm {
             Confirm::Applied => {
@@ -197,7 +235,11 @@ impl Directory {
         let text = format!(
             "# Rules of {name} (node {node}), written by the manager of hopwise. {order}\n{ELECTION}{term}.{epoch}\n# version {version}\n\n{lines}"
         );
-        for (file, text) in rendered.iter().map(|(file, text)| (*file, text)).chain([(DESIRED, &text)]) {
+        for (file, text) in rendered
+            .iter()
+            .map(|(file, text)| (*file, text))
+            .chain([(DESIRED, &text)])
+        {
             let begun = directory.join(".desired.begun");
             let mut out = File::create(&begun)?;
             out.write_all(text.as_bytes())?;
@@ -216,7 +258,9 @@ fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String
     for change in changes {
         match change {
             Change::Remove(rule) if !content.rules.remove(&rule) => {
-                return Err(format!("there is no rule `{rule}` to remove; read the rules again"));
+                return Err(format!(
+                    "there is no rule `{rule}` to remove; read the rules again"
+                ));
             }
             Change::Remove(_) => {}
             Change::Add(rule) => {
@@ -231,16 +275,29 @@ fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String
     if read == content {
         return Ok(content);
     }
-    let lost = content.rules.difference(&read.rules).next().map(ToString::to_string).unwrap_or_default();
-    Err(format!("`{lost}` and another rule need the same entry; remove one"))
+    let lost = content
+        .rules
+        .difference(&read.rules)
+        .next()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    Err(format!(
+        "`{lost}` and another rule need the same entry; remove one"
+    ))
 }
 
 /// The election in the header of a file; the lowest if there is none.
 pub(crate) fn election(text: &str) -> Election {
-    let written = text.lines().take_while(|line| line.starts_with('#')).find_map(|line| {
-        let (term, epoch) = line.strip_prefix(ELECTION)?.trim().split_once('.')?;
-        Some(Election { term: term.parse().ok()?, epoch: epoch.parse().ok()? })
-    });
+    let written = text
+        .lines()
+        .take_while(|line| line.starts_with('#'))
+        .find_map(|line| {
+            let (term, epoch) = line.strip_prefix(ELECTION)?.trim().split_once('.')?;
+            Some(Election {
+                term: term.parse().ok()?,
+                epoch: epoch.parse().ok()?,
+            })
+        });
     written.unwrap_or_default()
 }
 

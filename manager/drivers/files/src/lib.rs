@@ -28,7 +28,12 @@ pub use self::text::{Content, line, rule};
 
 /// What a device behind files is taken to be able to do: all that a hopwise switch can, and that its rules survive a restart.
 pub fn capabilities() -> Capabilities {
-    Capabilities { joint_roles: false, sampling: false, restart: Restart::Keeps, ..Capabilities::default() }
+    Capabilities {
+        joint_roles: false,
+        sampling: false,
+        restart: Restart::Keeps,
+        ..Capabilities::default()
+    }
 }
 
 /// A driver.
@@ -46,7 +51,10 @@ impl Driver {
         let directory = Arc::new(Mutex::new(Directory::new(settings)));
         let work = tokio::spawn(work(Arc::clone(&directory), queue, tell.clone()));
         let watch = tokio::spawn(watch(node, directory, tell));
-        Self { commands, tasks: [work, watch].map(|task| task.abort_handle()) }
+        Self {
+            commands,
+            tasks: [work, watch].map(|task| task.abort_handle()),
+        }
     }
 
     /// Hands over a command. `false`: it still has too many.
@@ -76,7 +84,10 @@ async fn blocking<T: Send + 'static>(
 }
 
 async fn work(directory: Shared, mut queue: mpsc::Receiver<Command>, tell: impl Fn(Message)) {
-    while let Some(Command { node, id, request, .. }) = queue.recv().await {
+    while let Some(Command {
+        node, id, request, ..
+    }) = queue.recv().await
+    {
         let answer = blocking(&directory, |directory| directory.execute(request)).await;
         let failed = || Answer::Unreachable("the driver failed; please report it".to_owned());
         tell(Message::Answer(node, id, answer.unwrap_or_else(failed)));
@@ -87,7 +98,10 @@ async fn work(directory: Shared, mut queue: mpsc::Receiver<Command>, tell: impl 
 async fn watch(node: NodeId, directory: Shared, tell: impl Fn(Message)) {
     loop {
         time::sleep(INTERVAL).await;
-        if blocking(&directory, Directory::has_changed).await.unwrap_or_default() {
+        if blocking(&directory, Directory::has_changed)
+            .await
+            .unwrap_or_default()
+        {
             tell(Message::Event(node, DeviceEvent::Changed));
         }
     }

@@ -78,7 +78,11 @@ fn entry(rule: &Rule) -> String {
 /// A line without its comment.
 fn bare(line: &str) -> &str {
     let line = line.trim();
-    if line.starts_with('#') { "" } else { line.split(" #").next().unwrap_or_default().trim_end() }
+    if line.starts_with('#') {
+        ""
+    } else {
+        line.split(" #").next().unwrap_or_default().trim_end()
+    }
 }
 
 /// The line of a rule.
@@ -92,7 +96,12 @@ pub fn line(rule: &Rule) -> String {
 fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
     match rule {
         Rule::Encoding(encoding) => {
-            write!(out, "encoding dscp={} l4_checksum={}", encoding.dscp, encoding.l4_checksum.word())
+            write!(
+                out,
+                "encoding dscp={} l4_checksum={}",
+                encoding.dscp,
+                encoding.l4_checksum.word()
+            )
         }
         Rule::Session(collector) => write!(out, "session collector={collector}"),
         // For people: devices that are configured by files get none.
@@ -103,15 +112,29 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
             out.push_str("filter");
             write_key(out, &filter.key)?;
             let (algorithm, metric) = (filter.algorithm.word(), filter.metric.name());
-            write!(out, " algorithm={algorithm} metric={metric} threshold={}", filter.threshold)?;
-            filter.rule.iter().try_for_each(|rule| write!(out, " rule={rule}"))
+            write!(
+                out,
+                " algorithm={algorithm} metric={metric} threshold={}",
+                filter.threshold
+            )?;
+            filter
+                .rule
+                .iter()
+                .try_for_each(|rule| write!(out, " rule={rule}"))
         }
         Rule::Forwarding => out.write_str("forwarding"),
         Rule::Source(port) => write!(out, "source port={port}"),
         Rule::Watch(watch) => {
             out.push_str("watch");
             write_key(out, &watch.key)?;
-            let Watch { mode, bits, hops, sample, drops, .. } = **watch;
+            let Watch {
+                mode,
+                bits,
+                hops,
+                sample,
+                drops,
+                ..
+            } = **watch;
             let drops = if drops { "yes" } else { "no" };
             write!(
                 out,
@@ -161,7 +184,10 @@ pub fn rule(line: &str) -> Result<Rule, String> {
                     .into_iter()
                     .find(|one| one.word() == word)
             })?;
-            Rule::Encoding(Encoding { dscp: pairs.number("dscp", 63)?, l4_checksum })
+            Rule::Encoding(Encoding {
+                dscp: pairs.number("dscp", 63)?,
+                l4_checksum,
+            })
         }
         "session" => Rule::Session(pairs.value("collector")?),
         "sink" => Rule::Sink(pairs.value("port")?),
@@ -184,7 +210,9 @@ pub fn rule(line: &str) -> Result<Rule, String> {
         "watch" => Rule::Watch(Arc::new(Watch {
             key: pairs.key()?,
             mode: pairs.word("mode", Mode::from_word)?,
-            bits: pairs.word("bits", |text| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok())?,
+            bits: pairs.word("bits", |text| {
+                u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+            })?,
             hops: pairs.value("hops")?,
             sample: pairs.value("sample")?,
             drops: pairs.word("drops", |word| match word {
@@ -206,7 +234,9 @@ impl<'a> Pairs<'a> {
     fn of(words: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let mut pairs = BTreeMap::new();
         for word in words {
-            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not key=value"))?;
+            let (key, value) = word
+                .split_once('=')
+                .ok_or_else(|| format!("`{word}` is not key=value"))?;
             if pairs.insert(key, value).is_some() {
                 return Err(format!("`{key}` is given twice"));
             }
@@ -215,7 +245,10 @@ impl<'a> Pairs<'a> {
     }
 
     fn optional<T: FromStr>(&mut self, key: &str) -> Result<Option<T>, String> {
-        let value = self.0.remove(key).map(|text| text.parse().map_err(|_| wrong(key, text)));
+        let value = self
+            .0
+            .remove(key)
+            .map(|text| text.parse().map_err(|_| wrong(key, text)));
         value.transpose()
     }
 
@@ -225,7 +258,11 @@ impl<'a> Pairs<'a> {
 
     fn number(&mut self, key: &str, largest: u8) -> Result<u8, String> {
         let number = self.value(key)?;
-        if number <= largest { Ok(number) } else { Err(wrong(key, &number.to_string())) }
+        if number <= largest {
+            Ok(number)
+        } else {
+            Err(wrong(key, &number.to_string()))
+        }
     }
 
     fn word<T>(&mut self, key: &str, of: impl Fn(&str) -> Option<T>) -> Result<T, String> {
@@ -234,7 +271,9 @@ impl<'a> Pairs<'a> {
     }
 
     fn ports(&mut self, key: &str) -> Result<Ports, String> {
-        let Some(text) = self.0.remove(key) else { return Ok(ANY_PORT) };
+        let Some(text) = self.0.remove(key) else {
+            return Ok(ANY_PORT);
+        };
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         match (first.parse(), last.parse()) {
             (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
@@ -258,7 +297,10 @@ impl<'a> Pairs<'a> {
     }
 
     fn finish(self) -> Result<(), String> {
-        self.0.keys().next().map_or(Ok(()), |key| Err(format!("there is no key `{key}` here")))
+        self.0
+            .keys()
+            .next()
+            .map_or(Ok(()), |key| Err(format!("there is no key `{key}` here")))
     }
 }
 
@@ -280,10 +322,23 @@ pub(crate) mod tests {
             proto: Some(6),
             dscp: Some(10),
         };
-        let watch = |key, mode| Watch { key, mode, bits: 0xf700, hops: 16, sample: 1, drops: true };
-        let v6 = FlowKey { dst: "fd00::/16".parse().ok(), ..FlowKey::default() };
+        let watch = |key, mode| Watch {
+            key,
+            mode,
+            bits: 0xf700,
+            hops: 16,
+            sample: 1,
+            drops: true,
+        };
+        let v6 = FlowKey {
+            dst: "fd00::/16".parse().ok(),
+            ..FlowKey::default()
+        };
         Rules::from([
-            Rule::Encoding(Encoding { dscp: 9, l4_checksum: L4Checksum::Zero }),
+            Rule::Encoding(Encoding {
+                dscp: 9,
+                l4_checksum: L4Checksum::Zero,
+            }),
             Rule::Session("127.0.0.1:9555".parse().unwrap()),
             Rule::Sink(1),
             Rule::Instruction(0),
@@ -306,13 +361,20 @@ pub(crate) mod tests {
             Rule::Source(1),
             Rule::Watch(Arc::new(watch(key, Mode::Md))),
             Rule::Watch(Arc::new(watch(v6, Mode::Postcard))),
-            Rule::Watch(Arc::new(Watch { sample: 9, drops: false, ..watch(FlowKey::default(), Mode::Mx) })),
+            Rule::Watch(Arc::new(Watch {
+                sample: 9,
+                drops: false,
+                ..watch(FlowKey::default(), Mode::Mx)
+            })),
         ])
     }
 
     #[test]
     fn rules_survive_text() {
-        let content = Content { rules: every_rule(), foreign: vec!["ask=ops".to_owned()] };
+        let content = Content {
+            rules: every_rule(),
+            foreign: vec!["ask=ops".to_owned()],
+        };
         let text = content.lines();
         assert_eq!(Content::read(&text), content);
         let expected = "encoding dscp=9 l4_checksum=zero\nsession collector=127.0.0.1:9555\nsink port=1\n\
@@ -333,7 +395,10 @@ pub(crate) mod tests {
         let content = Content::read(
             "# sink port=9\n\n  sink port=1   # by hand\nencoding dscp=1 l4_checksum=leave\nencoding dscp=2 l4_checksum=leave\n",
         );
-        let first = Rule::Encoding(Encoding { dscp: 1, l4_checksum: L4Checksum::Leave });
+        let first = Rule::Encoding(Encoding {
+            dscp: 1,
+            l4_checksum: L4Checksum::Leave,
+        });
         assert_eq!(content.rules, Rules::from([first, Rule::Sink(1)]));
         assert_eq!(content.foreign, ["encoding dscp=2 l4_checksum=leave"]);
     }
@@ -348,9 +413,15 @@ pub(crate) mod tests {
         assert_eq!(refused("sink port=-1"), "`-1` is no value of `port`");
         assert_eq!(refused("sink port=1 speed=2"), "there is no key `speed` here");
         assert_eq!(refused("instruction bit=16"), "`16` is no value of `bit`");
-        assert_eq!(refused("encoding dscp=64 l4_checksum=leave"), "`64` is no value of `dscp`");
-        let watch =
-            |pairs: &str| refused(&format!("watch {pairs} mode=md bits=0x8000 hops=1 sample=1 drops=no"));
+        assert_eq!(
+            refused("encoding dscp=64 l4_checksum=leave"),
+            "`64` is no value of `dscp`"
+        );
+        let watch = |pairs: &str| {
+            refused(&format!(
+                "watch {pairs} mode=md bits=0x8000 hops=1 sample=1 drops=no"
+            ))
+        };
         assert_eq!(watch("dport=9-8"), "`9-8` is no value of `dport`");
         assert_eq!(watch("dscp=64"), "`64` is no value of `dscp`");
         assert_eq!(watch("src=10.0.0.0/99"), "`10.0.0.0/99` is no value of `src`");

@@ -27,7 +27,13 @@ impl Temp {
     }
 
     fn settings(&self, confirm: Confirm) -> Settings {
-        Settings { node: 11, name: "leaf1".to_owned(), directory: self.0.clone(), confirm, format: None }
+        Settings {
+            node: 11,
+            name: "leaf1".to_owned(),
+            directory: self.0.clone(),
+            confirm,
+            format: None,
+        }
     }
 
     fn read(&self, name: &str) -> String {
@@ -67,7 +73,11 @@ fn state(device: &mut Directory) -> State {
 
 fn apply(device: &mut Directory, etag: &Etag, changes: &[Change]) -> Answer {
     let changes = changes.to_vec();
-    device.execute(Request::Apply { election: election(1), etag: etag.clone(), changes })
+    device.execute(Request::Apply {
+        election: election(1),
+        etag: etag.clone(),
+        changes,
+    })
 }
 
 fn unconfirmed(device: &mut Directory) -> String {
@@ -98,7 +108,10 @@ fn what_is_written_counts_when_a_copy_confirms_it() {
     assert_eq!(apply(&mut device, &empty.etag, &changes), Answer::Stale);
     let written = temp.read(DESIRED);
     let (header, lines) = written.split_once("\n\n").unwrap();
-    assert!(header.starts_with("# Rules of leaf1 (node 11), written by the manager of hopwise."), "{header}");
+    assert!(
+        header.starts_with("# Rules of leaf1 (node 11), written by the manager of hopwise."),
+        "{header}"
+    );
     assert!(header.contains("\n# election 7.1\n# version "), "{header}");
     assert_eq!(lines, "sink port=2\ninstruction bit=2 # hop_latency\n");
     temp.confirm();
@@ -119,13 +132,19 @@ fn rules_that_the_form_cannot_express_are_not_taken_over() {
         true => Ok(vec![("own.txt", "empty".to_owned())]),
         false => Err("there are no sinks".to_owned()),
     };
-    let settings = Settings { format: Some(Format::new(form)), ..temp.settings(Confirm::Applied) };
+    let settings = Settings {
+        format: Some(Format::new(form)),
+        ..temp.settings(Confirm::Applied)
+    };
     let mut device = Directory::new(settings);
     let reason = format!(
         "the form of this device cannot express what {}/desired.txt or applied.txt says; correct the file: there are no sinks",
         temp.0.display()
     );
-    assert_eq!(device.execute(Request::Claim(election(1))), Answer::Unreachable(reason));
+    assert_eq!(
+        device.execute(Request::Claim(election(1))),
+        Answer::Unreachable(reason)
+    );
     assert!(!temp.0.join(DESIRED).exists() && !temp.0.join("own.txt").exists());
     temp.write(APPLIED, "");
     assert_eq!(device.execute(Request::Claim(election(1))), Answer::Claimed);
@@ -138,16 +157,28 @@ fn an_older_election_writes_nothing() {
     let (mut old, mut new) = (temp.device(Confirm::Written), temp.device(Confirm::Written));
     assert_eq!(old.execute(Request::Claim(election(1))), Answer::Claimed);
     let before = state(&mut old);
-    assert_eq!(new.execute(Request::Claim(election(1))), Answer::NotPrimary(election(1)));
+    assert_eq!(
+        new.execute(Request::Claim(election(1))),
+        Answer::NotPrimary(election(1))
+    );
     assert_eq!(new.execute(Request::Claim(election(2))), Answer::Claimed);
     let changes = [Change::Add(Rule::Sink(2))];
-    assert_eq!(apply(&mut old, &before.etag, &changes), Answer::NotPrimary(election(2)));
+    assert_eq!(
+        apply(&mut old, &before.etag, &changes),
+        Answer::NotPrimary(election(2))
+    );
     assert_eq!(old.execute(Request::Read), Answer::NotPrimary(election(2)));
-    assert_eq!(old.execute(Request::Claim(election(1))), Answer::NotPrimary(election(2)));
+    assert_eq!(
+        old.execute(Request::Claim(election(1))),
+        Answer::NotPrimary(election(2))
+    );
     assert_eq!(state(&mut new).rules, [].into());
     // The files remember it, whoever starts later.
     let mut third = temp.device(Confirm::Written);
-    assert_eq!(third.execute(Request::Claim(election(2))), Answer::NotPrimary(election(2)));
+    assert_eq!(
+        third.execute(Request::Claim(election(2))),
+        Answer::NotPrimary(election(2))
+    );
 }
 
 #[test]
@@ -158,18 +189,33 @@ fn edits_by_others_are_drift_and_foreign_lines_are_kept() {
     let before = state(&mut device);
     assert!(!device.has_changed());
     let text = temp.read(DESIRED);
-    temp.write(DESIRED, &format!("{text}sink port=3 # by hand\nsession collector=here\n"));
+    temp.write(
+        DESIRED,
+        &format!("{text}sink port=3 # by hand\nsession collector=here\n"),
+    );
     assert!(device.has_changed());
     assert!(!device.has_changed());
-    assert_eq!(apply(&mut device, &before.etag, &[Change::Add(Rule::Sink(2))]), Answer::Stale);
+    assert_eq!(
+        apply(&mut device, &before.etag, &[Change::Add(Rule::Sink(2))]),
+        Answer::Stale
+    );
     let edited = state(&mut device);
     assert_eq!(
         (&edited.rules, &edited.foreign),
-        (&[Rule::Sink(3)].into(), &vec!["session collector=here".to_owned()])
+        (
+            &[Rule::Sink(3)].into(),
+            &vec!["session collector=here".to_owned()]
+        )
     );
-    assert_eq!(apply(&mut device, &edited.etag, &[Change::Remove(Rule::Sink(3))]), Answer::Applied);
+    assert_eq!(
+        apply(&mut device, &edited.etag, &[Change::Remove(Rule::Sink(3))]),
+        Answer::Applied
+    );
     assert!(!device.has_changed());
-    assert_eq!(temp.read(DESIRED).split_once("\n\n").unwrap().1, "session collector=here\n");
+    assert_eq!(
+        temp.read(DESIRED).split_once("\n\n").unwrap().1,
+        "session collector=here\n"
+    );
 }
 
 #[test]
@@ -203,14 +249,23 @@ fn unusable_files_are_named() {
 #[test]
 fn the_driver_reports_that_somebody_confirms() {
     let temp = Temp::new("driver");
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
     let guard = runtime.enter();
     let (tell, told) = channel();
     let driver = Driver::start(temp.settings(Confirm::Applied), move |message| {
         let _ = tell.send(message);
     });
     let ask = |id, request| {
-        assert!(driver.send(Command { node: 11, id, request, limit: 2_000_000_000 }));
+        assert!(driver.send(Command {
+            node: 11,
+            id,
+            request,
+            limit: 2_000_000_000
+        }));
         loop {
             match told.recv_timeout(Duration::from_secs(60)).unwrap() {
                 Message::Answer(11, answered, answer) if answered == id => return answer,
@@ -222,7 +277,10 @@ fn the_driver_reports_that_somebody_confirms() {
     assert_eq!(ask(1, Request::Claim(election(1))), Answer::Claimed);
     assert!(matches!(ask(2, Request::Read), Answer::Unconfirmed(_)));
     temp.confirm();
-    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(Message::Event(11, DeviceEvent::Changed)));
+    assert_eq!(
+        told.recv_timeout(Duration::from_secs(60)),
+        Ok(Message::Event(11, DeviceEvent::Changed))
+    );
     drop((driver, guard));
 }
 
@@ -244,7 +302,10 @@ impl Network {
         for node in [1, 2] {
             manager.set_capabilities(node, files::capabilities(), 0);
         }
-        manager.set_inventory(inventory::read(NETWORK, "network.toml").expect("a valid inventory"), 0);
+        manager.set_inventory(
+            inventory::read(NETWORK, "network.toml").expect("a valid inventory"),
+            0,
+        );
         let intents = "intents = [{ name = \"web\", match = { dport = 80 }, watch = [\"hop_latency\"], mode = \"md\" }]";
         for intent in intent::read(intents, "intents.toml", 0).expect("a valid intent") {
             manager.add_intent(intent, 0).expect("an intent that fits");
@@ -255,7 +316,11 @@ impl Network {
             let device = temp.device(Confirm::Applied);
             (node, (temp, device))
         };
-        Self { manager, devices: [1, 2].map(device).into(), now: 0 }
+        Self {
+            manager,
+            devices: [1, 2].map(device).into(),
+            now: 0,
+        }
     }
 
     /// Runs until all requests are answered, 100 ms later.
@@ -267,8 +332,16 @@ impl Network {
             if commands.is_empty() {
                 return;
             }
-            for Command { node, id, request, .. } in commands {
-                let answer = self.devices.get_mut(&node).expect("one of two").1.execute(request);
+            for Command {
+                node, id, request, ..
+            } in commands
+            {
+                let answer = self
+                    .devices
+                    .get_mut(&node)
+                    .expect("one of two")
+                    .1
+                    .execute(request);
                 self.manager.answer(node, id, answer, self.now);
             }
         }
@@ -286,7 +359,11 @@ impl Network {
     }
 
     fn phases(&self) -> Vec<&'static str> {
-        self.manager.devices().iter().map(|device| device.phase.word()).collect()
+        self.manager
+            .devices()
+            .iter()
+            .map(|device| device.phase.word())
+            .collect()
     }
 }
 

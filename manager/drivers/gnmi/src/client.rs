@@ -104,18 +104,28 @@ impl Client {
     /// As [`Client::check`].
     pub fn new(peer: &Peer) -> Result<Self, String> {
         let grpc = Grpc::new(endpoint(peer)?.connect_lazy()).max_decoding_message_size(MAX_MESSAGE);
-        Ok(Self { grpc, user: user(peer)?, limit: Arc::new(AtomicU64::new(CALL)) })
+        Ok(Self {
+            grpc,
+            user: user(peer)?,
+            limit: Arc::new(AtomicU64::new(CALL)),
+        })
     }
 
     /// This client with the time limit of another one, whatever that becomes.
     pub fn with_limit_of(self, other: &Self) -> Self {
-        Self { limit: Arc::clone(&other.limit), ..self }
+        Self {
+            limit: Arc::clone(&other.limit),
+            ..self
+        }
     }
 
     /// Sets how long a device may take to answer a call.
     pub fn set_limit(&self, limit: Duration) {
         // A number of its own: nothing else depends on it.
-        self.limit.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.limit.store(
+            u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
     }
 
     fn limit(&self) -> Duration {
@@ -148,9 +158,15 @@ impl Client {
         let request = self.request(message);
         let limit = self.limit();
         let call = async {
-            self.grpc.ready().await.map_err(|error| Failure::Unreachable(error.to_string()))?;
+            self.grpc
+                .ready()
+                .await
+                .map_err(|error| Failure::Unreachable(error.to_string()))?;
             let path = PathAndQuery::from_static(method);
-            let response = self.grpc.unary(request, path, ProstCodec::<M, R>::default()).await?;
+            let response = self
+                .grpc
+                .unary(request, path, ProstCodec::<M, R>::default())
+                .await?;
             Ok(response.into_inner())
         };
         let late = || Failure::Unreachable("it does not answer in time".to_owned());
@@ -173,7 +189,10 @@ impl Client {
         match self.get_at(path, tree).await {
             // Some devices have entries and containers, and no lists as a whole: the container around it has the list.
             Err(Failure::NotFound) if path.elem.len() > 1 => {
-                let around = Path { elem: path.elem[..path.elem.len() - 1].to_vec(), ..path.clone() };
+                let around = Path {
+                    elem: path.elem[..path.elem.len() - 1].to_vec(),
+                    ..path.clone()
+                };
                 match self.get_at(&around, tree).await {
                     Err(Failure::NotFound) => Ok(()),
                     done => done,
@@ -185,9 +204,17 @@ impl Client {
     }
 
     async fn get_at(&mut self, path: &Path, tree: &mut Tree) -> Result<(), Failure> {
-        let request = GetRequest { path: vec![path.clone()], r#type: 0, encoding: Encoding::JsonIetf.into() };
+        let request = GetRequest {
+            path: vec![path.clone()],
+            r#type: 0,
+            encoding: Encoding::JsonIetf.into(),
+        };
         let response = self.call::<_, GetResponse>("/gnmi.gNMI/Get", request).await?;
-        response.notification.iter().try_for_each(|one| tree.add(one)).map_err(Failure::Refused)
+        response
+            .notification
+            .iter()
+            .try_for_each(|one| tree.add(one))
+            .map_err(Failure::Refused)
     }
 
     /// Executes a transaction.
@@ -195,7 +222,9 @@ impl Client {
     /// # Errors
     /// See [`Failure`].
     pub async fn set(&mut self, request: SetRequest) -> Result<(), Failure> {
-        self.call::<_, SetResponse>("/gnmi.gNMI/Set", request).await.map(drop)
+        self.call::<_, SetResponse>("/gnmi.gNMI/Set", request)
+            .await
+            .map(drop)
     }
 
     /// Subscribes to changes below paths.
@@ -210,17 +239,26 @@ impl Client {
         let subscription = |path: &Path| Subscription {
             path: Some(path.clone()),
             mode: mode.into(),
-            sample_interval: if mode == SubscriptionMode::Sample { SAMPLE } else { 0 },
+            sample_interval: if mode == SubscriptionMode::Sample {
+                SAMPLE
+            } else {
+                0
+            },
         };
         let list = SubscriptionList {
             subscription: paths.iter().map(subscription).collect(),
             mode: 0,
             encoding: Encoding::JsonIetf.into(),
         };
-        let request = self.request(Once(Some(SubscribeRequest { subscribe: Some(list) })));
+        let request = self.request(Once(Some(SubscribeRequest {
+            subscribe: Some(list),
+        })));
         let limit = self.limit();
         let call = async {
-            self.grpc.ready().await.map_err(|error| Failure::Unreachable(error.to_string()))?;
+            self.grpc
+                .ready()
+                .await
+                .map_err(|error| Failure::Unreachable(error.to_string()))?;
             let path = PathAndQuery::from_static("/gnmi.gNMI/Subscribe");
             let codec = ProstCodec::<SubscribeRequest, SubscribeResponse>::default();
             Ok(self.grpc.streaming(request, path, codec).await?.into_inner())
@@ -234,7 +272,12 @@ fn endpoint(peer: &Peer) -> Result<Endpoint, String> {
     let scheme = if peer.ca.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{}", peer.address));
     let endpoint = endpoint
-        .map_err(|_| format!("`{}` is no address; write \"192.0.2.11:9339\" or the like", peer.address))?
+        .map_err(|_| {
+            format!(
+                "`{}` is no address; write \"192.0.2.11:9339\" or the like",
+                peer.address
+            )
+        })?
         .connect_timeout(CONNECT)
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE);
@@ -246,7 +289,11 @@ fn endpoint(peer: &Peer) -> Result<Endpoint, String> {
     if let Some((certificate, key)) = &peer.identity {
         tls = tls.identity(Identity::from_pem(certificate, key));
     }
-    let keys = if peer.identity.is_some() { "`ca`, `certificate` or `key`" } else { "`ca`" };
+    let keys = if peer.identity.is_some() {
+        "`ca`, `certificate` or `key`"
+    } else {
+        "`ca`"
+    };
     endpoint
         .tls_config(tls)
         .map_err(|error| format!("the certificates cannot be used: {error}; correct {keys}"))
@@ -258,7 +305,10 @@ fn user(peer: &Peer) -> Result<Option<User>, String> {
     let value = |text: &str| {
         AsciiMetadataValue::try_from(text).map_err(|_| "user and password are ASCII; correct them".to_owned())
     };
-    let user = peer.user.as_ref().map(|(name, password)| Ok((value(name)?, value(password)?)));
+    let user = peer
+        .user
+        .as_ref()
+        .map(|(name, password)| Ok((value(name)?, value(password)?)));
     user.transpose()
 }
 

@@ -37,7 +37,10 @@ impl PathMap {
         let mut patch = Vec::new();
         let all = |tables: &Tables| -> Vec<(String, String)> {
             let keys = |(table, objects): (&String, &BTreeMap<String, _>)| {
-                objects.keys().map(|key| (table.clone(), key.clone())).collect::<Vec<_>>()
+                objects
+                    .keys()
+                    .map(|key| (table.clone(), key.clone()))
+                    .collect::<Vec<_>>()
             };
             tables.iter().flat_map(keys).collect()
         };
@@ -73,7 +76,10 @@ fn place(entry: &Entry) -> Result<(String, String), String> {
         return Err("an object has no path; correct `path` in the map".to_owned());
     };
     let name = |elem: &PathElem| local(&elem.name).to_owned();
-    let table = before.last().filter(|_| list.name.ends_with("_LIST")).map_or_else(|| name(list), name);
+    let table = before
+        .last()
+        .filter(|_| list.name.ends_with("_LIST"))
+        .map_or_else(|| name(list), name);
     let mut keys = list.key.values();
     match (keys.next(), keys.next()) {
         (Some(key), None) => Ok((table, key.clone())),
@@ -85,7 +91,11 @@ fn place(entry: &Entry) -> Result<(String, String), String> {
 
 /// Whether a leaf is the key of the list, which is the key of the object here.
 fn is_key(entry: &Entry, leaf: &str) -> bool {
-    entry.path.elem.last().is_some_and(|list| list.key.contains_key(leaf))
+    entry
+        .path
+        .elem
+        .last()
+        .is_some_and(|list| list.key.contains_key(leaf))
 }
 
 fn fields<'a>(
@@ -95,7 +105,9 @@ fn fields<'a>(
         Json::String(text) => Ok((name.clone(), text.clone())),
         Json::Number(number) => Ok((name.clone(), number.to_string())),
         Json::Bool(is) => Ok((name.clone(), is.to_string())),
-        _ => Err(format!("CONFIG_DB has no containers in an object: `{name}`; correct the map")),
+        _ => Err(format!(
+            "CONFIG_DB has no containers in an object: `{name}`; correct the map"
+        )),
     };
     leaves.map(field).collect()
 }

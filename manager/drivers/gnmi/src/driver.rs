@@ -53,10 +53,19 @@ impl Driver {
         let seen = Arc::new(Mutex::new(None));
         let map = Arc::clone(&settings.map);
         let (claimed, always) = (Election::default(), Rules::new());
-        let session = Session { client: calls, map, claimed, always, seen: Arc::clone(&seen) };
+        let session = Session {
+            client: calls,
+            map,
+            claimed,
+            always,
+            seen: Arc::clone(&seen),
+        };
         let work = tokio::spawn(work(session, queue, tell.clone()));
         let watch = tokio::spawn(watch(settings, stream, seen, tell));
-        Ok(Self { commands, tasks: [work, watch].map(|task| task.abort_handle()) })
+        Ok(Self {
+            commands,
+            tasks: [work, watch].map(|task| task.abort_handle()),
+        })
     }
 
     /// Hands over a command. `false`: it still has too many.
@@ -87,11 +96,18 @@ struct Session {
 async fn work(mut session: Session, mut queue: mpsc::Receiver<Command>, tell: impl Fn(Message)) {
     while let Some(command) = queue.recv().await {
         let limit = command.time_limit();
-        let Command { node, id, request, .. } = command;
+        let Command {
+            node, id, request, ..
+        } = command;
         // A call has longer than the request, so that it is known which of the two was late.
         session.client.set_limit(limit + Duration::from_secs(1));
         let done = time::timeout(limit, session.execute(request)).await;
-        let late = || Answer::Late(format!("the device does not answer within {:.1} s", limit.as_secs_f64()));
+        let late = || {
+            Answer::Late(format!(
+                "the device does not answer within {:.1} s",
+                limit.as_secs_f64()
+            ))
+        };
         tell(Message::Answer(node, id, done.unwrap_or_else(|_| late())));
     }
 }
@@ -105,9 +121,18 @@ impl Session {
                 rules.extend(self.always.iter().cloned());
                 let mut foreign = found.foreign;
                 foreign.truncate(MAX_FOREIGN);
-                Answer::State(State { etag, rules, foreign, ..State::default() })
+                Answer::State(State {
+                    etag,
+                    rules,
+                    foreign,
+                    ..State::default()
+                })
             }),
-            Request::Apply { election, etag, changes } => self.apply(election, &etag, &changes).await,
+            Request::Apply {
+                election,
+                etag,
+                changes,
+            } => self.apply(election, &etag, &changes).await,
         };
         done.unwrap_or_else(|failure| match failure {
             Failure::Unreachable(reason) => Answer::Unreachable(reason),
@@ -124,10 +149,22 @@ impl Session {
 
     /// An empty transaction that carries the election.
     fn transaction(&self, election: Election) -> SetRequest {
-        let election_id = Some(Uint128 { high: election.term, low: election.epoch });
-        let arbitration = Extension { master_arbitration: Some(MasterArbitration { election_id }) };
-        let extension = if self.map.arbitrates() { vec![arbitration] } else { Vec::new() };
-        SetRequest { extension, ..SetRequest::default() }
+        let election_id = Some(Uint128 {
+            high: election.term,
+            low: election.epoch,
+        });
+        let arbitration = Extension {
+            master_arbitration: Some(MasterArbitration { election_id }),
+        };
+        let extension = if self.map.arbitrates() {
+            vec![arbitration]
+        } else {
+            Vec::new()
+        };
+        SetRequest {
+            extension,
+            ..SetRequest::default()
+        }
     }
 
     async fn claim(&mut self, election: Election) -> Result<Answer, Failure> {
@@ -174,15 +211,22 @@ impl Session {
             match change {
                 Change::Remove(rule) => {
                     let paths = found.rules.get(rule).into_iter().flatten();
-                    request.delete.extend(paths.filter_map(|text| found.paths.get(text).cloned()));
+                    request
+                        .delete
+                        .extend(paths.filter_map(|text| found.paths.get(text).cloned()));
                     always.remove(rule);
                 }
                 Change::Add(rule) => match self.map.entries(rule) {
                     Ok(entries) if entries.is_empty() => _ = always.insert(rule.clone()),
                     Ok(entries) => request.replace.extend(entries.into_iter().map(|entry| {
                         let json = serde_json::Value::Object(entry.leaves).to_string().into_bytes();
-                        let val = Some(TypedValue { value: Some(Value::JsonIetfVal(json)) });
-                        Update { path: Some(entry.path), val }
+                        let val = Some(TypedValue {
+                            value: Some(Value::JsonIetfVal(json)),
+                        });
+                        Update {
+                            path: Some(entry.path),
+                            val,
+                        }
                     })),
                     Err(reason) => return Ok(Answer::Refused(reason)),
                 },
@@ -224,7 +268,12 @@ fn digest(found: &Found) -> String {
         digest.update(format!("{rule:?}{paths:?}"));
     }
     digest.update(format!("{:?}", found.foreign));
-    digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    digest
+        .finalize()
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Reports what the device says about its ports, changes by others, and its loss.

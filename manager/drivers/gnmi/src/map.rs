@@ -91,12 +91,20 @@ const KINDS: [(&str, &[&str]); 6] = [
     ("sink", &["port"]),
     ("instruction", &["bit"]),
     ("source", &["port"]),
-    ("watch", &["src", "dst", "sport", "dport", "proto", "dscp", "mode", "bits", "hops", "sample", "drops"]),
+    (
+        "watch",
+        &[
+            "src", "dst", "sport", "dport", "proto", "dscp", "mode", "bits", "hops", "sample", "drops",
+        ],
+    ),
 ];
 
 /// The keys of a kind of rule; empty: there is no such kind.
 pub(crate) fn keys_of(kind: &str) -> &'static [&'static str] {
-    KINDS.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, keys)| keys)
+    KINDS
+        .iter()
+        .find(|(name, _)| *name == kind)
+        .map_or(&[], |(_, keys)| keys)
 }
 
 /// A text with at most one placeholder.
@@ -121,7 +129,11 @@ impl Template {
         if [before, after].iter().any(|part| part.contains(['{', '}'])) {
             return Err(wrong());
         }
-        Ok(Self { before: before.to_owned(), placeholder, after: after.to_owned() })
+        Ok(Self {
+            before: before.to_owned(),
+            placeholder,
+            after: after.to_owned(),
+        })
     }
 
     /// The text with the value of the placeholder; `None` if it has none.
@@ -135,7 +147,9 @@ impl Template {
 
     /// The value of the placeholder in a text of this form; empty if there is no placeholder.
     pub(crate) fn value<'t>(&self, text: &'t str) -> Option<&'t str> {
-        let value = text.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
+        let value = text
+            .strip_prefix(self.before.as_str())?
+            .strip_suffix(self.after.as_str())?;
         (self.placeholder.is_some() || value.is_empty()).then_some(value)
     }
 }
@@ -171,7 +185,10 @@ pub const SHIPPED: [(&str, &str); 1] = [("sonic-tam", include_str!("../maps/soni
 
 /// A map that the program has, by its name.
 pub fn shipped(name: &str) -> Option<&'static str> {
-    SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text)
+    SHIPPED
+        .iter()
+        .find(|(shipped, _)| *shipped == name)
+        .map(|(_, text)| *text)
 }
 
 impl PathMap {
@@ -217,17 +234,29 @@ impl PathMap {
 }
 
 fn object(settings: &ObjectSettings) -> Result<Object, String> {
-    let ObjectSettings { rule, path, key, name, texts, numbers } = settings;
+    let ObjectSettings {
+        rule,
+        path,
+        key,
+        name,
+        texts,
+        numbers,
+    } = settings;
     let keys = keys_of(rule);
     if keys.is_empty() {
         let kinds: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
-        return Err(format!("there is no rule `{rule}`; use one of: {}", kinds.join(", ")));
+        return Err(format!(
+            "there is no rule `{rule}`; use one of: {}",
+            kinds.join(", ")
+        ));
     }
     if !name.starts_with("hopwise") {
         return Err("begin `name` with \"hopwise\": by that the driver knows its own".to_owned());
     }
     if texts.len() + numbers.len() > MAX_LEAVES {
-        return Err(format!("an object has at most {MAX_LEAVES} leaves; leave some out"));
+        return Err(format!(
+            "an object has at most {MAX_LEAVES} leaves; leave some out"
+        ));
     }
     let check = |text: &String| {
         let template = Template::new(text)?;
@@ -256,7 +285,10 @@ fn object(settings: &ObjectSettings) -> Result<Object, String> {
                 "`{leaf}` is no leaf; write `name`, or `config/name` if it is in a container"
             ));
         }
-        let outer = leaves.keys().chain([key]).find(|outer| leaf.starts_with(&format!("{outer}/")));
+        let outer = leaves
+            .keys()
+            .chain([key])
+            .find(|outer| leaf.starts_with(&format!("{outer}/")));
         if let Some(outer) = outer {
             return Err(format!("`{leaf}` is inside of the leaf `{outer}`; remove one"));
         }
@@ -267,13 +299,22 @@ fn object(settings: &ObjectSettings) -> Result<Object, String> {
     {
         return Err("the path is that of the list: leave the keys of its last step out".to_owned());
     }
-    Ok(Object { kind: rule.clone(), path, key: key.clone(), name: check(name)?, leaves })
+    Ok(Object {
+        kind: rule.clone(),
+        path,
+        key: key.clone(),
+        name: check(name)?,
+        leaves,
+    })
 }
 
 /// The map of settings; an error names its key.
 fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'static str, String)> {
     if objects.len() > MAX_OBJECTS {
-        return Err(("objects", format!("a map has at most {MAX_OBJECTS} objects; leave some out")));
+        return Err((
+            "objects",
+            format!("a map has at most {MAX_OBJECTS} objects; leave some out"),
+        ));
     }
     let always_encoding = match &settings.always_encoding {
         Some(pairs) => {
@@ -281,8 +322,10 @@ fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'st
         }
         None => None,
     };
-    let names: BTreeSet<(&str, &Option<String>)> =
-        objects.iter().map(|object| (object.kind.as_str(), &object.name.placeholder)).collect();
+    let names: BTreeSet<(&str, &Option<String>)> = objects
+        .iter()
+        .map(|object| (object.kind.as_str(), &object.name.placeholder))
+        .collect();
     for (kind, _) in KINDS {
         let given = names.iter().filter(|(name, _)| *name == kind).count();
         let is_needed = match kind {
@@ -329,7 +372,9 @@ fn capabilities(settings: &MapSettings) -> Result<Capabilities, (&'static str, S
         words.iter().map(one).collect()
     }
     let matches = all("matches", &settings.matches, |word| {
-        ["ipv6", "prefixes", "wildcards", "ranges", "dscp"].into_iter().find(|one| *one == word)
+        ["ipv6", "prefixes", "wildcards", "ranges", "dscp"]
+            .into_iter()
+            .find(|one| *one == word)
     })?;
     let checksums = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero];
     let l4_checksum = all("l4_checksum", &settings.l4_checksum, |word| {
@@ -337,11 +382,17 @@ fn capabilities(settings: &MapSettings) -> Result<Capabilities, (&'static str, S
     })?;
     let modes = all("modes", &settings.modes, Mode::from_word)?;
     if settings.bits.iter().any(|bit| *bit > 15) {
-        return Err(("bits", "an instruction bit is a number from 0 to 15; correct it".to_owned()));
+        return Err((
+            "bits",
+            "an instruction bit is a number from 0 to 15; correct it".to_owned(),
+        ));
     }
     Ok(Capabilities {
         modes,
-        bits: settings.bits.iter().fold(0, |bits, bit| bits | instruction::bit(*bit)),
+        bits: settings
+            .bits
+            .iter()
+            .fold(0, |bits, bit| bits | instruction::bit(*bit)),
         matches: MatchKinds {
             ipv6: matches.contains("ipv6"),
             prefixes: matches.contains("prefixes"),

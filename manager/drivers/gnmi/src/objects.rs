@@ -45,7 +45,10 @@ fn pairs(rule: &Rule) -> (String, Values) {
     let line = files::line(rule);
     let mut words = line.split(" #").next().unwrap_or_default().split_whitespace();
     let kind = words.next().unwrap_or_default().to_owned();
-    let pair = |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let pair = |word: &str| {
+        word.split_once('=')
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    };
     (kind, words.filter_map(pair).collect())
 }
 
@@ -86,8 +89,14 @@ impl PathMap {
 
     /// The keys whose values can be read from an object.
     fn readable<'o>(&self, object: &'o Object) -> Vec<&'o str> {
-        let templates = object.leaves.values().map(|(template, _)| template).chain([&object.name]);
-        let mut keys: Vec<&str> = templates.filter_map(|template| template.placeholder.as_deref()).collect();
+        let templates = object
+            .leaves
+            .values()
+            .map(|(template, _)| template)
+            .chain([&object.name]);
+        let mut keys: Vec<&str> = templates
+            .filter_map(|template| template.placeholder.as_deref())
+            .collect();
         if keys.contains(&"interface") {
             keys.push("port");
         }
@@ -100,7 +109,10 @@ impl PathMap {
     /// The values with those of the derived placeholders.
     fn derived(&self, rule: &Rule, mut values: Values) -> Values {
         let digest = Sha256::digest(files::line(rule));
-        values.insert("id".to_owned(), digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect());
+        values.insert(
+            "id".to_owned(),
+            digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect(),
+        );
         match rule {
             Rule::Sink(port) | Rule::Source(port) => {
                 if let Some(interface) = self.ports.get(port) {
@@ -122,15 +134,24 @@ impl PathMap {
             let port = self.ports.iter().find(|(_, name)| **name == interface);
             values.extend(port.map(|(port, _)| ("port".to_owned(), port.to_string())));
         }
-        if let (Some(address), Some(port)) =
-            (values.remove("collector_address"), values.remove("collector_port"))
-        {
-            let address = if address.contains(':') { format!("[{address}]") } else { address };
+        if let (Some(address), Some(port)) = (
+            values.remove("collector_address"),
+            values.remove("collector_port"),
+        ) {
+            let address = if address.contains(':') {
+                format!("[{address}]")
+            } else {
+                address
+            };
             values.insert("collector".to_owned(), format!("{address}:{port}"));
         }
         let keys = keys_of(kind);
         values.retain(|key, _| keys.contains(&key.as_str()));
-        for (key, value) in self.defaults.iter().filter(|(key, _)| keys.contains(&key.as_str())) {
+        for (key, value) in self
+            .defaults
+            .iter()
+            .filter(|(key, _)| keys.contains(&key.as_str()))
+        {
             values.entry(key.clone()).or_insert_with(|| value.clone());
         }
         values
@@ -146,7 +167,10 @@ impl PathMap {
                 found.paths.insert(path::text(&entry.path), entry.path.clone());
                 let name = entry.path.elem.last().and_then(|last| last.key.get(&object.key));
                 if let Some(value) = name.and_then(|name| object.name.value(name)) {
-                    groups.entry((&object.kind, value.to_owned())).or_default().push((object, entry));
+                    groups
+                        .entry((&object.kind, value.to_owned()))
+                        .or_default()
+                        .push((object, entry));
                 }
             }
         }
@@ -164,7 +188,12 @@ impl PathMap {
                 found.rules.entry(rule).or_default().extend(texts);
             }
         }
-        found.foreign = found.paths.keys().filter(|text| !ours.contains(*text)).cloned().collect();
+        found.foreign = found
+            .paths
+            .keys()
+            .filter(|text| !ours.contains(*text))
+            .cloned()
+            .collect();
         found
     }
 
@@ -172,7 +201,12 @@ impl PathMap {
     fn rule(&self, kind: &str, group: &[(&Object, Entry)]) -> Option<Rule> {
         let mut values = Values::new();
         for (object, entry) in group {
-            let name = entry.path.elem.last().and_then(|last| last.key.get(&object.key)).cloned();
+            let name = entry
+                .path
+                .elem
+                .last()
+                .and_then(|last| last.key.get(&object.key))
+                .cloned();
             let leaves = object.leaves.iter().filter_map(|(name, (template, _))| {
                 Some((template, below(&entry.leaves, name, local).and_then(leaf)?))
             });
@@ -182,18 +216,25 @@ impl PathMap {
                 }
             }
         }
-        let line = self.underived(kind, values).into_iter().fold(kind.to_owned(), |line, (key, value)| {
-            // A value with a space is no value of a rule.
-            format!("{line} {key}={}", value.replace(char::is_whitespace, "?"))
-        });
+        let line = self
+            .underived(kind, values)
+            .into_iter()
+            .fold(kind.to_owned(), |line, (key, value)| {
+                // A value with a space is no value of a rule.
+                format!("{line} {key}={}", value.replace(char::is_whitespace, "?"))
+            });
         files::rule(&line).ok()
     }
 
     /// Whether the objects are those that the map makes of the rule.
     fn is_whole(&self, rule: &Rule, group: &[(&Object, Entry)]) -> bool {
-        let Ok(wanted) = self.entries(rule) else { return false };
-        let objects =
-            self.objects.iter().filter(|object| group.iter().any(|(own, _)| own.kind == object.kind));
+        let Ok(wanted) = self.entries(rule) else {
+            return false;
+        };
+        let objects = self
+            .objects
+            .iter()
+            .filter(|object| group.iter().any(|(own, _)| own.kind == object.kind));
         let has = |(object, wanted): (&Object, &Entry)| {
             group.iter().any(|(own, entry)| {
                 let same = |name: &String| {
@@ -219,15 +260,22 @@ fn entry(object: &Object, values: &Values) -> Result<Entry, String> {
     })?;
     let mut path = object.path.clone();
     if let Some(last) = path.elem.last_mut() {
-        *last = PathElem { name: last.name.clone(), key: [(object.key.clone(), name.clone())].into() };
+        *last = PathElem {
+            name: last.name.clone(),
+            key: [(object.key.clone(), name.clone())].into(),
+        };
     }
     let mut leaves = Map::from_iter([(object.key.clone(), Json::String(name))]);
     for (leaf, (template, is_number)) in &object.leaves {
-        let Some(text) = template.fill(values) else { continue };
+        let Some(text) = template.fill(values) else {
+            continue;
+        };
         let value = match text.parse::<u64>() {
             Ok(number) if *is_number => Json::from(number),
             Err(_) if *is_number => {
-                return Err(format!("`{text}` for `{leaf}` is not a number; write it into `texts`"));
+                return Err(format!(
+                    "`{text}` for `{leaf}` is not a number; write it into `texts`"
+                ));
             }
             _ => Json::String(text),
         };
@@ -248,7 +296,9 @@ fn insert(leaves: &mut Map<String, Json>, path: &str, value: Json) {
     match path.split_once('/') {
         None => _ = leaves.insert(path.to_owned(), value),
         Some((container, rest)) => {
-            let below = leaves.entry(container).or_insert_with(|| Json::Object(Map::new()));
+            let below = leaves
+                .entry(container)
+                .or_insert_with(|| Json::Object(Map::new()));
             if let Json::Object(below) = below {
                 insert(below, rest, value);
             }
@@ -263,7 +313,10 @@ fn entries_of(object: &Object, tree: &Tree) -> Vec<Entry> {
         if let Some(last) = path.elem.last_mut() {
             last.key = [(object.key.clone(), name)].into();
         }
-        Entry { path, leaves: leaves.clone() }
+        Entry {
+            path,
+            leaves: leaves.clone(),
+        }
     };
     match tree.at(&object.path) {
         Some(Json::Array(list)) => {

@@ -17,7 +17,10 @@ pub fn parse(text: &str) -> Result<Path, String> {
     };
     let (origin, mut rest) = text.split_once('/').ok_or_else(|| wrong("it has no `/`"))?;
     let origin = origin.strip_suffix(':').unwrap_or(origin);
-    if !origin.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+    if !origin
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+    {
         return Err(wrong("it begins with neither `/` nor an origin"));
     }
     let mut elem = Vec::new();
@@ -28,7 +31,10 @@ pub fn parse(text: &str) -> Result<Path, String> {
             return Err(wrong("a step has no name"));
         }
         let (key, after) = keys(after).ok_or_else(|| wrong("a key is not [name=value]"))?;
-        elem.push(PathElem { name: name.to_owned(), key });
+        elem.push(PathElem {
+            name: name.to_owned(),
+            key,
+        });
         if elem.len() > MAX_STEPS {
             return Err(wrong("it has too many steps"));
         }
@@ -38,7 +44,11 @@ pub fn parse(text: &str) -> Result<Path, String> {
             None => return Err(wrong("something follows a key")),
         };
     }
-    Ok(Path { origin: origin.to_owned(), elem, target: String::new() })
+    Ok(Path {
+        origin: origin.to_owned(),
+        elem,
+        target: String::new(),
+    })
 }
 
 /// The keys at the beginning of a text, and the rest of it. A value ends at the next `]`.
@@ -55,7 +65,11 @@ fn keys(mut text: &str) -> Option<(BTreeMap<String, String>, &str)> {
 
 /// The text of a path.
 pub fn text(path: &Path) -> String {
-    let mut text = if path.origin.is_empty() { String::new() } else { format!("{}:", path.origin) };
+    let mut text = if path.origin.is_empty() {
+        String::new()
+    } else {
+        format!("{}:", path.origin)
+    };
     for elem in &path.elem {
         text.push('/');
         text.push_str(&elem.name);
@@ -72,7 +86,11 @@ mod tests {
 
     #[test]
     fn paths_survive_text() {
-        for path in ["/a", "openconfig:/interfaces/interface[name=eth0/1]/state", "/m:t/L[a=1][b=]"] {
+        for path in [
+            "/a",
+            "openconfig:/interfaces/interface[name=eth0/1]/state",
+            "/m:t/L[a=1][b=]",
+        ] {
             assert_eq!(parse(path).map(|parsed| text(&parsed)), Ok(path.to_owned()));
         }
         let parsed = parse("o:/l[k=v]").unwrap();
@@ -82,9 +100,14 @@ mod tests {
 
     #[test]
     fn what_is_no_path_is_refused() {
-        for text in ["", "a", "/", "/a//b", "/a[k]", "/a[=v]", "/a[k=v", "/a[k=v]b", "a b/c", "/a]"] {
+        for text in [
+            "", "a", "/", "/a//b", "/a[k]", "/a[=v]", "/a[k=v", "/a[k=v]b", "a b/c", "/a]",
+        ] {
             let message = parse(text).unwrap_err();
-            assert!(message.starts_with(&format!("`{text}` is not a path: ")), "{message}");
+            assert!(
+                message.starts_with(&format!("`{text}` is not a path: ")),
+                "{message}"
+            );
         }
         assert!(parse(&"/a".repeat(65)).is_err());
     }

@@ -29,13 +29,17 @@ impl Tree {
     pub fn add(&mut self, notification: &Notification) -> Result<(), String> {
         let prefix = notification.prefix.iter().flat_map(|path| &path.elem);
         for update in &notification.update {
-            let Some(value) = update.val.as_ref().and_then(|val| val.value.as_ref()) else { continue };
+            let Some(value) = update.val.as_ref().and_then(|val| val.value.as_ref()) else {
+                continue;
+            };
             let json = json(value)?;
             let length = |path: Option<&Path>| path.map_or(0, |path| path.elem.len());
             if length(notification.prefix.as_ref()) + length(update.path.as_ref()) > MAX_STEPS {
                 return Err(format!("the device sends a path of more than {MAX_STEPS} steps"));
             }
-            let steps = prefix.clone().chain(update.path.iter().flat_map(|path| &path.elem));
+            let steps = prefix
+                .clone()
+                .chain(update.path.iter().flat_map(|path| &path.elem));
             let mut place = &mut self.0;
             for step in steps {
                 place = descend(place, step)?;
@@ -47,7 +51,9 @@ impl Tree {
 
     /// What is below a path without keys in its last step.
     pub fn at(&self, path: &Path) -> Option<&Json> {
-        path.elem.iter().try_fold(&self.0, |place, step| child(place, local(&step.name)))
+        path.elem
+            .iter()
+            .try_fold(&self.0, |place, step| child(place, local(&step.name)))
     }
 }
 
@@ -91,17 +97,22 @@ fn descend<'a>(place: &'a mut Json, step: &PathElem) -> Result<&'a mut Json, Str
     }
     let list = array(below);
     let has = |entry: &Json| {
-        step.key.iter().all(|(name, value)| match child(entry, local(name)) {
-            Some(Json::String(text)) => text == value,
-            other => other.and_then(leaf).as_ref() == Some(value),
-        })
+        step.key
+            .iter()
+            .all(|(name, value)| match child(entry, local(name)) {
+                Some(Json::String(text)) => text == value,
+                other => other.and_then(leaf).as_ref() == Some(value),
+            })
     };
     // Leaves of one entry come one after another.
     let index = list.iter().rposition(has);
     let index = match index {
         Some(index) => index,
         None if list.len() < MAX_ENTRIES => {
-            let keys = step.key.iter().map(|(name, value)| (local(name).to_owned(), value.clone().into()));
+            let keys = step
+                .key
+                .iter()
+                .map(|(name, value)| (local(name).to_owned(), value.clone().into()));
             list.push(Json::Object(keys.collect()));
             list.len() - 1
         }
@@ -167,7 +178,10 @@ mod tests {
     use serde_json::json;
 
     fn update(path: &str, value: Value) -> Update {
-        Update { path: path::parse(path).ok(), val: Some(TypedValue { value: Some(value) }) }
+        Update {
+            path: path::parse(path).ok(),
+            val: Some(TypedValue { value: Some(value) }),
+        }
     }
 
     #[test]
@@ -177,14 +191,20 @@ mod tests {
             update: vec![
                 update("/interface[name=e1]/state/mtu", Value::UintVal(1514)),
                 update("/interface[name=e2]/state/mtu", Value::UintVal(9000)),
-                update("/interface[name=e1]/state/name", Value::StringVal("e1".to_owned())),
+                update(
+                    "/interface[name=e1]/state/name",
+                    Value::StringVal("e1".to_owned()),
+                ),
             ],
             ..Notification::default()
         };
         let whole = json!({"m:interface": [
             {"name": "e1", "state": {"mtu": 1514, "name": "e1"}}, {"name": "e2", "m:state": {"mtu": 9000}}]});
         let whole = Notification {
-            update: vec![update("/interfaces", Value::JsonIetfVal(whole.to_string().into_bytes()))],
+            update: vec![update(
+                "/interfaces",
+                Value::JsonIetfVal(whole.to_string().into_bytes()),
+            )],
             ..Notification::default()
         };
         let (mut one, mut other) = (Tree::default(), Tree::default());
@@ -192,18 +212,34 @@ mod tests {
         other.add(&whole).unwrap();
         assert_eq!(one, other);
         let interfaces = path::parse("/interfaces/interface").unwrap();
-        assert_eq!(one.at(&interfaces).and_then(Json::as_array).map(Vec::len), Some(2));
+        assert_eq!(
+            one.at(&interfaces).and_then(Json::as_array).map(Vec::len),
+            Some(2)
+        );
     }
 
     #[test]
     fn lists_without_an_end_are_refused() {
         let updates = (0..=MAX_ENTRIES).map(|n| update(&format!("/l[k={n}]/v"), Value::BoolVal(true)));
-        let notification = Notification { update: updates.collect(), ..Notification::default() };
-        assert!(Tree::default().add(&notification).unwrap_err().contains("more than 8192 entries of `l`"));
+        let notification = Notification {
+            update: updates.collect(),
+            ..Notification::default()
+        };
+        assert!(
+            Tree::default()
+                .add(&notification)
+                .unwrap_err()
+                .contains("more than 8192 entries of `l`")
+        );
         let broken = Notification {
             update: vec![update("/a", Value::JsonVal(vec![b'{']))],
             ..Notification::default()
         };
-        assert!(Tree::default().add(&broken).unwrap_err().starts_with("the device sends what is not JSON"));
+        assert!(
+            Tree::default()
+                .add(&broken)
+                .unwrap_err()
+                .starts_with("the device sends what is not JSON")
+        );
     }
 }

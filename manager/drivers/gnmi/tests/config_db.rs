@@ -13,9 +13,20 @@ fn map() -> PathMap {
 }
 
 fn watch(hops: u8, sample: u32) -> Rule {
-    let key =
-        FlowKey { src: "10.0.0.0/8".parse().ok(), dport: (443, 443), proto: Some(6), ..FlowKey::default() };
-    Rule::Watch(Arc::new(Watch { key, mode: Mode::Md, bits: 0xa000, hops, sample, drops: true }))
+    let key = FlowKey {
+        src: "10.0.0.0/8".parse().ok(),
+        dport: (443, 443),
+        proto: Some(6),
+        ..FlowKey::default()
+    };
+    Rule::Watch(Arc::new(Watch {
+        key,
+        mode: Mode::Md,
+        bits: 0xa000,
+        hops,
+        sample,
+        drops: true,
+    }))
 }
 
 #[test]
@@ -25,8 +36,11 @@ fn rules_are_objects_of_config_db_and_changes_a_patch() {
     let before: Rules = [session.clone(), Rule::Sink(3), Rule::Instruction(2), first].into();
     let map = map();
     let all = map.config_db(&before).expect("all can be expressed");
-    let id =
-        all["TAM_SESSION"].as_object().and_then(|objects| objects.keys().next()).expect("a session").clone();
+    let id = all["TAM_SESSION"]
+        .as_object()
+        .and_then(|objects| objects.keys().next())
+        .expect("a session")
+        .clone();
     let group = json!({"src-ip-prefix": "10.0.0.0/8", "l4-dst-port": "443", "ip-protocol": "6"});
     let expected = json!({
         "TAM_COLLECTOR": {"hopwise": {"ip": "fd00::9", "port": "9555"}},
@@ -39,9 +53,14 @@ fn rules_are_objects_of_config_db_and_changes_a_patch() {
 
     let after: Rules = [session, Rule::Source(3), second].into();
     let new = map.config_db(&after).expect("all can be expressed");
-    let other =
-        new["TAM_SESSION"].as_object().and_then(|objects| objects.keys().next()).expect("a session").clone();
-    let patch = map.config_db_patch(&before, &after).expect("all can be expressed");
+    let other = new["TAM_SESSION"]
+        .as_object()
+        .and_then(|objects| objects.keys().next())
+        .expect("a session")
+        .clone();
+    let patch = map
+        .config_db_patch(&before, &after)
+        .expect("all can be expressed");
     let expected = json!([
         {"op": "remove", "path": format!("/TAM_SESSION/{id}")},
         {"op": "remove", "path": "/TAM_PORT/hopwise_sink_3"},
@@ -63,6 +82,8 @@ fn what_the_map_cannot_express_is_refused() {
         threshold: 0,
         rule: None,
     };
-    let error = map().config_db(&[Rule::Filter(Arc::new(filter))].into()).expect_err("no object is a filter");
+    let error = map()
+        .config_db(&[Rule::Filter(Arc::new(filter))].into())
+        .expect_err("no object is a filter");
     assert!(error.contains("no object for `filter`"), "{error}");
 }

@@ -11,7 +11,9 @@ const PUBLISHED: &str = include_str!("published/fields.txt");
 fn published(message: &str, field: &str) -> u64 {
     let mut lines = PUBLISHED.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let found = lines.find(|words| words[0] == message && words[1] == field);
-    found.unwrap_or_else(|| panic!("{message} has no {field}"))[2].parse().unwrap()
+    found.unwrap_or_else(|| panic!("{message} has no {field}"))[2]
+        .parse()
+        .unwrap()
 }
 
 /// The number of the first field of a message in which only that one is set.
@@ -68,8 +70,14 @@ fn of_messages() {
         ("update", Response::Update(Notification::default())),
         ("sync_response", Response::SyncResponse(true)),
     ] {
-        let message = SubscribeResponse { response: Some(response) };
-        assert_eq!(number(&message), published("gnmi.SubscribeResponse", field), "{field}");
+        let message = SubscribeResponse {
+            response: Some(response),
+        };
+        assert_eq!(
+            number(&message),
+            published("gnmi.SubscribeResponse", field),
+            "{field}"
+        );
     }
 }
 
@@ -78,9 +86,11 @@ fn of_extensions_and_enumerations() {
     fields!(Extension "gnmi_ext.Extension": master_arbitration = Some(MasterArbitration::default()));
     fields!(MasterArbitration "gnmi_ext.MasterArbitration": election_id = Some(Uint128::default()));
     fields!(Uint128 "gnmi_ext.Uint128": high = 1, low = 1);
-    for (name, value) in
-        [("JSON", Encoding::Json), ("PROTO", Encoding::Proto), ("JSON_IETF", Encoding::JsonIetf)]
-    {
+    for (name, value) in [
+        ("JSON", Encoding::Json),
+        ("PROTO", Encoding::Proto),
+        ("JSON_IETF", Encoding::JsonIetf),
+    ] {
         assert_eq!(published("gnmi.Encoding", name), value as u64);
     }
     for (name, value) in [

@@ -73,8 +73,9 @@ const CONFIG: &str = r#"{"openconfig-interfaces:interfaces": {"interface": [{"na
 
 fn installed() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found =
-        std::env::split_paths(&path).map(|folder| folder.join("gnmi_target")).find(|file| file.is_file());
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join("gnmi_target"))
+        .find(|file| file.is_file());
     if found.is_none() {
         // Not by `println`, which the test harness captures.
         std::io::stderr()
@@ -93,21 +94,44 @@ struct Target {
 
 impl Target {
     fn start(program: &Path, options: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let address = format!("127.0.0.1:{port}");
         let folder = std::env::temp_dir().join(format!("hopwise-gnmi-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("config.json"), CONFIG).unwrap();
         let mut command = Command::new(program);
-        command.args(["-bind_address", &address, "-username", "admin", "-password", "secret", "-config"]);
+        command.args([
+            "-bind_address",
+            &address,
+            "-username",
+            "admin",
+            "-password",
+            "secret",
+            "-config",
+        ]);
         command.arg(folder.join("config.json")).args(options);
-        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let process = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let start = Instant::now();
         while TcpStream::connect(&address).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(60), "gnmi_target does not listen");
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "gnmi_target does not listen"
+            );
             std::thread::yield_now();
         }
-        Self { process, address, folder }
+        Self {
+            process,
+            address,
+            folder,
+        }
     }
 }
 
@@ -128,20 +152,35 @@ struct Talk {
 
 impl Talk {
     fn new(peer: Peer) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let (sender, messages) = channel();
         let map = Arc::new(PathMap::read(MAP, "map.toml").unwrap_or_else(|error| panic!("{error}")));
         let guard = runtime.enter();
-        let driver =
-            Driver::start(Settings { node: 7, peer, map }, move |message| _ = sender.send(message)).unwrap();
+        let driver = Driver::start(Settings { node: 7, peer, map }, move |message| {
+            _ = sender.send(message)
+        })
+        .unwrap();
         drop(guard);
-        Self { runtime, driver, messages, next: 0 }
+        Self {
+            runtime,
+            driver,
+            messages,
+            next: 0,
+        }
     }
 
     fn ask(&mut self, request: Request) -> Answer {
         self.next += 1;
-        assert!(self.driver.send(Order { node: 7, id: self.next, request, limit: 2_000_000_000 }));
+        assert!(self.driver.send(Order {
+            node: 7,
+            id: self.next,
+            request,
+            limit: 2_000_000_000
+        }));
         loop {
             if let Message::Answer(7, id, answer) =
                 self.messages.recv_timeout(Duration::from_secs(60)).unwrap()
@@ -161,22 +200,46 @@ impl Talk {
 
     fn apply(&mut self, changes: impl IntoIterator<Item = Change>) -> Answer {
         let etag = self.state().etag;
-        self.ask(Request::Apply { election: ELECTION, etag, changes: changes.into_iter().collect() })
+        self.ask(Request::Apply {
+            election: ELECTION,
+            etag,
+            changes: changes.into_iter().collect(),
+        })
     }
 }
 
 const ELECTION: Election = Election { term: 1, epoch: 1 };
 
 fn watch(hops: u8) -> Rule {
-    let key = FlowKey { dst: "10.0.0.0/8".parse().ok(), ..FlowKey::default() };
-    Rule::Watch(Arc::new(Watch { key, mode: Mode::Md, bits: 0xa000, hops, sample: 1, drops: true }))
+    let key = FlowKey {
+        dst: "10.0.0.0/8".parse().ok(),
+        ..FlowKey::default()
+    };
+    Rule::Watch(Arc::new(Watch {
+        key,
+        mode: Mode::Md,
+        bits: 0xa000,
+        hops,
+        sample: 1,
+        drops: true,
+    }))
 }
 
 fn rules() -> Rules {
-    let encoding = Encoding { dscp: 23, l4_checksum: L4Checksum::Update };
+    let encoding = Encoding {
+        dscp: 23,
+        l4_checksum: L4Checksum::Update,
+    };
     let session = Rule::Session("192.0.2.9:9555".parse().unwrap());
-    [Rule::Encoding(encoding), session, Rule::Sink(3), Rule::Instruction(2), Rule::Source(3), watch(80)]
-        .into()
+    [
+        Rule::Encoding(encoding),
+        session,
+        Rule::Sink(3),
+        Rule::Instruction(2),
+        Rule::Source(3),
+        watch(80),
+    ]
+    .into()
 }
 
 fn user(password: &str) -> Option<(String, String)> {
@@ -187,27 +250,46 @@ fn user(password: &str) -> Option<(String, String)> {
 fn rules_are_written_read_and_removed() {
     let Some(program) = installed() else { return };
     let target = Target::start(&program, &["-notls"]);
-    let mut talk =
-        Talk::new(Peer { address: target.address.clone(), user: user("secret"), ..Peer::default() });
+    let mut talk = Talk::new(Peer {
+        address: target.address.clone(),
+        user: user("secret"),
+        ..Peer::default()
+    });
     assert_eq!(talk.ask(Request::Claim(ELECTION)), Answer::Claimed);
     let empty = talk.state();
     assert_eq!((empty.rules, empty.foreign.len()), (Rules::new(), 1));
     assert_eq!(talk.apply(rules().into_iter().map(Change::Add)), Answer::Applied);
     let state = talk.state();
-    assert_eq!((state.rules, state.foreign), (rules(), vec!["/interfaces/interface[name=admin]".to_owned()]));
+    assert_eq!(
+        (state.rules, state.foreign),
+        (rules(), vec!["/interfaces/interface[name=admin]".to_owned()])
+    );
 
-    assert_eq!(talk.apply([Change::Remove(watch(80)), Change::Add(watch(90))]), Answer::Applied);
+    assert_eq!(
+        talk.apply([Change::Remove(watch(80)), Change::Add(watch(90))]),
+        Answer::Applied
+    );
     let mut expected = rules();
     expected.remove(&watch(80));
     expected.insert(watch(90));
     assert_eq!(talk.state().rules, expected);
     let etag = empty.etag;
-    assert_eq!(talk.ask(Request::Apply { election: ELECTION, etag, changes: Vec::new() }), Answer::Stale);
+    assert_eq!(
+        talk.ask(Request::Apply {
+            election: ELECTION,
+            etag,
+            changes: Vec::new()
+        }),
+        Answer::Stale
+    );
 
     // The model allows MTUs of 16 bits only: the transaction is refused as a whole, and says why.
     let session = Rule::Session("[fd00::9]:9555".parse().unwrap());
     let removals = expected.iter().cloned().map(Change::Remove);
-    assert_eq!(talk.apply(removals.chain([Change::Add(session.clone())])), Answer::Applied);
+    assert_eq!(
+        talk.apply(removals.chain([Change::Add(session.clone())])),
+        Answer::Applied
+    );
     assert_eq!(talk.state().rules, [session].into());
     talk.runtime.shutdown_background();
 }
@@ -230,9 +312,10 @@ fn users_and_certificates_are_checked() {
     assert_eq!(talk.apply([Change::Add(Rule::Sink(1))]), Answer::Applied);
     assert_eq!(talk.state().rules, [Rule::Sink(1)].into());
 
-    for (peer, part) in
-        [(peer("ca.pem", "wrong"), "not authorized"), (peer("other-ca.pem", "secret"), "certificate")]
-    {
+    for (peer, part) in [
+        (peer("ca.pem", "wrong"), "not authorized"),
+        (peer("other-ca.pem", "secret"), "certificate"),
+    ] {
         let mut talk = Talk::new(peer);
         // This server asks for the user at reads and writes only.
         let answer = match talk.ask(Request::Claim(ELECTION)) {
@@ -241,7 +324,10 @@ fn users_and_certificates_are_checked() {
         };
         let text = format!("{answer:?}");
         assert!(
-            matches!(answer, Answer::Unreachable(_) | Answer::Refused(_) | Answer::NotPrimary(_)),
+            matches!(
+                answer,
+                Answer::Unreachable(_) | Answer::Refused(_) | Answer::NotPrimary(_)
+            ),
             "{text}"
         );
         assert!(text.contains(part), "{text}");

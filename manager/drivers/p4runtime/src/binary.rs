@@ -22,12 +22,20 @@ type Fields = fn() -> &'static [(&'static str, u32, Kind)];
 
 use Kind::{Message, Number, Text, Word};
 
-const MATCH_TYPES: &[(&str, u64)] =
-    &[("EXACT", 2), ("LPM", 3), ("TERNARY", 4), ("RANGE", 5), ("OPTIONAL", 6)];
+const MATCH_TYPES: &[(&str, u64)] = &[
+    ("EXACT", 2),
+    ("LPM", 3),
+    ("TERNARY", 4),
+    ("RANGE", 5),
+    ("OPTIONAL", 6),
+];
 const SCOPES: &[(&str, u64)] = &[("TABLE_AND_DEFAULT", 0), ("TABLE_ONLY", 1), ("DEFAULT_ONLY", 2)];
 const UNITS: &[(&str, u64)] = &[("BYTES", 1), ("PACKETS", 2), ("BOTH", 3)];
-const COLORS: &[(&str, u64)] =
-    &[("TWO_RATE_THREE_COLOR", 0), ("SINGLE_RATE_THREE_COLOR", 1), ("SINGLE_RATE_TWO_COLOR", 2)];
+const COLORS: &[(&str, u64)] = &[
+    ("TWO_RATE_THREE_COLOR", 0),
+    ("SINGLE_RATE_THREE_COLOR", 1),
+    ("SINGLE_RATE_TWO_COLOR", 2),
+];
 const TIMEOUTS: &[(&str, u64)] = &[("NO_TIMEOUT", 0), ("NOTIFY_CONTROL", 1)];
 const FLAGS: &[(&str, u64)] = &[("false", 0), ("true", 1)];
 
@@ -107,7 +115,11 @@ fn match_field() -> &'static [(&'static str, u32, Kind)] {
 }
 
 fn action_ref() -> &'static [(&'static str, u32, Kind)] {
-    &[("id", 1, Number), ("annotations", 2, Text), ("scope", 3, Word(SCOPES))]
+    &[
+        ("id", 1, Number),
+        ("annotations", 2, Text),
+        ("scope", 3, Word(SCOPES)),
+    ]
 }
 
 fn call() -> &'static [(&'static str, u32, Kind)] {
@@ -157,7 +169,11 @@ fn meter() -> &'static [(&'static str, u32, Kind)] {
 }
 
 fn direct() -> &'static [(&'static str, u32, Kind)] {
-    &[("preamble", 1, Message(preamble)), ("spec", 2, Message(spec)), ("direct_table_id", 3, Number)]
+    &[
+        ("preamble", 1, Message(preamble)),
+        ("spec", 2, Message(spec)),
+        ("direct_table_id", 3, Number),
+    ]
 }
 
 fn spec() -> &'static [(&'static str, u32, Kind)] {
@@ -165,7 +181,10 @@ fn spec() -> &'static [(&'static str, u32, Kind)] {
 }
 
 fn controller() -> &'static [(&'static str, u32, Kind)] {
-    &[("preamble", 1, Message(preamble)), ("metadata", 2, Message(metadata))]
+    &[
+        ("preamble", 1, Message(preamble)),
+        ("metadata", 2, Message(metadata)),
+    ]
 }
 
 fn metadata() -> &'static [(&'static str, u32, Kind)] {
@@ -209,7 +228,11 @@ fn tuple() -> &'static [(&'static str, u32, Kind)] {
 }
 
 fn bitstring() -> &'static [(&'static str, u32, Kind)] {
-    &[("bit", 1, Message(width)), ("int", 2, Message(width)), ("varbit", 3, Message(width))]
+    &[
+        ("bit", 1, Message(width)),
+        ("int", 2, Message(width)),
+        ("varbit", 3, Message(width)),
+    ]
 }
 
 fn width() -> &'static [(&'static str, u32, Kind)] {
@@ -374,10 +397,20 @@ impl<'t> Reader<'t> {
             b't' => (b'\t', 1),
             same @ (b'"' | b'\'' | b'\\') => (same, 1),
             b'0'..=b'7' => {
-                let digits = bytes.iter().take(3).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
-                (u8::from_str_radix(str::from_utf8(&bytes[..digits]).ok()?, 8).ok()?, digits)
+                let digits = bytes
+                    .iter()
+                    .take(3)
+                    .take_while(|byte| (b'0'..=b'7').contains(byte))
+                    .count();
+                (
+                    u8::from_str_radix(str::from_utf8(&bytes[..digits]).ok()?, 8).ok()?,
+                    digits,
+                )
             }
-            b'x' => (u8::from_str_radix(str::from_utf8(bytes.get(1..3)?).ok()?, 16).ok()?, 3),
+            b'x' => (
+                u8::from_str_radix(str::from_utf8(bytes.get(1..3)?).ok()?, 16).ok()?,
+                3,
+            ),
             _ => return None,
         };
         self.at += length;
@@ -423,13 +456,28 @@ tables { preamble { id: 33554433 name: \"a.t\" alias: \"t\" annotations: \"@name
         let end = "use the binary form (`p4c --p4runtime-files program.bin`)";
         let refusal = |text: &str| to_binary(text).unwrap_err().replace(end, "…");
         for (text, expected) in [
-            ("tables {\n size: x }", "line 2 of the P4Info: `x` is no number; …"),
-            ("tables {\n sizes: 1 }", "line 2 of the P4Info: `sizes` is not known here; …"),
+            (
+                "tables {\n size: x }",
+                "line 2 of the P4Info: `x` is no number; …",
+            ),
+            (
+                "tables {\n sizes: 1 }",
+                "line 2 of the P4Info: `sizes` is not known here; …",
+            ),
             ("tables { size: 1", "line 1 of the P4Info: a `{` without a `}`; …"),
             ("}", "line 1 of the P4Info: a `}` without a `{`; …"),
-            ("pkg_info { arch: \"a\\q\" }", "line 1 of the P4Info: an escape in a text is not known; …"),
-            ("pkg_info { arch: \"a", "line 1 of the P4Info: a text does not end; …"),
-            ("pkg_info { arch }", "line 1 of the P4Info: `arch` has no value; …"),
+            (
+                "pkg_info { arch: \"a\\q\" }",
+                "line 1 of the P4Info: an escape in a text is not known; …",
+            ),
+            (
+                "pkg_info { arch: \"a",
+                "line 1 of the P4Info: a text does not end; …",
+            ),
+            (
+                "pkg_info { arch }",
+                "line 1 of the P4Info: `arch` has no value; …",
+            ),
         ] {
             assert_eq!(refusal(text), expected);
         }

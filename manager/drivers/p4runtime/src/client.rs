@@ -99,7 +99,9 @@ pub struct Tls {
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Without the key.
-        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Tls")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -161,7 +163,8 @@ fn errors(details: &[u8]) -> Vec<Error> {
     let status = Status::decode(details).unwrap_or_default();
     let is_error = |url: &str| url.ends_with("/p4.v1.Error");
     let all = status.details.iter().filter(|any| is_error(&any.type_url));
-    all.map(|any| Error::decode(any.value.as_slice()).unwrap_or_default()).collect()
+    all.map(|any| Error::decode(any.value.as_slice()).unwrap_or_default())
+        .collect()
 }
 
 /// A connection with the stream that makes it a P4Runtime client.
@@ -201,15 +204,26 @@ impl Client {
     pub async fn connect(peer: &Peer, via: Option<&Connector>, election: Uint128) -> Result<Self, Failure> {
         let channel = channel(peer, via).await.map_err(Failure::Unreachable)?;
         let grpc = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE);
-        let mut calls = Calls { grpc, device_id: peer.device_id, role: peer.role.clone() };
+        let mut calls = Calls {
+            grpc,
+            device_id: peer.device_id,
+            role: peer.role.clone(),
+        };
         let (send, queue) = mpsc::channel(MAX_QUEUE);
         // It has room.
         let _ = send.try_send(calls.arbitration(election));
         calls.ready().await?;
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/StreamChannel");
-        let opened = calls.grpc.streaming(Request::new(Queue(queue)), path, ProstCodec::default()).await;
+        let opened = calls
+            .grpc
+            .streaming(Request::new(Queue(queue)), path, ProstCodec::default())
+            .await;
         let receive = opened.map_err(|status| Failure::new(&status))?.into_inner();
-        Ok(Self { calls, queue: send, receive })
+        Ok(Self {
+            calls,
+            queue: send,
+            receive,
+        })
     }
 
     /// Asks to be primary with another election id.
@@ -253,7 +267,10 @@ async fn channel(peer: &Peer, via: Option<&Connector>) -> Result<Channel, String
     let endpoint =
         Endpoint::from_shared(format!("{scheme}://{}", peer.address)).map_err(|error| bad(&error))?;
     // No keepalive of HTTP/2: gRPC's C++ servers close connections that ping more often than every 5 minutes.
-    let mut endpoint = endpoint.connect_timeout(CONNECT).tcp_keepalive(Some(KEEPALIVE)).tcp_nodelay(true);
+    let mut endpoint = endpoint
+        .connect_timeout(CONNECT)
+        .tcp_keepalive(Some(KEEPALIVE))
+        .tcp_nodelay(true);
     if let Some(tls) = &peer.tls {
         let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.ca));
         if let Some((certificate, key)) = &tls.identity {
@@ -262,8 +279,9 @@ async fn channel(peer: &Peer, via: Option<&Connector>) -> Result<Channel, String
         if let Some(name) = &tls.name {
             config = config.domain_name(name);
         }
-        endpoint =
-            endpoint.tls_config(config).map_err(|error| format!("its certificates: {}", causes(&error)))?;
+        endpoint = endpoint
+            .tls_config(config)
+            .map_err(|error| format!("its certificates: {}", causes(&error)))?;
     }
     let connected = match via {
         Some(via) => endpoint.connect_with_connector(via.clone()).await,
@@ -283,18 +301,25 @@ fn causes(error: &dyn std::error::Error) -> String {
 
 impl Calls {
     fn arbitration(&self, election: Uint128) -> StreamMessageRequest {
-        let role = (!self.role.is_empty()).then(|| Role { name: self.role.clone() });
+        let role = (!self.role.is_empty()).then(|| Role {
+            name: self.role.clone(),
+        });
         let arbitration = MasterArbitrationUpdate {
             device_id: self.device_id,
             role,
             election_id: Some(election),
             status: None,
         };
-        StreamMessageRequest { update: Some(StreamRequest::Arbitration(arbitration)) }
+        StreamMessageRequest {
+            update: Some(StreamRequest::Arbitration(arbitration)),
+        }
     }
 
     async fn ready(&mut self) -> Result<(), Failure> {
-        self.grpc.ready().await.map_err(|error| Failure::Unreachable(causes(&error)))
+        self.grpc
+            .ready()
+            .await
+            .map_err(|error| Failure::Unreachable(causes(&error)))
     }
 
     async fn call<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Failure>
@@ -304,8 +329,13 @@ impl Calls {
     {
         self.ready().await?;
         let path = PathAndQuery::from_static(path);
-        let response = self.grpc.unary(Request::new(request), path, ProstCodec::default()).await;
-        response.map(tonic::Response::into_inner).map_err(|status| Failure::new(&status))
+        let response = self
+            .grpc
+            .unary(Request::new(request), path, ProstCodec::default())
+            .await;
+        response
+            .map(tonic::Response::into_inner)
+            .map_err(|status| Failure::new(&status))
     }
 
     /// The program of the device, and the cookie of whoever loaded it.
@@ -364,7 +394,9 @@ impl Calls {
             role: self.role.clone(),
         };
         let path = "/p4.v1.P4Runtime/SetForwardingPipelineConfig";
-        self.call(path, request).await.map(|_: SetForwardingPipelineConfigResponse| ())
+        self.call(path, request)
+            .await
+            .map(|_: SetForwardingPipelineConfigResponse| ())
     }
 
     /// Executes changes.
@@ -379,7 +411,9 @@ impl Calls {
             atomicity: 0,
             role: self.role.clone(),
         };
-        self.call("/p4.v1.P4Runtime/Write", request).await.map(|_: WriteResponse| ())
+        self.call("/p4.v1.P4Runtime/Write", request)
+            .await
+            .map(|_: WriteResponse| ())
     }
 
     /// The entities that match.
@@ -387,12 +421,19 @@ impl Calls {
     /// # Errors
     /// The device refuses, or has too many.
     pub async fn read(&mut self, entities: Vec<Entity>) -> Result<Vec<Entity>, Failure> {
-        let request = ReadRequest { device_id: self.device_id, entities, role: self.role.clone() };
+        let request = ReadRequest {
+            device_id: self.device_id,
+            entities,
+            role: self.role.clone(),
+        };
         self.ready().await?;
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/Read");
         let codec: ProstCodec<ReadRequest, ReadResponse> = ProstCodec::default();
         let failure = |status: tonic::Status| Failure::new(&status).of_query();
-        let opened = self.grpc.server_streaming(Request::new(request), path, codec).await;
+        let opened = self
+            .grpc
+            .server_streaming(Request::new(request), path, codec)
+            .await;
         let mut stream = opened.map_err(failure)?.into_inner();
         let mut all = Vec::new();
         while let Some(part) = stream.message().await.map_err(failure)? {

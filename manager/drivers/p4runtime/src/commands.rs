@@ -40,9 +40,18 @@ pub fn commands(map: &Map, info: &P4Info, local: &Local, rules: &Rules) -> Resul
 }
 
 fn emptied(row: &Row, info: &P4Info) -> Option<String> {
-    let Form::Table { table, default, .. } = &row.form else { return None };
+    let Form::Table { table, default, .. } = &row.form else {
+        return None;
+    };
     let name = &preamble(info.tables.iter().map(|table| &table.preamble), *table)?.name;
-    Some(format!("{} {name}\n", if *default { "table_reset_default" } else { "table_clear" }))
+    Some(format!(
+        "{} {name}\n",
+        if *default {
+            "table_reset_default"
+        } else {
+            "table_clear"
+        }
+    ))
 }
 
 fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
@@ -54,24 +63,49 @@ fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
                 "multicast group {group} needs the driver `p4runtime`: simple_switch_CLI numbers their copies by itself"
             ));
         }
-        (Key::Clone(session), Content::Copies { replicas, truncate, .. }) => {
+        (
+            Key::Clone(session),
+            Content::Copies {
+                replicas, truncate, ..
+            },
+        ) => {
             if *truncate != 0 || replicas.len() != 1 {
                 return Err(format!(
                     "simple_switch_CLI cannot truncate copies, or send them to several ports: clone session {session}; remove `truncate` from the map"
                 ));
             }
-            let port = replicas.iter().find_map(|(port, _)| port.number()).unwrap_or_default();
+            let port = replicas
+                .iter()
+                .find_map(|(port, _)| port.number())
+                .unwrap_or_default();
             let _ = writeln!(line, "mirroring_add {session} {port}");
         }
         (Key::Default(table), Content::Action(action, params)) => {
             let (table, action) = of(info, *table, *action).ok_or_else(unknown)?;
-            let _ = write!(line, "table_set_default {} {}", name(&table.preamble), name(&action.preamble));
+            let _ = write!(
+                line,
+                "table_set_default {} {}",
+                name(&table.preamble),
+                name(&action.preamble)
+            );
             write_params(&mut line, action, params);
             line.push('\n');
         }
-        (Key::Table { table, priority, fields }, Content::Action(action, params)) => {
+        (
+            Key::Table {
+                table,
+                priority,
+                fields,
+            },
+            Content::Action(action, params),
+        ) => {
             let (table, action) = of(info, *table, *action).ok_or_else(unknown)?;
-            let _ = write!(line, "table_add {} {}", name(&table.preamble), name(&action.preamble));
+            let _ = write!(
+                line,
+                "table_add {} {}",
+                name(&table.preamble),
+                name(&action.preamble)
+            );
             for field in &table.match_fields {
                 let _ = write!(line, " {}", written(field, fields.get(&field.id)));
             }
@@ -104,7 +138,11 @@ fn name(preamble: &Option<Preamble>) -> &str {
 
 fn write_params(line: &mut String, action: &P4Action, params: &std::collections::BTreeMap<u32, Bytes>) {
     for param in &action.params {
-        let _ = write!(line, " {}", params.get(&param.id).map_or_else(|| "0".to_owned(), hex));
+        let _ = write!(
+            line,
+            " {}",
+            params.get(&param.id).map_or_else(|| "0".to_owned(), hex)
+        );
     }
 }
 
@@ -127,5 +165,7 @@ fn written(declared: &P4MatchField, field: Option<&Field>) -> String {
 }
 
 fn hex(value: &Bytes) -> String {
-    value.number().map_or_else(|| format!("0x{value}"), |number| format!("{number:#x}"))
+    value
+        .number()
+        .map_or_else(|| format!("0x{value}"), |number| format!("{number:#x}"))
 }

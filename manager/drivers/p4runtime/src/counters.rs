@@ -34,17 +34,29 @@ pub(crate) fn check(all: &[CounterSettings], root: &Node<'_>, reader: &mut Reade
     let mut names = BTreeSet::new();
     for (index, counters) in all.iter().enumerate() {
         let place = index.to_string();
-        if counters.each.as_deref().is_some_and(|object| object.is_empty() || !is_name(object)) {
+        if counters
+            .each
+            .as_deref()
+            .is_some_and(|object| object.is_empty() || !is_name(object))
+        {
             let message = "an object has a name of at most 40 lower-case letters, digits and `_`";
             reader.refuse(span_of(root, &["counters", &place, "each"]), message);
         }
-        for (number, name) in counters.names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+        for (number, name) in counters
+            .names
+            .iter()
+            .enumerate()
+            .filter(|(_, name)| !name.is_empty())
+        {
             let path = ["counters", &place, "names", &number.to_string()];
             if !is_name(name) {
                 let message = "a counter has a name of at most 40 lower-case letters, digits and `_`";
                 reader.refuse(span_of(root, &path), message);
             } else if !names.insert((&counters.each, name)) {
-                reader.refuse(span_of(root, &path), format!("there is a counter `{name}` already"));
+                reader.refuse(
+                    span_of(root, &path),
+                    format!("there is a counter `{name}` already"),
+                );
             }
         }
     }
@@ -68,10 +80,12 @@ impl Counters {
         let (size, count) = (usize::try_from(size).unwrap_or(0), names.len());
         self.0.insert(id, settings.clone());
         match each {
-            _ if size < count => Err(format!("`{array}` has {size} counters, and the map names {count}")),
-            Some(each) if size % count.max(1) != 0 => {
-                Err(format!("`{array}` has {size} counters, which are not {count} for each {each}"))
-            }
+            _ if size < count => Err(format!(
+                "`{array}` has {size} counters, and the map names {count}"
+            )),
+            Some(each) if size % count.max(1) != 0 => Err(format!(
+                "`{array}` has {size} counters, which are not {count} for each {each}"
+            )),
             _ => Ok(()),
         }
     }
@@ -86,13 +100,29 @@ impl Counters {
         let mut own = Vec::new();
         let mut of_objects: BTreeMap<(&str, usize), Vec<(&str, u64)>> = BTreeMap::new();
         for (array, place, packets) in counted {
-            let Some(CounterSettings { names, each, .. }) = self.0.get(&array) else { continue };
-            let at = if each.is_some() { place % names.len().max(1) } else { place };
-            let Some(name) = names.get(at).filter(|name| !name.is_empty()) else { continue };
+            let Some(CounterSettings { names, each, .. }) = self.0.get(&array) else {
+                continue;
+            };
+            let at = if each.is_some() {
+                place % names.len().max(1)
+            } else {
+                place
+            };
+            let Some(name) = names.get(at).filter(|name| !name.is_empty()) else {
+                continue;
+            };
             match each {
-                None => own.push(Counter { object: None, about: None, name: name.clone(), packets }),
+                None => own.push(Counter {
+                    object: None,
+                    about: None,
+                    name: name.clone(),
+                    packets,
+                }),
                 Some(each) => {
-                    of_objects.entry((each, place / names.len())).or_default().push((name, packets));
+                    of_objects
+                        .entry((each, place / names.len()))
+                        .or_default()
+                        .push((name, packets));
                 }
             }
         }
@@ -102,12 +132,17 @@ impl Counters {
             counters.sort_unstable();
             counters.dedup_by_key(|(name, _)| *name);
             let counts = counters.iter().any(|(_, packets)| *packets > 0);
-            own.extend(counters.into_iter().filter(|_| counts).map(|(name, packets)| Counter {
-                object: Some(format!("{each} {number}")),
-                about: None,
-                name: name.to_owned(),
-                packets,
-            }));
+            own.extend(
+                counters
+                    .into_iter()
+                    .filter(|_| counts)
+                    .map(|(name, packets)| Counter {
+                        object: Some(format!("{each} {number}")),
+                        about: None,
+                        name: name.to_owned(),
+                        packets,
+                    }),
+            );
         }
         own.truncate(MAX_COUNTERS);
         own
@@ -126,17 +161,26 @@ mod tests {
             each: each.map(str::to_owned),
         };
         let mut counters = Counters::default();
-        assert_eq!(counters.add(1, 4, &of("packets", None, &["plain", "", "refused"])), Ok(()));
         assert_eq!(
-            counters.add(2, 9, &of("decisions", Some("filter"), &["suppressed", "", "event"])),
+            counters.add(1, 4, &of("packets", None, &["plain", "", "refused"])),
+            Ok(())
+        );
+        assert_eq!(
+            counters.add(
+                2,
+                9,
+                &of("decisions", Some("filter"), &["suppressed", "", "event"])
+            ),
             Ok(())
         );
         let decisions = (0..9).map(|place| (2, place, if place < 3 { 0 } else { 10 + place as u64 }));
         // A place behind the names, and an array that the map does not name.
         let others = [(1, 2, 7), (1, 0, 0), (1, 3, 9), (3, 0, 5)];
         let named = counters.named(decisions.chain(others));
-        let named: Vec<(Option<&str>, &str, u64)> =
-            named.iter().map(|one| (one.object.as_deref(), one.name.as_str(), one.packets)).collect();
+        let named: Vec<(Option<&str>, &str, u64)> = named
+            .iter()
+            .map(|one| (one.object.as_deref(), one.name.as_str(), one.packets))
+            .collect();
         let expected = [
             (None, "plain", 0),
             (None, "refused", 7),
@@ -147,7 +191,11 @@ mod tests {
         ];
         assert_eq!(named, expected);
         let wrong = [
-            (2, of("packets", None, &["a", "b", "c"]), "`packets` has 2 counters, and the map names 3"),
+            (
+                2,
+                of("packets", None, &["a", "b", "c"]),
+                "`packets` has 2 counters, and the map names 3",
+            ),
             (
                 4,
                 of("f", Some("filter"), &["a", "b", "c"]),

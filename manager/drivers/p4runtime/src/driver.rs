@@ -63,8 +63,16 @@ impl Load {
 
     /// Returns a digest of P4Info and configuration: different programs have different cookies.
     fn cookie(&self) -> Cookie {
-        let digest = Sha256::new().chain_update(&self.p4info).chain_update(&self.config).finalize();
-        Cookie { cookie: digest.iter().take(8).fold(0, |cookie, byte| cookie << 8 | u64::from(*byte)) }
+        let digest = Sha256::new()
+            .chain_update(&self.p4info)
+            .chain_update(&self.config)
+            .finalize();
+        Cookie {
+            cookie: digest
+                .iter()
+                .take(8)
+                .fold(0, |cookie, byte| cookie << 8 | u64::from(*byte)),
+        }
     }
 
     fn config(&self) -> ForwardingPipelineConfig {
@@ -101,7 +109,10 @@ impl Driver {
             another: None,
             report: Box::new(report),
         };
-        Self { commands, task: tokio::spawn(work.run(queue)).abort_handle() }
+        Self {
+            commands,
+            task: tokio::spawn(work.run(queue)).abort_handle(),
+        }
     }
 
     /// Hands over a command. `false`: it still has too many.
@@ -156,7 +167,12 @@ impl Session {
     /// The next message of the device, or the end of the loading of its program or of the reading of its counters. It may be dropped while
     /// it waits.
     async fn next(&mut self) -> Next {
-        let Self { client, loading, counting, .. } = self;
+        let Self {
+            client,
+            loading,
+            counting,
+            ..
+        } = self;
         let loaded = async {
             match loading {
                 Some(Loading::Running(loading)) => loading.await,
@@ -211,7 +227,11 @@ impl FrameClock {
     fn new() -> Self {
         let mut interval = time::interval(Duration::from_millis(FRAMES_MS));
         interval.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-        Self { interval, next: 0, due: 0 }
+        Self {
+            interval,
+            next: 0,
+            due: 0,
+        }
     }
 }
 
@@ -309,7 +329,9 @@ impl Work {
 
     async fn command(&mut self, command: Command) {
         let limit = command.time_limit();
-        let Command { node, id, request, .. } = command;
+        let Command {
+            node, id, request, ..
+        } = command;
         self.limit = limit;
         let done = time::timeout(limit, self.execute(request)).await;
         let answer = done.unwrap_or_else(|_| {
@@ -321,18 +343,28 @@ impl Work {
     }
 
     fn late(&self, limit: Duration) -> String {
-        format!("{} does not answer within {:.1} s", self.settings.peer.address, limit.as_secs_f64())
+        format!(
+            "{} does not answer within {:.1} s",
+            self.settings.peer.address,
+            limit.as_secs_f64()
+        )
     }
 
     async fn execute(&mut self, request: Request) -> Answer {
         match request {
             Request::Claim(election) => self.claim(election).await,
-            Request::Read => {
-                self.read().await.map_or_else(|answer| answer, |seen| Answer::State(state(seen)))
-            }
-            Request::Apply { election, etag, changes } => {
-                self.apply(election, &etag, &changes).await.unwrap_or_else(|answer| answer)
-            }
+            Request::Read => self
+                .read()
+                .await
+                .map_or_else(|answer| answer, |seen| Answer::State(state(seen))),
+            Request::Apply {
+                election,
+                etag,
+                changes,
+            } => self
+                .apply(election, &etag, &changes)
+                .await
+                .unwrap_or_else(|answer| answer),
         }
     }
 
@@ -371,7 +403,10 @@ impl Work {
     }
 
     async fn claimed(&mut self, election: Election) -> Result<Answer, Failure> {
-        let id = Uint128 { high: election.term, low: election.epoch };
+        let id = Uint128 {
+            high: election.term,
+            low: election.epoch,
+        };
         match &mut self.session {
             Some(session) => {
                 session.program = None;
@@ -392,7 +427,9 @@ impl Work {
                 });
             }
         }
-        let Some(session) = &mut self.session else { return Ok(Answer::Stale) };
+        let Some(session) = &mut self.session else {
+            return Ok(Answer::Stale);
+        };
         session.claim = election;
         let arbitration = arbitrate(&mut session.client, id).await?;
         if let Some(answer) = not_primary(&arbitration, id) {
@@ -413,7 +450,10 @@ impl Work {
                 ))
             }
             Ok(program) => {
-                let facts = Facts { capabilities: program.capabilities(), ports: Vec::new() };
+                let facts = Facts {
+                    capabilities: program.capabilities(),
+                    ports: Vec::new(),
+                };
                 session.program = Some(Arc::new(program));
                 if self.facts.as_ref() != Some(&facts) {
                     self.facts = Some(facts.clone());
@@ -423,7 +463,10 @@ impl Work {
                 Ok(Answer::Claimed)
             }
             Err(problems) => {
-                let text = format!("its program does not fit the map `{name}`: {}", problems.join("; "));
+                let text = format!(
+                    "its program does not fit the map `{name}`: {}",
+                    problems.join("; ")
+                );
                 self.session = None;
                 Ok(Answer::Unreachable(text))
             }
@@ -453,7 +496,9 @@ impl Work {
         let work = async move {
             let config = load.config();
             let late = |_| Failure::Unreachable("no answer in time".to_owned());
-            time::timeout(LOAD, calls.load(election, config)).await.map_err(late)?
+            time::timeout(LOAD, calls.load(election, config))
+                .await
+                .map_err(late)?
         };
         session.loading = Some(Loading::Running(tokio::spawn(work)));
         Answer::Unreachable(LOADING.to_owned())
@@ -462,7 +507,10 @@ impl Work {
     /// The program of a device whose claim stands.
     fn ready(&mut self) -> Result<(Calls, Arc<Program>), Answer> {
         let ready = self.session.as_ref().and_then(|session| {
-            session.program.as_ref().map(|program| (session.client.calls(), Arc::clone(program)))
+            session
+                .program
+                .as_ref()
+                .map(|program| (session.client.calls(), Arc::clone(program)))
         });
         ready.ok_or_else(|| Answer::Unreachable("it is not connected".to_owned()))
     }
@@ -471,15 +519,26 @@ impl Work {
         let (mut calls, program) = self.ready()?;
         let entities = self.call(read_entries(&mut calls, &program)).await;
         let entities = entities.map_err(|failure| self.fail(failure))?;
-        let entries: Vec<Entry> = entities.iter().filter_map(Entry::read).map(|(entry, _)| entry).collect();
+        let entries: Vec<Entry> = entities
+            .iter()
+            .filter_map(Entry::read)
+            .map(|(entry, _)| entry)
+            .collect();
         let digest = u64::from_be_bytes(entry::digest(entries.iter()));
-        let (number, claim) =
-            self.session.as_ref().map_or((0, Election::default()), |session| (session.number, session.claim));
+        let (number, claim) = self.session.as_ref().map_or((0, Election::default()), |session| {
+            (session.number, session.claim)
+        });
         let etag = Etag(format!("{number}.{}-{digest:016x}", claim.epoch));
         let meaning = program.decode(entries, &self.remembered);
         let filters = program.rule_filters(&meaning.ours, &meaning.rules).into_iter();
-        self.filters = filters.map(|(number, text)| (format!("filter {number}"), text)).collect();
-        Ok(Seen { program, meaning, etag })
+        self.filters = filters
+            .map(|(number, text)| (format!("filter {number}"), text))
+            .collect();
+        Ok(Seen {
+            program,
+            meaning,
+            etag,
+        })
     }
 
     /// The answer to a call that failed.
@@ -497,7 +556,11 @@ impl Work {
     }
 
     async fn apply(&mut self, election: Election, etag: &Etag, changes: &[Change]) -> Result<Answer, Answer> {
-        let Seen { program, meaning, etag: now } = self.read().await?;
+        let Seen {
+            program,
+            meaning,
+            etag: now,
+        } = self.read().await?;
         let claim = self.session.as_ref().map(|session| session.claim);
         if now != *etag || claim != Some(election) {
             return Err(Answer::Stale);
@@ -508,13 +571,20 @@ impl Work {
         let full = program.full(&meaning, &batches);
         // What is there is read back; this only names it.
         self.remembered = rules;
-        let id = Uint128 { high: election.term, low: election.epoch };
+        let id = Uint128 {
+            high: election.term,
+            low: election.epoch,
+        };
         for batch in batches {
             let updates = batch.iter().map(|(kind, entry)| entry.update(*kind)).collect();
             match self.call(calls.write(id, updates)).await {
                 Ok(()) => {}
                 Err(Failure::Refused(_, reason, errors)) => {
-                    let request = RefusedRequest { program: &program, full: &full, batch: &batch };
+                    let request = RefusedRequest {
+                        program: &program,
+                        full: &full,
+                        batch: &batch,
+                    };
                     return Err(Answer::Refused(request.text(&reason, &errors)));
                 }
                 Err(failure) => return Err(self.fail(failure)),
@@ -531,15 +601,27 @@ impl Work {
         };
         match message {
             Some(StreamResponse::Arbitration(arbitration)) => {
-                let ours = self.session.as_ref().map(|session| session.claim).unwrap_or_default();
-                let ours = Uint128 { high: ours.term, low: ours.epoch };
+                let ours = self
+                    .session
+                    .as_ref()
+                    .map(|session| session.claim)
+                    .unwrap_or_default();
+                let ours = Uint128 {
+                    high: ours.term,
+                    low: ours.epoch,
+                };
                 if not_primary(&arbitration, ours).is_some() {
                     self.lose("another client became primary".to_owned());
                 }
             }
             Some(StreamResponse::Digest(list)) => {
-                let ack = DigestListAck { digest_id: list.digest_id, list_id: list.list_id };
-                let ack = StreamMessageRequest { update: Some(StreamRequest::DigestAck(ack)) };
+                let ack = DigestListAck {
+                    digest_id: list.digest_id,
+                    list_id: list.list_id,
+                };
+                let ack = StreamMessageRequest {
+                    update: Some(StreamRequest::DigestAck(ack)),
+                };
                 if let Some(session) = &self.session {
                     // The device sends it again without it.
                     let _ = session.client.send(ack);
@@ -553,22 +635,34 @@ impl Work {
     /// Whether timer frames are to be sent.
     fn sends_frames(&self) -> bool {
         let program = self.session.as_ref().and_then(|session| session.program.as_ref());
-        program.and_then(|program| program.role()).is_some_and(|role| !role.frames.is_empty())
+        program
+            .and_then(|program| program.role())
+            .is_some_and(|role| !role.frames.is_empty())
     }
 
     /// Sends the timer frames that are due. Those for which the stream has no room are late, and not left out.
     fn send_frames(&mut self) {
         let Some(session) = &self.session else { return };
-        let Some(role) = session.program.as_ref().and_then(|program| program.role()) else { return };
+        let Some(role) = session.program.as_ref().and_then(|program| program.role()) else {
+            return;
+        };
         let (frames, clock) = (role.frames.as_slice(), &mut self.frames);
         let period = u64::try_from(role.period.as_millis()).unwrap_or(u64::MAX).max(1);
         let all = period.saturating_mul(frames.len() as u64);
         // After a pause, each is due once.
         clock.due = clock.due.saturating_add(frames.len() as u64 * FRAMES_MS).min(all);
         while clock.due >= period {
-            let Some(frame) = frames.get(clock.next).or(frames.first()) else { return };
-            let packet = StreamRequest::Packet(PacketOut { payload: frame.clone() });
-            if session.client.send(StreamMessageRequest { update: Some(packet) }).is_err() {
+            let Some(frame) = frames.get(clock.next).or(frames.first()) else {
+                return;
+            };
+            let packet = StreamRequest::Packet(PacketOut {
+                payload: frame.clone(),
+            });
+            if session
+                .client
+                .send(StreamMessageRequest { update: Some(packet) })
+                .is_err()
+            {
                 return;
             }
             clock.next = (clock.next + 1) % frames.len();
@@ -578,7 +672,9 @@ impl Work {
 
     /// Once a second: begins to read what the device counts, which also shows whether it is there.
     fn tick(&mut self) {
-        let Ok((mut calls, program)) = self.ready() else { return };
+        let Ok((mut calls, program)) = self.ready() else {
+            return;
+        };
         let limit = self.limit;
         let Some(session) = &mut self.session else { return };
         let begin = time::Instant::now();
@@ -590,17 +686,21 @@ impl Work {
         let counted = async move {
             match count(&mut calls, &program, with_counters).await {
                 // Perhaps it only refuses to return its counters: then it is not asked for them again.
-                Err(Failure::Refused(..)) if with_counters => {
-                    count(&mut calls, &program, false).await.map(|counts| (counts, true))
-                }
+                Err(Failure::Refused(..)) if with_counters => count(&mut calls, &program, false)
+                    .await
+                    .map(|counts| (counts, true)),
                 counts => counts.map(|counts| (counts, false)),
             }
         };
-        session.counting = Some(tokio::spawn(async move { time::timeout(limit, counted).await.ok() }));
+        session.counting = Some(tokio::spawn(
+            async move { time::timeout(limit, counted).await.ok() },
+        ));
     }
 
     fn stop_counting(&mut self) {
-        self.session.iter_mut().for_each(|session| session.counting = None);
+        self.session
+            .iter_mut()
+            .for_each(|session| session.counting = None);
         let began = self.counted_since;
         self.count_again = began + began.elapsed() * REST;
     }
@@ -609,8 +709,17 @@ impl Work {
     fn counted(&mut self, counted: Counted) {
         self.stop_counting();
         match counted {
-            Some(Ok((Counts { reports, matched, mut counters }, without_counters))) => {
-                self.session.iter_mut().for_each(|session| session.without_counters |= without_counters);
+            Some(Ok((
+                Counts {
+                    reports,
+                    matched,
+                    mut counters,
+                },
+                without_counters,
+            ))) => {
+                self.session
+                    .iter_mut()
+                    .for_each(|session| session.without_counters |= without_counters);
                 for counter in &mut counters {
                     let object = counter.object.as_ref();
                     counter.about = object.and_then(|object| self.filters.get(object).cloned());
@@ -661,12 +770,22 @@ fn not_primary(arbitration: &MasterArbitrationUpdate, ours: Uint128) -> Option<A
     }
     // A manager's term is a time. Others that are primary are no managers, and leave its other devices alone.
     if primary > ours && Election::TERMS.contains(&primary.high) {
-        return Some(Answer::NotPrimary(Election { term: primary.high, epoch: primary.low }));
+        return Some(Answer::NotPrimary(Election {
+            term: primary.high,
+            epoch: primary.low,
+        }));
     }
     let id = (u128::from(primary.high) << 64) | u128::from(primary.low);
-    let reason = arbitration.status.as_ref().map_or("", |status| status.message.as_str());
+    let reason = arbitration
+        .status
+        .as_ref()
+        .map_or("", |status| status.message.as_str());
     let text = format!("another controller is primary with election id {id}; stop it, or give `role`");
-    Some(Answer::Unreachable(if reason.is_empty() { text } else { format!("{text} ({reason})") }))
+    Some(Answer::Unreachable(if reason.is_empty() {
+        text
+    } else {
+        format!("{text} ({reason})")
+    }))
 }
 
 /// All entries of the tables and sessions of the map.
@@ -719,7 +838,10 @@ async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Res
     let packets = packets.map(|(_, packets)| *packets).fold(0, u64::saturating_add);
     let mut matched: BTreeMap<FlowKey, u64> = BTreeMap::new();
     // An entry for flows of both versions of IP is one in each of two tables.
-    for (key, packets) in entries.iter().filter_map(|(entry, packets)| program.measured(entry, *packets)) {
+    for (key, packets) in entries
+        .iter()
+        .filter_map(|(entry, packets)| program.measured(entry, *packets))
+    {
         let sum = matched.entry(key).or_default();
         *sum = sum.saturating_add(packets);
     }
@@ -732,7 +854,11 @@ async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Res
 }
 
 fn state(seen: Seen) -> State {
-    let Seen { program, meaning, etag } = seen;
+    let Seen {
+        program,
+        meaning,
+        etag,
+    } = seen;
     let others = program.others(&meaning);
     let remains = meaning.remains.iter().filter_map(|key| meaning.ours.get(key));
     let remains = remains.map(|entry| format!("remains of a rule: {}", program.describe(entry)));
@@ -741,7 +867,12 @@ fn state(seen: Seen) -> State {
     let more = all.len().saturating_sub(MAX_FOREIGN);
     let mut foreign: Vec<String> = all.into_iter().take(MAX_FOREIGN).collect();
     foreign.extend((more > 0).then(|| format!("{more} more")));
-    State { etag, rules: meaning.rules, foreign, others }
+    State {
+        etag,
+        rules: meaning.rules,
+        foreign,
+        others,
+    }
 }
 
 /// Commands that wait for a driver; the core sends one at a time, and again after a timeout.

@@ -27,7 +27,11 @@ impl Bytes {
 
     /// The number; `None` if it has more than 128 bits.
     pub fn number(&self) -> Option<u128> {
-        (self.0.len() <= 16).then(|| self.0.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
+        (self.0.len() <= 16).then(|| {
+            self.0
+                .iter()
+                .fold(0, |number, byte| number << 8 | u128::from(*byte))
+        })
     }
 
     fn to_vec(&self) -> Vec<u8> {
@@ -160,21 +164,40 @@ impl Entry {
         let table = entry.table_id;
         let key = match entry.is_default_action {
             true => Key::Default(table),
-            false => Key::Table { table, priority: entry.priority, fields: fields.collect() },
+            false => Key::Table {
+                table,
+                priority: entry.priority,
+                fields: fields.collect(),
+            },
         };
         let content = match entry.action.as_ref().and_then(|action| action.r#type.as_ref()) {
             Some(TableActionType::Action(action)) => {
-                let params = action.params.iter().map(|param| (param.param_id, Bytes::new(&param.value)));
+                let params = action
+                    .params
+                    .iter()
+                    .map(|param| (param.param_id, Bytes::new(&param.value)));
                 Content::Action(action.action_id, params.collect())
             }
             None => Content::Other,
         };
-        Self { key, content, metadata: entry.metadata.clone() }
+        Self {
+            key,
+            content,
+            metadata: entry.metadata.clone(),
+        }
     }
 
     fn of_group(group: &MulticastGroupEntry) -> Self {
-        let content = Content::Copies { replicas: copies(&group.replicas), class: 0, truncate: 0 };
-        Self { key: Key::Group(group.multicast_group_id), content, metadata: Vec::new() }
+        let content = Content::Copies {
+            replicas: copies(&group.replicas),
+            class: 0,
+            truncate: 0,
+        };
+        Self {
+            key: Key::Group(group.multicast_group_id),
+            content,
+            metadata: Vec::new(),
+        }
     }
 
     fn of_session(session: &CloneSessionEntry) -> Self {
@@ -183,7 +206,11 @@ impl Entry {
             class: session.class_of_service,
             truncate: session.packet_length_bytes,
         };
-        Self { key: Key::Clone(session.session_id), content, metadata: Vec::new() }
+        Self {
+            key: Key::Clone(session.session_id),
+            content,
+            metadata: Vec::new(),
+        }
     }
 
     /// The message of a change. The default entry of a table always exists: it is modified, and without an action it becomes again
@@ -192,16 +219,23 @@ impl Entry {
         let is_default = matches!(self.key, Key::Default(_));
         let bare = kind == UpdateType::Delete;
         let kind = if is_default { UpdateType::Modify } else { kind };
-        Update { r#type: kind.into(), entity: Some(Entity { entity: Some(self.message(bare)) }) }
+        Update {
+            r#type: kind.into(),
+            entity: Some(Entity {
+                entity: Some(self.message(bare)),
+            }),
+        }
     }
 
     fn message(&self, bare: bool) -> EntityKind {
         match (&self.key, &self.content) {
             (Key::Clone(session), content) => {
                 let (replicas, class, truncate) = match content {
-                    Content::Copies { replicas, class, truncate } if !bare => {
-                        (replicas.as_slice(), *class, *truncate)
-                    }
+                    Content::Copies {
+                        replicas,
+                        class,
+                        truncate,
+                    } if !bare => (replicas.as_slice(), *class, *truncate),
                     _ => (&[][..], 0, 0),
                 };
                 replication(ReplicationKind::CloneSession(CloneSessionEntry {
@@ -216,7 +250,10 @@ impl Entry {
                     Content::Copies { replicas, .. } if !bare => replicas.iter().map(replica).collect(),
                     _ => Vec::new(),
                 };
-                let group = MulticastGroupEntry { multicast_group_id: *group, replicas };
+                let group = MulticastGroupEntry {
+                    multicast_group_id: *group,
+                    replicas,
+                };
                 replication(ReplicationKind::MulticastGroup(group))
             }
             (Key::Default(table), content) => EntityKind::TableEntry(TableEntry {
@@ -225,9 +262,19 @@ impl Entry {
                 is_default_action: true,
                 ..TableEntry::default()
             }),
-            (Key::Table { table, priority, fields }, content) => EntityKind::TableEntry(TableEntry {
+            (
+                Key::Table {
+                    table,
+                    priority,
+                    fields,
+                },
+                content,
+            ) => EntityKind::TableEntry(TableEntry {
                 table_id: *table,
-                r#match: fields.iter().map(|(id, field)| field_message(*id, field)).collect(),
+                r#match: fields
+                    .iter()
+                    .map(|(id, field)| field_message(*id, field))
+                    .collect(),
                 priority: *priority,
                 action: if bare { None } else { action(content) },
                 metadata: if bare { Vec::new() } else { self.metadata.clone() },
@@ -245,7 +292,10 @@ fn replica((port, instance): &(Bytes, u32)) -> Replica {
     let number = port.number().and_then(|number| u32::try_from(number).ok());
     // The older form of a port is the one that every device takes.
     let port = number.map_or_else(|| PortKind::Port(port.to_vec()), PortKind::EgressPort);
-    Replica { port_kind: Some(port), instance: *instance }
+    Replica {
+        port_kind: Some(port),
+        instance: *instance,
+    }
 }
 
 /// Port and instance of copies. A device returns them in any order.
@@ -266,23 +316,38 @@ fn copies(replicas: &[Replica]) -> Vec<(Bytes, u32)> {
 /// Asks for all entries of a table with their counters.
 pub fn all_of(table: u32, counted: bool) -> Entity {
     let counter_data = counted.then(CounterData::default);
-    entity(TableEntry { table_id: table, counter_data, ..TableEntry::default() })
+    entity(TableEntry {
+        table_id: table,
+        counter_data,
+        ..TableEntry::default()
+    })
 }
 
 /// Asks for the default entry of a table.
 pub fn default_of(table: u32) -> Entity {
-    entity(TableEntry { table_id: table, is_default_action: true, ..TableEntry::default() })
+    entity(TableEntry {
+        table_id: table,
+        is_default_action: true,
+        ..TableEntry::default()
+    })
 }
 
 /// Asks for all counters of an array.
 pub fn counters(array: u32) -> Entity {
-    let counter = CounterEntry { counter_id: array, ..CounterEntry::default() };
-    Entity { entity: Some(EntityKind::Counter(counter)) }
+    let counter = CounterEntry {
+        counter_id: array,
+        ..CounterEntry::default()
+    };
+    Entity {
+        entity: Some(EntityKind::Counter(counter)),
+    }
 }
 
 /// A counter: its array, its place, and the packets that it has counted.
 pub fn counted(entity: &Entity) -> Option<(u32, usize, u64)> {
-    let Some(EntityKind::Counter(counter)) = &entity.entity else { return None };
+    let Some(EntityKind::Counter(counter)) = &entity.entity else {
+        return None;
+    };
     let place = usize::try_from(counter.index.unwrap_or_default().index).ok()?;
     let packets = counter.data.map_or(0, |data| data.packet_count);
     Some((counter.counter_id, place, u64::try_from(packets).unwrap_or(0)))
@@ -290,37 +355,75 @@ pub fn counted(entity: &Entity) -> Option<(u32, usize, u64)> {
 
 /// Asks for a clone session.
 pub fn session(number: u32) -> Entity {
-    let session = CloneSessionEntry { session_id: number, ..CloneSessionEntry::default() };
-    Entity { entity: Some(replication(ReplicationKind::CloneSession(session))) }
+    let session = CloneSessionEntry {
+        session_id: number,
+        ..CloneSessionEntry::default()
+    };
+    Entity {
+        entity: Some(replication(ReplicationKind::CloneSession(session))),
+    }
 }
 
 /// Asks for all multicast groups.
 pub fn groups() -> Entity {
-    Entity { entity: Some(replication(ReplicationKind::MulticastGroup(MulticastGroupEntry::default()))) }
+    Entity {
+        entity: Some(replication(ReplicationKind::MulticastGroup(
+            MulticastGroupEntry::default(),
+        ))),
+    }
 }
 
 fn entity(entry: TableEntry) -> Entity {
-    Entity { entity: Some(EntityKind::TableEntry(entry)) }
+    Entity {
+        entity: Some(EntityKind::TableEntry(entry)),
+    }
 }
 
 fn field_message(field_id: u32, field: &Field) -> FieldMatch {
     let kind = match field {
-        Field::Exact(value) => FieldMatchType::Exact(Exact { value: value.to_vec() }),
-        Field::Ternary(value, mask) => {
-            FieldMatchType::Ternary(Ternary { value: value.to_vec(), mask: mask.to_vec() })
-        }
-        Field::Lpm(value, length) => FieldMatchType::Lpm(Lpm { value: value.to_vec(), prefix_len: *length }),
-        Field::Range(low, high) => FieldMatchType::Range(Range { low: low.to_vec(), high: high.to_vec() }),
-        Field::Optional(value) => FieldMatchType::Optional(Exact { value: value.to_vec() }),
+        Field::Exact(value) => FieldMatchType::Exact(Exact {
+            value: value.to_vec(),
+        }),
+        Field::Ternary(value, mask) => FieldMatchType::Ternary(Ternary {
+            value: value.to_vec(),
+            mask: mask.to_vec(),
+        }),
+        Field::Lpm(value, length) => FieldMatchType::Lpm(Lpm {
+            value: value.to_vec(),
+            prefix_len: *length,
+        }),
+        Field::Range(low, high) => FieldMatchType::Range(Range {
+            low: low.to_vec(),
+            high: high.to_vec(),
+        }),
+        Field::Optional(value) => FieldMatchType::Optional(Exact {
+            value: value.to_vec(),
+        }),
     };
-    FieldMatch { field_id, field_match_type: Some(kind) }
+    FieldMatch {
+        field_id,
+        field_match_type: Some(kind),
+    }
 }
 
 fn action(content: &Content) -> Option<TableAction> {
-    let Content::Action(action_id, params) = content else { return None };
-    let params = params.iter().map(|(id, value)| Param { param_id: *id, value: value.to_vec() }).collect();
-    let action = Action { action_id: *action_id, params };
-    Some(TableAction { r#type: Some(TableActionType::Action(action)) })
+    let Content::Action(action_id, params) = content else {
+        return None;
+    };
+    let params = params
+        .iter()
+        .map(|(id, value)| Param {
+            param_id: *id,
+            value: value.to_vec(),
+        })
+        .collect();
+    let action = Action {
+        action_id: *action_id,
+        params,
+    };
+    Some(TableAction {
+        r#type: Some(TableActionType::Action(action)),
+    })
 }
 
 /// A digest of entries in any order.
@@ -345,14 +448,21 @@ mod tests {
     fn entry() -> Entry {
         let fields = [
             (1, Field::Exact(Bytes::from(7))),
-            (2, Field::Ternary(Bytes::from(0x0a00_0000), Bytes::from(0xff00_0000))),
+            (
+                2,
+                Field::Ternary(Bytes::from(0x0a00_0000), Bytes::from(0xff00_0000)),
+            ),
             (3, Field::Lpm(Bytes::from(0x0a00_0000), 8)),
             (4, Field::Range(Bytes::from(0), Bytes::from(1023))),
             (5, Field::Optional(Bytes::from(1 << 100))),
         ];
         let params = [(1, Bytes::from(0)), (2, Bytes::from(256))].into();
         Entry {
-            key: Key::Table { table: 33, priority: 5, fields: fields.into() },
+            key: Key::Table {
+                table: 33,
+                priority: 5,
+                fields: fields.into(),
+            },
             content: Content::Action(16, params),
             metadata: MARK.to_vec(),
         }
@@ -360,8 +470,16 @@ mod tests {
 
     #[test]
     fn entries_survive_the_way_through_a_message() {
-        let copies = Content::Copies { replicas: vec![(Bytes::from(3), 1)], class: 2, truncate: 128 };
-        let session = Entry { key: Key::Clone(500), content: copies, metadata: Vec::new() };
+        let copies = Content::Copies {
+            replicas: vec![(Bytes::from(3), 1)],
+            class: 2,
+            truncate: 128,
+        };
+        let session = Entry {
+            key: Key::Clone(500),
+            content: copies,
+            metadata: Vec::new(),
+        };
         let default = Entry {
             key: Key::Default(9),
             content: Content::Action(4, [(1, Bytes::from(1))].into()),

@@ -308,7 +308,10 @@ impl Map {
     pub(crate) fn samples(&self) -> bool {
         let rows = self.rows(Kind::Watch);
         let sample = Value::Variable(Variable::Sample);
-        !rows.is_empty() && rows.iter().all(|row| row.params.values().any(|value| *value == sample))
+        !rows.is_empty()
+            && rows
+                .iter()
+                .all(|row| row.params.values().any(|value| *value == sample))
     }
 
     /// Treatment of the L4 checksum.
@@ -347,9 +350,18 @@ impl MapSettings {
 pub const SHIPPED: [(&str, &str); 8] = [
     ("hopwise-int", include_str!("../maps/hopwise-int.toml")),
     ("hopwise-sf", include_str!("../maps/hopwise-sf.toml")),
-    ("hopwise-dta-reporter", include_str!("../maps/hopwise-dta-reporter.toml")),
-    ("hopwise-aggregator", include_str!("../maps/hopwise-aggregator.toml")),
-    ("hopwise-dta-translator", include_str!("../maps/hopwise-dta-translator.toml")),
+    (
+        "hopwise-dta-reporter",
+        include_str!("../maps/hopwise-dta-reporter.toml"),
+    ),
+    (
+        "hopwise-aggregator",
+        include_str!("../maps/hopwise-aggregator.toml"),
+    ),
+    (
+        "hopwise-dta-translator",
+        include_str!("../maps/hopwise-dta-translator.toml"),
+    ),
     ("onos-int", include_str!("../maps/onos-int.toml")),
     ("geant-int", include_str!("../maps/geant-int.toml")),
     ("fabric-tna", include_str!("../maps/fabric-tna.toml")),
@@ -357,7 +369,10 @@ pub const SHIPPED: [(&str, &str); 8] = [
 
 /// A map that the program has.
 pub fn shipped(name: &str) -> Option<&'static str> {
-    SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text)
+    SHIPPED
+        .iter()
+        .find(|(shipped, _)| *shipped == name)
+        .map(|(_, text)| *text)
 }
 
 /// A program that can be loaded into BMv2, by the name of its map: P4Info as text, and JSON.
@@ -394,7 +409,11 @@ pub fn read(text: &str, file: &str) -> Result<Map, ConfigError> {
     }
     reader.finish(file)?;
     // Without a problem there is a map.
-    Ok(map.unwrap_or_else(|| Map { settings: MapSettings::default(), modes: BTreeSet::new(), bits: 0 }))
+    Ok(map.unwrap_or_else(|| Map {
+        settings: MapSettings::default(),
+        modes: BTreeSet::new(),
+        bits: 0,
+    }))
 }
 
 fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> Map {
@@ -423,7 +442,10 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
         refuse(&["dscp"], "write a number from 1 to 63");
     }
     if modes.iter().any(|mode| mode.embeds()) && settings.dscp.is_none() {
-        refuse(&["modes"], "packets with INT are marked; add `dscp`, the mark of the program");
+        refuse(
+            &["modes"],
+            "packets with INT are marked; add `dscp`, the mark of the program",
+        );
     }
     if !(0x4_0000..=0x7fff_ffff).contains(&settings.max_priority) {
         refuse(
@@ -449,13 +471,20 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
             check_row(kind, row, &[kind.word(), &index.to_string()], root, reader);
         }
         if settings.rows(kind).len() > MAX_ROWS {
-            reader.refuse(span_of(root, &[kind.word()]), format!("one rule is at most {MAX_ROWS} entries"));
+            reader.refuse(
+                span_of(root, &[kind.word()]),
+                format!("one rule is at most {MAX_ROWS} entries"),
+            );
         }
     }
     counters::check(&settings.counters, root, reader);
     check_rules(&settings, root, reader);
     check_bounds(&settings, root, reader);
-    Map { settings, modes, bits }
+    Map {
+        settings,
+        modes,
+        bits,
+    }
 }
 
 fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
@@ -463,15 +492,24 @@ fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>)
     let is_rule = |row: &RowSettings| row.algorithm.as_deref() == Some(FilterAlgorithm::Rule.word());
     match settings.rule_filters.as_slice() {
         [] if settings.filter.iter().any(is_rule) => {
-            refuse(&["filter"], "filters by rule have numbers; add `rule_filters`, the first and the last");
+            refuse(
+                &["filter"],
+                "filters by rule have numbers; add `rule_filters`, the first and the last",
+            );
         }
         [] => {}
         [first, last] if first <= last => {
             if settings.term.len() != 1 || settings.clauses.len() != 1 {
-                refuse(&["rule_filters"], "a rule is entries of one [[term]] and one [[clauses]]; add them");
+                refuse(
+                    &["rule_filters"],
+                    "a rule is entries of one [[term]] and one [[clauses]]; add them",
+                );
             }
         }
-        _ => refuse(&["rule_filters"], "write two numbers, the first and the last: [7, 15]"),
+        _ => refuse(
+            &["rule_filters"],
+            "write two numbers, the first and the last: [7, 15]",
+        ),
     }
     for (index, name) in settings.rule_metrics.iter().enumerate() {
         if Metric::from_name(name).is_none() {
@@ -534,11 +572,17 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
     if let Some(problem) = kind_problem(kind, row).or_else(|| filter_problem(kind, row)) {
         refuse(problem.to_owned());
     }
-    if row.mode.as_deref().is_some_and(|mode| Mode::from_word(mode).is_none()) {
+    if row
+        .mode
+        .as_deref()
+        .is_some_and(|mode| Mode::from_word(mode).is_none())
+    {
         refuse("`mode` is \"md\", \"mx\", \"postcard\" or \"sf\"".to_owned());
     }
     if row.r#match.len().max(row.params.len()) > MAX_VALUES {
-        refuse(format!("an entry has at most {MAX_VALUES} fields and {MAX_VALUES} parameters"));
+        refuse(format!(
+            "an entry has at most {MAX_VALUES} fields and {MAX_VALUES} parameters"
+        ));
     }
     let keys = row.r#match.iter().map(|(name, value)| ("match", name, value));
     let params = row.params.iter().map(|(name, value)| ("params", name, value));
@@ -548,7 +592,9 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
             let path: Vec<&str> = path.iter().copied().chain([place, name.as_str()]).collect();
             reader.refuse(span_of(root, &path), "a parameter is one number");
         }
-        let Value::Variable(variable) = value else { continue };
+        let Value::Variable(variable) = value else {
+            continue;
+        };
         let mut refuse = |message: String| {
             let path: Vec<&str> = path.iter().copied().chain([place, name.as_str()]).collect();
             reader.refuse(span_of(root, &path), message);
@@ -556,14 +602,19 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
         if !kind.has(variable.scope()) {
             refuse(format!("a rule of `{}` has no value `{variable}`", kind.word()));
         } else if variable.is_key() && place == "params" {
-            refuse(format!("`{variable}` describes packets; it can stand in `match` only"));
+            refuse(format!(
+                "`{variable}` describes packets; it can stand in `match` only"
+            ));
         }
     }
     if let Some(Value::Variable(variable)) = row.port
         && variable != Variable::ReportPort
     {
         let path: Vec<&str> = path.iter().copied().chain(["port"]).collect();
-        reader.refuse(span_of(root, &path), "a clone session sends to \"report_port\" or to a number");
+        reader.refuse(
+            span_of(root, &path),
+            "a clone session sends to \"report_port\" or to a number",
+        );
     }
 }
 
@@ -607,7 +658,10 @@ fn kind_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
 /// What is wrong with algorithm and metric of an entry.
 fn filter_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     let algorithm = row.algorithm.as_deref().map(FilterAlgorithm::from_word);
-    let compares = matches!(algorithm, Some(Some(FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow)));
+    let compares = matches!(
+        algorithm,
+        Some(Some(FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow))
+    );
     match algorithm {
         _ if kind != Kind::Filter && (row.algorithm.is_some() || row.metric.is_some()) => {
             Some("only entries of filters have `algorithm` and `metric`; remove them")
@@ -619,7 +673,11 @@ fn filter_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
         _ if row.metric.is_some() != compares => {
             Some("\"per_hop\" and \"per_flow\" compare a `metric`, others none")
         }
-        _ if row.metric.as_deref().is_some_and(|name| Metric::from_name(name).is_none()) => {
+        _ if row
+            .metric
+            .as_deref()
+            .is_some_and(|name| Metric::from_name(name).is_none()) =>
+        {
             Some("there is no such `metric`; write \"hop_latency\", \"flow_latency\" or \"queue_occupancy\"")
         }
         _ => None,
@@ -653,12 +711,21 @@ mod tests {
         MapSettings::explain("", &mut chapters);
         RowSettings::explain("", &mut chapters);
         CounterSettings::explain("", &mut chapters);
-        let keys: BTreeSet<&str> =
-            chapters.iter().flat_map(|chapter| &chapter.keys).map(|key| key.name).collect();
+        let keys: BTreeSet<&str> = chapters
+            .iter()
+            .flat_map(|chapter| &chapter.keys)
+            .map(|key| key.name)
+            .collect();
         assert!(keys.len() > 20, "{keys:?}");
         let is_missing = |word: &&str| !page.contains(&format!("`{word}`"));
         let words = Variable::ALL.iter().map(|variable| variable.word());
-        assert_eq!(keys.into_iter().chain(words).filter(is_missing).collect::<Vec<_>>(), Vec::<&str>::new());
+        assert_eq!(
+            keys.into_iter()
+                .chain(words)
+                .filter(is_missing)
+                .collect::<Vec<_>>(),
+            Vec::<&str>::new()
+        );
     }
 
     #[test]
@@ -689,10 +756,15 @@ family = "ipv4"
         for part in &expected[..4] {
             // A wrong value hides what follows from it.
             let text = text.replace("\"prot\"", "\"port\"");
-            assert!(read(&text, "m.toml").unwrap_err().to_string().contains(part), "{part}");
+            assert!(
+                read(&text, "m.toml").unwrap_err().to_string().contains(part),
+                "{part}"
+            );
         }
         assert!(error.contains(expected[4]), "{error}");
-        let error = read(&text.replace("\"prot\"", "\"port\""), "m.toml").unwrap_err().to_string();
+        let error = read(&text.replace("\"prot\"", "\"port\""), "m.toml")
+            .unwrap_err()
+            .to_string();
         for part in [
             "m.toml:8:",
             "a rule of `sink` has no value `src`",
@@ -707,19 +779,29 @@ family = "ipv4"
 
     #[test]
     fn counters_have_names_of_their_own() {
-        let problem =
-            |text: &str| read(text, "m.toml").err().map_or(String::new(), |error| error.to_string());
+        let problem = |text: &str| {
+            read(text, "m.toml")
+                .err()
+                .map_or(String::new(), |error| error.to_string())
+        };
         let one = |names: &[&str]| problem(&format!("[[counters]]\narray = \"packets\"\nnames = {names:?}"));
         assert_eq!(one(&["plain", "", "", "edge_refused"]), "");
         for (names, expected) in [
-            (&["Plain"][..], "m.toml:3:10: a counter has a name of at most 40 lower-case letters"),
+            (
+                &["Plain"][..],
+                "m.toml:3:10: a counter has a name of at most 40 lower-case letters",
+            ),
             (&["a", "a"], "m.toml:3:15: there is a counter `a` already"),
         ] {
             assert!(one(names).contains(expected), "{}", one(names));
         }
         let many: Vec<String> = (0..129).map(|number| format!("c{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert!(one(&many).contains("names at most 128 counters"), "{}", one(&many));
+        assert!(
+            one(&many).contains("names at most 128 counters"),
+            "{}",
+            one(&many)
+        );
         let array = |each: &str| format!("[[counters]]\narray = \"f\"\neach = \"{each}\"\nnames = [\"a\"]\n");
         // Objects of one kind have names of their own.
         let both = [array("filter"), array("mapping")].concat();
@@ -740,20 +822,53 @@ family = "ipv4"
     fn an_entry_of_a_filter_has_algorithm_and_metric() {
         let problem = |kind: &str, keys: &str| {
             let text = format!("[[{kind}]]\ntable = \"t\"\naction = \"a\"\n{keys}");
-            read(&text, "m.toml").err().map_or(String::new(), |error| error.to_string())
+            read(&text, "m.toml")
+                .err()
+                .map_or(String::new(), |error| error.to_string())
         };
         for (kind, keys, expected) in [
-            ("transit", "algorithm = \"noop\"", "only entries of filters have `algorithm` and `metric`"),
+            (
+                "transit",
+                "algorithm = \"noop\"",
+                "only entries of filters have `algorithm` and `metric`",
+            ),
             ("filter", "", "an entry of a filter has an `algorithm`"),
-            ("filter", "algorithm = \"rules\"", "an entry of a filter has an `algorithm`"),
-            ("filter", "algorithm = \"rule\"", "filters by rule have numbers; add `rule_filters`"),
+            (
+                "filter",
+                "algorithm = \"rules\"",
+                "an entry of a filter has an `algorithm`",
+            ),
+            (
+                "filter",
+                "algorithm = \"rule\"",
+                "filters by rule have numbers; add `rule_filters`",
+            ),
             ("term", "", "comparisons of rules, and only they, have `tables`"),
-            ("filter", "algorithm = \"change\"\nmetric = \"hop_latency\"", "compare a `metric`, others none"),
-            ("filter", "algorithm = \"per_hop\"", "compare a `metric`, others none"),
-            ("filter", "algorithm = \"per_hop\"\nmetric = \"latency\"", "there is no such `metric`"),
+            (
+                "filter",
+                "algorithm = \"change\"\nmetric = \"hop_latency\"",
+                "compare a `metric`, others none",
+            ),
+            (
+                "filter",
+                "algorithm = \"per_hop\"",
+                "compare a `metric`, others none",
+            ),
+            (
+                "filter",
+                "algorithm = \"per_hop\"\nmetric = \"latency\"",
+                "there is no such `metric`",
+            ),
         ] {
-            assert!(problem(kind, keys).contains(expected), "{keys}: {}", problem(kind, keys));
+            assert!(
+                problem(kind, keys).contains(expected),
+                "{keys}: {}",
+                problem(kind, keys)
+            );
         }
-        assert_eq!(problem("filter", "algorithm = \"per_flow\"\nmetric = \"flow_latency\""), "");
+        assert_eq!(
+            problem("filter", "algorithm = \"per_flow\"\nmetric = \"flow_latency\""),
+            ""
+        );
     }
 }

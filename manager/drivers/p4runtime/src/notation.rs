@@ -38,7 +38,11 @@ impl Notation {
             Self::Ipv6 => Ipv6Addr::from(number).to_string(),
             Self::Mac => {
                 let octets = number.to_be_bytes();
-                octets[10..].iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":")
+                octets[10..]
+                    .iter()
+                    .map(|octet| format!("{octet:02x}"))
+                    .collect::<Vec<_>>()
+                    .join(":")
             }
         }
     }

@@ -125,7 +125,11 @@ pub(crate) enum Form {
         params: Vec<Place>,
     },
     /// A clone session.
-    Clone { session: u32, port: Value, truncate: i32 },
+    Clone {
+        session: u32,
+        port: Value,
+        truncate: i32,
+    },
     /// A multicast group: port and instance of each copy, in order.
     Group { group: u32, replicas: Vec<(Bytes, u32)> },
 }
@@ -147,7 +151,12 @@ impl Program {
     /// # Errors
     /// Each thing that does not fit, in a sentence.
     pub fn new(map: &Map, info: &P4Info, local: &Local) -> Result<Self, Vec<String>> {
-        let mut binding = Binding { info, local, problems: Vec::new(), tables: BTreeMap::new() };
+        let mut binding = Binding {
+            info,
+            local,
+            problems: Vec::new(),
+            tables: BTreeMap::new(),
+        };
         let mut rows = Vec::new();
         for kind in Kind::ALL {
             let of_tables: Vec<RowSettings> = map.rows(kind).iter().flat_map(tables).collect();
@@ -157,7 +166,9 @@ impl Program {
                 binding.row(kind, row).map(|row| Row { order, ..row })
             }));
         }
-        rows.iter_mut().enumerate().for_each(|(index, row)| row.step = index);
+        rows.iter_mut()
+            .enumerate()
+            .for_each(|(index, row)| row.step = index);
         rows.extend(binding.role(map));
         let counters = binding.counters(map);
         if !binding.problems.is_empty() {
@@ -168,9 +179,18 @@ impl Program {
             return Err(problems);
         }
         let preambles = info.actions.iter().filter_map(|action| action.preamble.as_ref());
-        let actions = preambles.map(|preamble| (preamble.id, preamble.name.clone())).collect();
+        let actions = preambles
+            .map(|preamble| (preamble.id, preamble.name.clone()))
+            .collect();
         let tables = binding.tables;
-        Ok(Self { map: map.clone(), local: local.clone(), rows, tables, actions, counters })
+        Ok(Self {
+            map: map.clone(),
+            local: local.clone(),
+            rows,
+            tables,
+            actions,
+            counters,
+        })
     }
 
     /// What the device can do.
@@ -181,7 +201,13 @@ impl Program {
         let width = |(_, row): (usize, &Row)| self.width(row, Variable::Clauses);
         let clauses = self.rows(Kind::Clauses).map(width).min().unwrap_or(0) as usize;
         let rules = RuleLimits { clauses, ..can.rules };
-        Capabilities { matches, watch_entries, filter_entries, rules, ..can }
+        Capabilities {
+            matches,
+            watch_entries,
+            filter_entries,
+            rules,
+            ..can
+        }
     }
 
     /// Its map.
@@ -200,7 +226,10 @@ impl Program {
     }
 
     pub(crate) fn rows(&self, kind: Kind) -> impl Iterator<Item = (usize, &Row)> {
-        self.rows.iter().enumerate().filter(move |(_, row)| row.kind == kind)
+        self.rows
+            .iter()
+            .enumerate()
+            .filter(move |(_, row)| row.kind == kind)
     }
 
     /// The clone sessions of the map.
@@ -231,12 +260,17 @@ impl Program {
             };
             self.rows.iter().filter_map(table).collect()
         };
-        (tables(&|row| row.counts_reports), tables(&|row| row.counts_matches))
+        (
+            tables(&|row| row.counts_reports),
+            tables(&|row| row.counts_matches),
+        )
     }
 
     /// Name of a table.
     pub(crate) fn table_name(&self, table: u32) -> String {
-        self.tables.get(&table).map_or_else(|| format!("table {table}"), |facts| facts.name.clone())
+        self.tables
+            .get(&table)
+            .map_or_else(|| format!("table {table}"), |facts| facts.name.clone())
     }
 
     /// A field of a key, with its name.
@@ -249,7 +283,10 @@ impl Program {
 
     /// Name of an action.
     pub(crate) fn action_name(&self, action: u32) -> String {
-        self.actions.get(&action).cloned().unwrap_or_else(|| format!("action {action}"))
+        self.actions
+            .get(&action)
+            .cloned()
+            .unwrap_or_else(|| format!("action {action}"))
     }
 
     /// The fields of the watchlist's key.
@@ -269,13 +306,23 @@ impl Program {
             let is = |place: &&&Place| variables.iter().any(|one| place.value == Value::Variable(*one));
             fields.iter().filter(is).collect()
         };
-        let (addresses, ports) =
-            (of(&[Variable::Src, Variable::Dst]), of(&[Variable::Sport, Variable::Dport]));
+        let (addresses, ports) = (
+            of(&[Variable::Src, Variable::Dst]),
+            of(&[Variable::Sport, Variable::Dport]),
+        );
         let is_open = |place: &&Place| place.kind != MatchType::Exact;
-        let key = of(&[Variable::Src, Variable::Dst, Variable::Sport, Variable::Dport, Variable::Proto]);
+        let key = of(&[
+            Variable::Src,
+            Variable::Dst,
+            Variable::Sport,
+            Variable::Dport,
+            Variable::Proto,
+        ]);
         MatchKinds {
             ipv6: addresses.iter().any(|place| place.width == 128),
-            prefixes: addresses.iter().all(|place| matches!(place.kind, MatchType::Ternary | MatchType::Lpm)),
+            prefixes: addresses
+                .iter()
+                .all(|place| matches!(place.kind, MatchType::Ternary | MatchType::Lpm)),
             wildcards: key.iter().all(|place| is_open(place)),
             ranges: ports.iter().all(|place| place.kind == MatchType::Range),
             dscp: !of(&[Variable::Dscp]).is_empty(),
@@ -289,7 +336,10 @@ impl Program {
         let room = |of: &u32| {
             let is_of = |row: &Row| matches!(row.form, Form::Table { table, .. } if table == *of);
             let used = self.rows(Kind::Session).filter(|(_, row)| is_of(row)).count();
-            let size = self.tables.get(of).map_or(0, |facts| facts.size.unwrap_or(UNKNOWN_SIZE));
+            let size = self
+                .tables
+                .get(of)
+                .map_or(0, |facts| facts.size.unwrap_or(UNKNOWN_SIZE));
             size.saturating_sub(used)
         };
         self.tables_of(kind).iter().map(room).min().unwrap_or(0)
@@ -359,20 +409,37 @@ fn rules(map: &Map) -> RuleLimits {
     };
     RuleLimits {
         filters,
-        comparisons: settings.term.iter().map(|row| usize::from(row.tables.unwrap_or(1))).sum(),
+        comparisons: settings
+            .term
+            .iter()
+            .map(|row| usize::from(row.tables.unwrap_or(1)))
+            .sum(),
         clauses: usize::from(u8::MAX),
         history: false,
-        metrics: settings.rule_metrics.iter().filter_map(|name| Metric::from_name(name)).collect(),
+        metrics: settings
+            .rule_metrics
+            .iter()
+            .filter_map(|name| Metric::from_name(name))
+            .collect(),
     }
 }
 
 /// An entry of a role, as if it were of a map.
 fn of_role(row: &roles::Row) -> RowSettings {
     let values = |numbers: &roles::Numbers| {
-        numbers.iter().map(|(name, number)| ((*name).to_owned(), Value::Number(*number))).collect()
+        numbers
+            .iter()
+            .map(|(name, number)| ((*name).to_owned(), Value::Number(*number)))
+            .collect()
     };
     match &row.form {
-        roles::Form::Table { table, default, key, action, params } => RowSettings {
+        roles::Form::Table {
+            table,
+            default,
+            key,
+            action,
+            params,
+        } => RowSettings {
             table: Some((*table).to_owned()),
             default: *default,
             r#match: values(key),
@@ -386,19 +453,32 @@ fn of_role(row: &roles::Row) -> RowSettings {
             ..RowSettings::default()
         },
         roles::Form::Group { group, replicas } => {
-            let replica =
-                |(port, instance): &(u32, u32)| ReplicaSettings { port: *port, instance: *instance };
+            let replica = |(port, instance): &(u32, u32)| ReplicaSettings {
+                port: *port,
+                instance: *instance,
+            };
             let replicas = replicas.iter().map(replica).collect();
-            RowSettings { multicast_group: Some(*group), replicas, ..RowSettings::default() }
+            RowSettings {
+                multicast_group: Some(*group),
+                replicas,
+                ..RowSettings::default()
+            }
         }
     }
 }
 
 /// The entry, or that of each of its tables.
 fn tables(row: &RowSettings) -> Vec<RowSettings> {
-    let Some(tables) = row.tables else { return vec![row.clone()] };
+    let Some(tables) = row.tables else {
+        return vec![row.clone()];
+    };
     let name = row.table.as_deref().unwrap_or_default();
-    (0..tables).map(|number| RowSettings { table: Some(format!("{name}{number}")), ..row.clone() }).collect()
+    (0..tables)
+        .map(|number| RowSettings {
+            table: Some(format!("{name}{number}")),
+            ..row.clone()
+        })
+        .collect()
 }
 
 /// Algorithm and metric of an entry of a filter.
@@ -410,7 +490,9 @@ fn filter_of(row: &RowSettings) -> Option<(FilterAlgorithm, Option<Metric>)> {
 /// Whether it forwards by routes of the device's settings.
 fn needs_routes(map: &Map) -> bool {
     let route = Value::Variable(Variable::Route);
-    map.rows(Kind::Forwarding).iter().any(|row| row.r#match.values().any(|value| *value == route))
+    map.rows(Kind::Forwarding)
+        .iter()
+        .any(|row| row.r#match.values().any(|value| *value == route))
 }
 
 /// The binary form of P4Info, which may be text or binary.
@@ -463,7 +545,11 @@ impl<'a> Binding<'a> {
         let mut counters = Counters::default();
         for settings in &map.settings.counters {
             let array = &settings.array;
-            let found = self.info.counters.iter().find(|one| is_named(one.preamble.as_ref(), array));
+            let found = self
+                .info
+                .counters
+                .iter()
+                .find(|one| is_named(one.preamble.as_ref(), array));
             let Some((id, size)) = found.and_then(|one| Some((one.preamble.as_ref()?.id, one.size))) else {
                 self.problem::<()>(format!("the program has no array of counters `{array}`"));
                 continue;
@@ -491,14 +577,26 @@ impl<'a> Binding<'a> {
         let mut rows = Vec::new();
         let mut used: BTreeMap<u32, usize> = BTreeMap::new();
         for row in role.into_iter().flat_map(Role::rows) {
-            let Some(bound) = self.row(Kind::Forwarding, &of_role(row)) else { continue };
-            if let Form::Table { table, default: false, .. } = bound.form {
+            let Some(bound) = self.row(Kind::Forwarding, &of_role(row)) else {
+                continue;
+            };
+            if let Form::Table {
+                table,
+                default: false,
+                ..
+            } = bound.form
+            {
                 *used.entry(table).or_default() += 1;
             }
-            rows.push(Row { step: ROLE_STEPS + usize::from(row.step), ..bound });
+            rows.push(Row {
+                step: ROLE_STEPS + usize::from(row.step),
+                ..bound
+            });
         }
         for (table, used) in used {
-            let Some(TableFacts { name, size, .. }) = self.tables.get(&table) else { continue };
+            let Some(TableFacts { name, size, .. }) = self.tables.get(&table) else {
+                continue;
+            };
             let size = size.unwrap_or(UNKNOWN_SIZE);
             if used > size {
                 let text =
@@ -516,38 +614,69 @@ impl<'a> Binding<'a> {
                 let copy = |one: &ReplicaSettings| (Bytes::from(u128::from(one.port)), one.instance);
                 let mut replicas: Vec<_> = row.replicas.iter().map(copy).collect();
                 replicas.sort_unstable();
-                Form::Group { group: row.multicast_group?, replicas }
+                Form::Group {
+                    group: row.multicast_group?,
+                    replicas,
+                }
             }
             (None, Some(session)) => {
                 let port = row.port?;
                 self.check_local(port);
-                Form::Clone { session, port, truncate: row.truncate.into() }
+                Form::Clone {
+                    session,
+                    port,
+                    truncate: row.truncate.into(),
+                }
             }
             (None, None) => return None,
         };
         let mode = row.mode.as_deref().and_then(Mode::from_word);
         let (family, counts_reports, counts_matches) = (row.family, row.counts_reports, row.counts_matches);
         let (filter, order, step) = (filter_of(row), 1, 0);
-        Some(Row { kind, family, mode, filter, order, step, counts_reports, counts_matches, form })
+        Some(Row {
+            kind,
+            family,
+            mode,
+            filter,
+            order,
+            step,
+            counts_reports,
+            counts_matches,
+            form,
+        })
     }
 
     fn table_row(&mut self, name: &str, row: &RowSettings) -> Option<Form> {
         let info = self.info;
-        let found = info.tables.iter().find(|table| is_named(table.preamble.as_ref(), name));
-        let Some(table) = found else { return self.problem(format!("the program has no table `{name}`")) };
+        let found = info
+            .tables
+            .iter()
+            .find(|table| is_named(table.preamble.as_ref(), name));
+        let Some(table) = found else {
+            return self.problem(format!("the program has no table `{name}`"));
+        };
         let id = table.preamble.as_ref()?.id;
         let fields = self.fields(name, table, row);
         let (action, params) = self.action(name, table, row)?;
         let needs = |field: &crate::message::P4MatchField| {
-            matches!(field.match_type(), MatchType::Ternary | MatchType::Range | MatchType::Optional)
+            matches!(
+                field.match_type(),
+                MatchType::Ternary | MatchType::Range | MatchType::Optional
+            )
         };
         let priority = (!row.default && table.match_fields.iter().any(needs)).then_some(row.priority);
-        let counts = info.direct_counters.iter().any(|counter| counter.direct_table_id == id);
+        let counts = info
+            .direct_counters
+            .iter()
+            .any(|counter| counter.direct_table_id == id);
         if (row.counts_matches || row.counts_reports) && !counts {
             self.problem::<()>(format!("the entries of table `{name}` have no counters"));
         }
         let place = |field: &P4MatchField| {
-            (field.id, (field.name.clone(), Notation::new(&field.name, field.bitwidth)))
+            (
+                field.id,
+                (field.name.clone(), Notation::new(&field.name, field.bitwidth)),
+            )
         };
         let facts = self.tables.entry(id).or_insert_with(|| TableFacts {
             name: name.to_owned(),
@@ -558,7 +687,14 @@ impl<'a> Binding<'a> {
         });
         facts.default |= row.default;
         facts.entries |= !row.default;
-        Some(Form::Table { table: id, default: row.default, priority, fields, action, params })
+        Some(Form::Table {
+            table: id,
+            default: row.default,
+            priority,
+            fields,
+            action,
+            params,
+        })
     }
 
     fn fields(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Vec<Place> {
@@ -566,8 +702,14 @@ impl<'a> Binding<'a> {
         for (field, value) in &row.r#match {
             let Some(found) = table.match_fields.iter().find(|one| one.name == *field) else {
                 let names: Vec<&str> = table.match_fields.iter().map(|one| one.name.as_str()).collect();
-                let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-                self.problem::<()>(format!("the key of table `{name}` has no field `{field}`; it has {has}"));
+                let has = if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                };
+                self.problem::<()>(format!(
+                    "the key of table `{name}` has no field `{field}`; it has {has}"
+                ));
                 continue;
             };
             let place = Place {
@@ -598,27 +740,53 @@ impl<'a> Binding<'a> {
 
     fn action(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Option<(u32, Vec<Place>)> {
         let info = self.info;
-        let found = info.actions.iter().find(|action| is_named(action.preamble.as_ref(), &row.action));
+        let found = info
+            .actions
+            .iter()
+            .find(|action| is_named(action.preamble.as_ref(), &row.action));
         let Some(action) = found else {
             return self.problem(format!("the program has no action `{}`", row.action));
         };
         let id = action.preamble.as_ref()?.id;
-        let unusable = if row.default { Scope::TableOnly } else { Scope::DefaultOnly };
-        if !table.action_refs.iter().any(|one| one.id == id && one.scope() != unusable) {
-            let entry = if row.default { "the default entry" } else { "an entry" };
-            return self
-                .problem(format!("{entry} of table `{name}` cannot have the action `{}`", row.action));
+        let unusable = if row.default {
+            Scope::TableOnly
+        } else {
+            Scope::DefaultOnly
+        };
+        if !table
+            .action_refs
+            .iter()
+            .any(|one| one.id == id && one.scope() != unusable)
+        {
+            let entry = if row.default {
+                "the default entry"
+            } else {
+                "an entry"
+            };
+            return self.problem(format!(
+                "{entry} of table `{name}` cannot have the action `{}`",
+                row.action
+            ));
         }
         Some((id, self.params(&row.action, action, row)))
     }
 
     fn params(&mut self, name: &str, action: &P4Action, row: &RowSettings) -> Vec<Place> {
-        let unknown: Vec<&String> =
-            row.params.keys().filter(|param| !action.params.iter().any(|one| one.name == **param)).collect();
+        let unknown: Vec<&String> = row
+            .params
+            .keys()
+            .filter(|param| !action.params.iter().any(|one| one.name == **param))
+            .collect();
         for param in unknown {
             let names: Vec<&str> = action.params.iter().map(|one| one.name.as_str()).collect();
-            let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            self.problem::<()>(format!("the action `{name}` has no parameter `{param}`; it has {has}"));
+            let has = if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            };
+            self.problem::<()>(format!(
+                "the action `{name}` has no parameter `{param}`; it has {has}"
+            ));
         }
         let mut places = Vec::new();
         for param in &action.params {
@@ -636,7 +804,10 @@ impl<'a> Binding<'a> {
                 kind: MatchType::Exact,
                 value: *value,
             };
-            self.check_place(&place, &format!("the parameter `{}` of action `{name}`", param.name));
+            self.check_place(
+                &place,
+                &format!("the parameter `{}` of action `{name}`", param.name),
+            );
             places.push(place);
         }
         places
@@ -677,8 +848,10 @@ impl<'a> Binding<'a> {
 
     /// Checks that the kind of a field can express its value.
     fn check_kind(&mut self, place: &Place, what: &str) {
-        let is_prefix =
-            matches!(place.value, Value::Variable(Variable::Src | Variable::Dst | Variable::Route));
+        let is_prefix = matches!(
+            place.value,
+            Value::Variable(Variable::Src | Variable::Dst | Variable::Route)
+        );
         match place.kind {
             MatchType::Unspecified => {
                 self.problem(format!("{what} has a kind that P4Runtime does not define"))

@@ -84,7 +84,10 @@ impl Included {
         let size = Size {
             tables: root.all("tables").count(),
             actions: root.all("actions").count(),
-            registers: (root.all("registers").count(), root.all("registers").map(bits).sum()),
+            registers: (
+                root.all("registers").count(),
+                root.all("registers").map(bits).sum(),
+            ),
             counters: root.all("counters").count() + root.all("direct_counters").count(),
         };
         let arch = root.first("pkg_info").map(|of| of.text("arch").to_owned());
@@ -94,8 +97,10 @@ impl Included {
 
 /// Bits of a register; 0: it is a structure.
 fn width(register: &Message) -> u64 {
-    let bits =
-        register.first("type_spec").and_then(|of| of.first("bitstring")).and_then(|of| of.first("bit"));
+    let bits = register
+        .first("type_spec")
+        .and_then(|of| of.first("bitstring"))
+        .and_then(|of| of.first("bit"));
     bits.map_or(0, |bits| bits.number("bitwidth").into())
 }
 
@@ -106,11 +111,15 @@ mod tests {
     use super::*;
 
     fn alias(message: &Message) -> &str {
-        message.first("preamble").map_or("", |preamble| preamble.text("alias"))
+        message
+            .first("preamble")
+            .map_or("", |preamble| preamble.text("alias"))
     }
 
     fn id(message: &Message) -> u32 {
-        message.first("preamble").map_or(0, |preamble| preamble.number("id"))
+        message
+            .first("preamble")
+            .map_or(0, |preamble| preamble.number("id"))
     }
 
     fn table(table: &Message, root: &Message, out: &mut String) {
@@ -120,14 +129,29 @@ mod tests {
         };
         let fields: Vec<String> = table.all("match_fields").map(field).collect();
         let action = |reference: &Message| {
-            let action = root.all("actions").find(|action| id(action) == reference.number("id"));
+            let action = root
+                .all("actions")
+                .find(|action| id(action) == reference.number("id"));
             let name = format!("`{}`", action.map_or("", |action| alias(action)));
-            if reference.text("scope") == "DEFAULT_ONLY" { name + " (default only)" } else { name }
+            if reference.text("scope") == "DEFAULT_ONLY" {
+                name + " (default only)"
+            } else {
+                name
+            }
         };
         let actions: Vec<String> = table.all("action_refs").map(action).collect();
-        let key = if fields.is_empty() { "–".to_owned() } else { fields.join(", ") };
+        let key = if fields.is_empty() {
+            "–".to_owned()
+        } else {
+            fields.join(", ")
+        };
         let (name, id, size) = (alias(table), id(table), table.number("size"));
-        writeln!(out, "| `{name}` | {id:#010x} | {key} | {} | {size} |", actions.join(", ")).unwrap();
+        writeln!(
+            out,
+            "| `{name}` | {id:#010x} | {key} | {} | {size} |",
+            actions.join(", ")
+        )
+        .unwrap();
     }
 
     fn section(program: &Included, out: &mut String) {
@@ -135,14 +159,17 @@ mod tests {
         let (arch, size) = program.size();
         let (arrays, bits) = size.registers;
         writeln!(out, "\n## {}\n\n{}.\n", program.name, program.about).unwrap();
-        let capabilities =
-            format!("Architecture {arch}; {} tables; {arrays} arrays of registers, {bits} bits", size.tables);
+        let capabilities = format!(
+            "Architecture {arch}; {} tables; {arrays} arrays of registers, {bits} bits",
+            size.tables
+        );
         writeln!(out, "{capabilities}.").unwrap();
         match program.map {
-            Some(map) => {
-                writeln!(out, "The manager drives it by the [pipeline map](pipeline-maps.md) `{map}`.")
-                    .unwrap()
-            }
+            Some(map) => writeln!(
+                out,
+                "The manager drives it by the [pipeline map](pipeline-maps.md) `{map}`."
+            )
+            .unwrap(),
             None => writeln!(out, "The manager does not drive it.").unwrap(),
         }
         writeln!(
@@ -151,14 +178,26 @@ mod tests {
         )
         .unwrap();
         root.all("tables").for_each(|one| table(one, &root, out));
-        writeln!(out, "\n| action | id | parameters and bits |\n| --- | --- | --- |").unwrap();
+        writeln!(
+            out,
+            "\n| action | id | parameters and bits |\n| --- | --- | --- |"
+        )
+        .unwrap();
         for action in root.all("actions") {
             let param = |param: &Message| format!("`{}` {}", param.text("name"), param.number("bitwidth"));
             let params: Vec<String> = action.all("params").map(param).collect();
-            let params = if params.is_empty() { "–".to_owned() } else { params.join(", ") };
+            let params = if params.is_empty() {
+                "–".to_owned()
+            } else {
+                params.join(", ")
+            };
             writeln!(out, "| `{}` | {:#010x} | {params} |", alias(action), id(action)).unwrap();
         }
-        writeln!(out, "\n| registers or counters | id | bits | number |\n| --- | --- | --- | --- |").unwrap();
+        writeln!(
+            out,
+            "\n| registers or counters | id | bits | number |\n| --- | --- | --- | --- |"
+        )
+        .unwrap();
         for array in root.all("registers") {
             let (name, id, bits, size) = (alias(array), id(array), width(array), array.number("size"));
             writeln!(out, "| `{name}` | {id:#010x} | {bits} | {size} |").unwrap();
@@ -172,7 +211,11 @@ mod tests {
     /// The numbers of the constants of a P4 source whose names begin with `prefix`, without it.
     fn codes(source: &str, prefix: &str) -> String {
         let code = |line: &str| {
-            let (name, number) = line.strip_prefix("const bit<")?.split_once("> ")?.1.split_once(" = ")?;
+            let (name, number) = line
+                .strip_prefix("const bit<")?
+                .split_once("> ")?
+                .1
+                .split_once(" = ")?;
             let name = name.strip_prefix(prefix)?.to_lowercase();
             Some(format!("{} `{name}`", number.trim_end_matches(';')))
         };
@@ -222,7 +265,12 @@ What a controller sees of the project's [P4 programs](../../p4/README.md): `hopw
         for program in INCLUDED {
             let info = program.info().unwrap();
             let (arch, size) = program.size();
-            assert_eq!((arch.as_str(), info.tables.len()), ("v1model", size.tables), "{}", program.name);
+            assert_eq!(
+                (arch.as_str(), info.tables.len()),
+                ("v1model", size.tables),
+                "{}",
+                program.name
+            );
         }
     }
 }

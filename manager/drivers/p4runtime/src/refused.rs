@@ -21,9 +21,16 @@ impl RefusedRequest<'_> {
     /// A sentence about the first update that was refused, with the reason.
     pub(crate) fn text(&self, reason: &str, errors: &[Error]) -> String {
         let failed: Vec<(&Entry, &Error)> = self.batch.iter().map(|(_, entry)| entry).zip(errors).collect();
-        let failed: Vec<_> = failed.into_iter().filter(|(_, error)| error.canonical_code != 0).collect();
+        let failed: Vec<_> = failed
+            .into_iter()
+            .filter(|(_, error)| error.canonical_code != 0)
+            .collect();
         let Some((entry, error)) = failed.first() else {
-            let first = self.batch.first().map(|(_, entry)| self.program.describe(entry)).unwrap_or_default();
+            let first = self
+                .batch
+                .first()
+                .map(|(_, entry)| self.program.describe(entry))
+                .unwrap_or_default();
             return match self.batch.len() {
                 1 => format!("it refused {first}: {reason}"),
                 all => format!("it refused {all} entries, the first {first}: {reason}"),
@@ -34,7 +41,11 @@ impl RefusedRequest<'_> {
             Key::Default(_) | Key::Clone(_) | Key::Group(_) => None,
         };
         let why = code_text(error, table);
-        let more = if failed.len() > 1 { format!(", and {} more", failed.len() - 1) } else { String::new() };
+        let more = if failed.len() > 1 {
+            format!(", and {} more", failed.len() - 1)
+        } else {
+            String::new()
+        };
         format!("it refused {}: {why}{more}", self.program.describe(entry))
     }
 }
@@ -61,5 +72,9 @@ fn code_text(error: &Error, full: Option<&String>) -> String {
             None => code.description(),
         },
     };
-    if short.is_empty() { what.to_owned() } else { format!("{what} ({short})") }
+    if short.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what} ({short})")
+    }
 }

@@ -50,28 +50,40 @@ impl Program {
     /// # Errors
     /// There are more filters than numbers.
     pub(crate) fn number_rules(&self, parts: &mut [Vec<Entry>], installed: &Entries) -> Result<(), String> {
-        let [first, last] = *self.map.settings.rule_filters.as_slice() else { return Ok(()) };
+        let [first, last] = *self.map.settings.rule_filters.as_slice() else {
+            return Ok(());
+        };
         let mut taken: BTreeSet<u128> = BTreeSet::new();
         let mut without = Vec::new();
         for (index, entries) in parts.iter_mut().enumerate() {
             if !entries.iter().any(|entry| self.number_of(entry).is_some()) {
                 continue;
             }
-            match self.number_in(entries, installed).filter(|number| taken.insert(*number)) {
+            match self
+                .number_in(entries, installed)
+                .filter(|number| taken.insert(*number))
+            {
                 Some(number) => entries.iter_mut().for_each(|entry| self.renumber(entry, number)),
                 None => without.push(index),
             }
         }
-        let used: BTreeSet<u128> = installed.values().filter_map(|entry| self.number_of(entry)).collect();
+        let used: BTreeSet<u128> = installed
+            .values()
+            .filter_map(|entry| self.number_of(entry))
+            .collect();
         for index in without {
             let free = || (u128::from(first)..=u128::from(last)).filter(|number| !taken.contains(number));
-            let number = free().find(|number| !used.contains(number)).or_else(|| free().next());
+            let number = free()
+                .find(|number| !used.contains(number))
+                .or_else(|| free().next());
             let number = number.ok_or_else(|| {
                 let room = last - first + 1;
                 format!("the program has {room} filters by rule; use fewer intents with filter = \"rule\"")
             })?;
             taken.insert(number);
-            parts[index].iter_mut().for_each(|entry| self.renumber(entry, number));
+            parts[index]
+                .iter_mut()
+                .for_each(|entry| self.renumber(entry, number));
         }
         Ok(())
     }
@@ -86,7 +98,9 @@ impl Program {
 
     /// Whether the device has more comparisons or rules with the number of these entries than they are: it then decides otherwise.
     pub(crate) fn has_more(&self, parts: &[Entry], installed: &Entries) -> bool {
-        let Some(number) = parts.iter().find_map(|entry| self.number_of(entry)) else { return false };
+        let Some(number) = parts.iter().find_map(|entry| self.number_of(entry)) else {
+            return false;
+        };
         let is_part = |entry: &&Entry| {
             let kind = self.row_of(entry).map(|row| row.kind);
             matches!(kind, Some(Kind::Term | Kind::Clauses)) && self.number_of(entry) == Some(number)
@@ -96,10 +110,14 @@ impl Program {
 
     /// The rule of the filter with this number, in normal form.
     pub(crate) fn rule_text(&self, number: u128, installed: &Entries) -> Option<String> {
-        let entries: Vec<&Entry> =
-            installed.values().filter(|entry| self.number_of(entry) == Some(number)).collect();
+        let entries: Vec<&Entry> = installed
+            .values()
+            .filter(|entry| self.number_of(entry) == Some(number))
+            .collect();
         let mut rules = self.rows(Kind::Clauses).flat_map(|(_, row)| {
-            entries.iter().filter_map(|entry| self.values(row, entry)?.get(&Variable::Clauses).copied())
+            entries
+                .iter()
+                .filter_map(|entry| self.values(row, entry)?.get(&Variable::Clauses).copied())
         });
         let (wanted, _) = rules.next().filter(|_| rules.next().is_none())?;
         // In the order of their tables.
@@ -109,7 +127,11 @@ impl Program {
             .collect();
         let clause = |bit: u32| {
             let makes = |(_, clauses): &&(String, u128)| clauses >> bit & 1 == 1;
-            let terms: Vec<&str> = terms.iter().filter(makes).map(|(text, _)| text.as_str()).collect();
+            let terms: Vec<&str> = terms
+                .iter()
+                .filter(makes)
+                .map(|(text, _)| text.as_str())
+                .collect();
             format!("({})", terms.join(" or "))
         };
         let clauses: Vec<String> = (0..64).filter(|bit| wanted >> bit & 1 == 1).map(clause).collect();
@@ -125,9 +147,13 @@ impl Program {
         let mut filters: BTreeMap<u128, String> = BTreeMap::new();
         let rows = || self.rows.iter().filter(|row| row.kind == Kind::Filter);
         for entry in installed.values() {
-            let Some(number) = self.number_of(entry) else { continue };
+            let Some(number) = self.number_of(entry) else {
+                continue;
+            };
             let of = |row| self.filter(row, &self.values(row, entry)?, installed);
-            let Some(filter) = rows().find_map(of) else { continue };
+            let Some(filter) = rows().find_map(of) else {
+                continue;
+            };
             let text = known(&filter).unwrap_or_else(|| Rule::Filter(Arc::new(filter)).to_string());
             let all = filters.entry(number).or_default();
             // Flows of both versions of IP are two entries.
@@ -164,7 +190,10 @@ impl Program {
     /// The number that the filter among these entries has on the device.
     fn number_in(&self, entries: &[Entry], installed: &Entries) -> Option<u128> {
         let is_filter = |entry: &&Entry| self.row_of(entry).is_some_and(|row| row.kind == Kind::Filter);
-        entries.iter().filter(is_filter).find_map(|entry| self.number_of(installed.get(&entry.key)?))
+        entries
+            .iter()
+            .filter(is_filter)
+            .find_map(|entry| self.number_of(installed.get(&entry.key)?))
     }
 
     /// The row of the table and action of an entry that has the number of a filter by rule, and its place.
@@ -173,9 +202,11 @@ impl Program {
             return None;
         };
         self.rows.iter().find(|row| match &row.form {
-            Form::Table { table: of, action: its, .. } => {
-                (of, its) == (table, action) && number_place(row).is_some()
-            }
+            Form::Table {
+                table: of,
+                action: its,
+                ..
+            } => (of, its) == (table, action) && number_place(row).is_some(),
             Form::Clone { .. } | Form::Group { .. } => false,
         })
     }
@@ -193,8 +224,10 @@ impl Program {
     }
 
     fn renumber(&self, entry: &mut Entry, number: u128) {
-        let Some((id, in_key)) =
-            self.row_of(entry).and_then(number_place).map(|(place, key)| (place.id, key))
+        let Some((id, in_key)) = self
+            .row_of(entry)
+            .and_then(number_place)
+            .map(|(place, key)| (place.id, key))
         else {
             return;
         };
@@ -212,7 +245,9 @@ impl Program {
 
 /// The field (`true`) or parameter of a row that is the number of a filter by rule.
 fn number_place(row: &Row) -> Option<(&Place, bool)> {
-    let Form::Table { fields, params, .. } = &row.form else { return None };
+    let Form::Table { fields, params, .. } = &row.form else {
+        return None;
+    };
     let is_number = |place: &&Place| place.value == Value::Variable(Variable::FilterNumber);
     let field = fields.iter().find(is_number).map(|place| (place, true));
     field.or_else(|| params.iter().find(is_number).map(|place| (place, false)))

@@ -22,17 +22,23 @@ impl Program {
     ) -> Result<Vec<Entry>, String> {
         let mut parts = Vec::new();
         for rule in rules {
-            let entries = self.encode(rule).map_err(|why| format!("`{rule}` is not possible: {why}"))?;
+            let entries = self
+                .encode(rule)
+                .map_err(|why| format!("`{rule}` is not possible: {why}"))?;
             let samples = matches!(rule, Rule::Watch(watch) if watch.sample > 1);
             parts.push((entries, samples));
         }
         let mut taken = BTreeSet::new();
         let mut without = Vec::new();
         for (index, (entries, samples)) in parts.iter_mut().enumerate() {
-            let old = entries.iter().find_map(|entry| self.sampler(installed.get(&entry.key)?));
+            let old = entries
+                .iter()
+                .find_map(|entry| self.sampler(installed.get(&entry.key)?));
             match old {
                 Some(number) if !*samples || taken.insert(number) => {
-                    entries.iter_mut().for_each(|entry| self.set_sampler(entry, number));
+                    entries
+                        .iter_mut()
+                        .for_each(|entry| self.set_sampler(entry, number));
                 }
                 _ if *samples => without.push(index),
                 _ => {}
@@ -40,8 +46,13 @@ impl Program {
         }
         let mut free = (0_u128..).filter(|number| !taken.contains(number));
         for index in without {
-            let Some((entries, _)) = parts.get_mut(index) else { continue };
-            let Some(width) = entries.iter().find_map(|entry| self.place(entry)).map(|place| place.width)
+            let Some((entries, _)) = parts.get_mut(index) else {
+                continue;
+            };
+            let Some(width) = entries
+                .iter()
+                .find_map(|entry| self.place(entry))
+                .map(|place| place.width)
             else {
                 continue;
             };
@@ -50,7 +61,9 @@ impl Program {
                 let all = 1_u128.checked_shl(width).unwrap_or(u128::MAX);
                 format!("the program samples the packets of {all} entries; use fewer intents with `sample`")
             })?;
-            entries.iter_mut().for_each(|entry| self.set_sampler(entry, number));
+            entries
+                .iter_mut()
+                .for_each(|entry| self.set_sampler(entry, number));
         }
         let mut parts: Vec<Vec<Entry>> = parts.into_iter().map(|(entries, _)| entries).collect();
         self.number_rules(&mut parts, installed)?;
@@ -73,21 +86,28 @@ impl Program {
         };
         let is_sampler = |place: &&Place| place.value == Value::Variable(Variable::Sampler);
         self.rows.iter().find_map(|row| match &row.form {
-            Form::Table { table: of, action: its, params, .. } if (of, its) == (table, action) => {
-                params.iter().find(is_sampler)
-            }
+            Form::Table {
+                table: of,
+                action: its,
+                params,
+                ..
+            } if (of, its) == (table, action) => params.iter().find(is_sampler),
             _ => None,
         })
     }
 
     fn sampler(&self, entry: &Entry) -> Option<u128> {
         let place = self.place(entry)?;
-        let Content::Action(_, params) = &entry.content else { return None };
+        let Content::Action(_, params) = &entry.content else {
+            return None;
+        };
         params.get(&place.id)?.number()
     }
 
     fn set_sampler(&self, entry: &mut Entry, number: u128) {
-        let Some(id) = self.place(entry).map(|place| place.id) else { return };
+        let Some(id) = self.place(entry).map(|place| place.id) else {
+            return;
+        };
         if let Content::Action(_, params) = &mut entry.content
             && let Some(param) = params.get_mut(&id)
         {

@@ -38,15 +38,22 @@ impl Message {
         }
         let mut reader = Reader { rest: text, line: 1 };
         let message = reader.message(0)?;
-        if reader.rest.is_empty() { Ok(message) } else { reader.wrong("a `}` too many") }
+        if reader.rest.is_empty() {
+            Ok(message)
+        } else {
+            reader.wrong("a `}` too many")
+        }
     }
 
     /// The messages of this name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Self> {
-        self.fields.iter().filter(move |(field, _)| field == name).filter_map(|(_, item)| match item {
-            Item::Message(message) => Some(message),
-            Item::Text(_) => None,
-        })
+        self.fields
+            .iter()
+            .filter(move |(field, _)| field == name)
+            .filter_map(|(_, item)| match item {
+                Item::Message(message) => Some(message),
+                Item::Text(_) => None,
+            })
     }
 
     /// The first message of this name.
@@ -71,7 +78,11 @@ impl Message {
     fn preamble(&self) -> Option<Preamble> {
         let of = self.first("preamble")?;
         let [name, alias] = ["name", "alias"].map(|name| of.text(name).to_owned());
-        Some(Preamble { id: of.number("id"), name, alias })
+        Some(Preamble {
+            id: of.number("id"),
+            name,
+            alias,
+        })
     }
 }
 
@@ -106,7 +117,9 @@ impl<'a> Reader<'a> {
     }
 
     fn word(&mut self) -> Result<String, String> {
-        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && !"_-+.[]".contains(c));
+        let end = self
+            .rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && !"_-+.[]".contains(c));
         match self.take(end.unwrap_or(self.rest.len())) {
             "" => self.wrong("a name or a value is missing"),
             word => Ok(word.to_owned()),
@@ -121,8 +134,14 @@ impl<'a> Reader<'a> {
             escaped = c == '\\' && !escaped;
             ends
         });
-        let Some(end) = end else { return self.wrong("a string does not end") };
-        let text = self.take(end).replace("\\\"", "\"").replace("\\n", "\n").replace("\\\\", "\\");
+        let Some(end) = end else {
+            return self.wrong("a string does not end");
+        };
+        let text = self
+            .take(end)
+            .replace("\\\"", "\"")
+            .replace("\\n", "\n")
+            .replace("\\\\", "\\");
         self.take(1);
         Ok(text)
     }
@@ -175,7 +194,11 @@ pub fn info(text: &str) -> Result<P4Info, String> {
         counters: root.all("counters").map(counters).collect(),
         direct_counters: root.all("direct_counters").map(counter).collect(),
     };
-    if info.tables.is_empty() { Err("it has no table; give a P4Info file".to_owned()) } else { Ok(info) }
+    if info.tables.is_empty() {
+        Err("it has no table; give a P4Info file".to_owned())
+    } else {
+        Ok(info)
+    }
 }
 
 fn table(table: &Message) -> P4Table {
@@ -190,7 +213,11 @@ fn table(table: &Message) -> P4Table {
         id: field.number("id"),
         name: field.text("name").to_owned(),
         bitwidth: field.number("bitwidth") as i32,
-        match_type: kinds.get(field.text("match_type")).copied().unwrap_or(MatchType::Unspecified).into(),
+        match_type: kinds
+            .get(field.text("match_type"))
+            .copied()
+            .unwrap_or(MatchType::Unspecified)
+            .into(),
     };
     let reference = |reference: &Message| {
         let scope = match reference.text("scope") {
@@ -198,7 +225,10 @@ fn table(table: &Message) -> P4Table {
             "DEFAULT_ONLY" => Scope::DefaultOnly,
             _ => Scope::TableAndDefault,
         };
-        P4ActionRef { id: reference.number("id"), scope: scope.into() }
+        P4ActionRef {
+            id: reference.number("id"),
+            scope: scope.into(),
+        }
     };
     P4Table {
         preamble: table.preamble(),
@@ -214,15 +244,24 @@ fn action(action: &Message) -> P4Action {
         name: param.text("name").to_owned(),
         bitwidth: param.number("bitwidth") as i32,
     };
-    P4Action { preamble: action.preamble(), params: action.all("params").map(param).collect() }
+    P4Action {
+        preamble: action.preamble(),
+        params: action.all("params").map(param).collect(),
+    }
 }
 
 fn counters(counters: &Message) -> P4Counter {
-    P4Counter { preamble: counters.preamble(), size: counters.number("size").into() }
+    P4Counter {
+        preamble: counters.preamble(),
+        size: counters.number("size").into(),
+    }
 }
 
 fn counter(counter: &Message) -> P4DirectCounter {
-    P4DirectCounter { preamble: counter.preamble(), direct_table_id: counter.number("direct_table_id") }
+    P4DirectCounter {
+        preamble: counter.preamble(),
+        direct_table_id: counter.number("direct_table_id"),
+    }
 }
 
 #[cfg(test)]
@@ -243,25 +282,55 @@ actions: { preamble { id: 9 name: "In.a" alias: "a" } params { id: 1 name: "to" 
     #[test]
     fn tables_and_actions_are_read() {
         let preamble = |id, name: &str, alias: &str| {
-            Some(Preamble { id, name: name.to_owned(), alias: alias.to_owned() })
+            Some(Preamble {
+                id,
+                name: name.to_owned(),
+                alias: alias.to_owned(),
+            })
         };
         let exact = MatchType::Exact.into();
-        let field = P4MatchField { id: 1, name: "port".to_owned(), bitwidth: 9, match_type: exact };
-        let reference = P4ActionRef { id: 9, scope: Scope::DefaultOnly.into() };
+        let field = P4MatchField {
+            id: 1,
+            name: "port".to_owned(),
+            bitwidth: 9,
+            match_type: exact,
+        };
+        let reference = P4ActionRef {
+            id: 9,
+            scope: Scope::DefaultOnly.into(),
+        };
         let table = P4Table {
             preamble: preamble(7, "In.t", "t"),
             match_fields: vec![field],
             action_refs: vec![reference],
             size: 512,
         };
-        let params = vec![P4Param { id: 1, name: "to".to_owned(), bitwidth: 9 }];
-        let action = P4Action { preamble: preamble(9, "In.a", "a"), params };
-        let counters = vec![P4Counter { preamble: preamble(5, "In.c", "c"), size: 16 }];
+        let params = vec![P4Param {
+            id: 1,
+            name: "to".to_owned(),
+            bitwidth: 9,
+        }];
+        let action = P4Action {
+            preamble: preamble(9, "In.a", "a"),
+            params,
+        };
+        let counters = vec![P4Counter {
+            preamble: preamble(5, "In.c", "c"),
+            size: 16,
+        }];
         let direct_counters = Vec::new();
-        let wanted = P4Info { tables: vec![table], actions: vec![action], counters, direct_counters };
+        let wanted = P4Info {
+            tables: vec![table],
+            actions: vec![action],
+            counters,
+            direct_counters,
+        };
         assert_eq!(info(TEXT), Ok(wanted));
         let annotations = Message::read(TEXT).unwrap();
-        let preamble = annotations.first("tables").and_then(|table| table.first("preamble")).unwrap();
+        let preamble = annotations
+            .first("tables")
+            .and_then(|table| table.first("preamble"))
+            .unwrap();
         assert_eq!(preamble.text("annotations"), "@x(\"y\")");
     }
 
@@ -269,10 +338,19 @@ actions: { preamble { id: 9 name: "In.a" alias: "a" } params { id: 1 name: "to" 
     fn other_texts_are_refused() {
         for (text, why) in [
             ("tables {", "line 1: a `}` is missing; this is no P4Info as text"),
-            ("\ntables }", "line 2: `:` or `{` is missing; this is no P4Info as text"),
+            (
+                "\ntables }",
+                "line 2: `:` or `{` is missing; this is no P4Info as text",
+            ),
             ("a: 1 }", "line 1: a `}` too many; this is no P4Info as text"),
-            ("a: \"b", "line 1: a string does not end; this is no P4Info as text"),
-            ("a: ?", "line 1: a name or a value is missing; this is no P4Info as text"),
+            (
+                "a: \"b",
+                "line 1: a string does not end; this is no P4Info as text",
+            ),
+            (
+                "a: ?",
+                "line 1: a name or a value is missing; this is no P4Info as text",
+            ),
             ("", "it has no table; give a P4Info file"),
         ] {
             assert_eq!(info(text), Err(why.to_owned()), "{text}");

@@ -98,7 +98,7 @@ impl Program {
                 let narrow = |row: &Row| self.width(row, Variable::Collector) == 32;
                 if collector.is_ipv6() && self.rows(Kind::Session).any(|(_, row)| narrow(row)) {
                     return Err(
-                        "the program reports over IPv4 only; use a collector with an IPv4 address".to_owned()
+                        "the program reports over IPv4 only; use a collector with an IPv4 address".to_owned(),
                     );
                 }
                 self.entries(Kind::Session, &Given::Session(*collector))
@@ -109,7 +109,10 @@ impl Program {
             Rule::Forwarding => self.forwarding(),
             Rule::Instruction(number) => {
                 if self.bits() & instruction::bit(*number) == 0 {
-                    return Err(format!("the program does not fill {}", instruction::name(*number)));
+                    return Err(format!(
+                        "the program does not fill {}",
+                        instruction::name(*number)
+                    ));
                 }
                 self.entries(Kind::Transit, &Given::Nothing)
             }
@@ -148,7 +151,10 @@ impl Program {
             return Err(format!("the program has no mode \"{}\"", watch.mode.word()));
         }
         if lacking != 0 {
-            return Err(format!("the program has no instruction {}", instruction::names(lacking)));
+            return Err(format!(
+                "the program has no instruction {}",
+                instruction::names(lacking)
+            ));
         }
         if watch.sample > 1 && !self.map.samples() {
             return Err("the program cannot sample packets; remove `sample` from the intent".to_owned());
@@ -156,7 +162,7 @@ impl Program {
         let port = |(first, last): Ports| (first, last) != ANY_PORT && first > 0;
         if self.map.settings.needs_port && !port(watch.key.sport) && !port(watch.key.dport) {
             return Err(
-                "the program inserts INT into packets without ports; add a port to the intent".to_owned()
+                "the program inserts INT into packets without ports; add a port to the intent".to_owned(),
             );
         }
         Ok(())
@@ -173,10 +179,9 @@ impl Program {
             ));
         }
         match filter.key.dscp {
-            Some(_) => {
-                Err("the filters of the program cannot match the DSCP; remove `dscp` from the intent"
-                    .to_owned())
-            }
+            Some(_) => Err(
+                "the filters of the program cannot match the DSCP; remove `dscp` from the intent".to_owned(),
+            ),
             None => Ok(()),
         }
     }
@@ -201,7 +206,11 @@ impl Program {
             let given: Vec<Given<'_>> = if has(Variable::Route) {
                 self.local.routes.iter().map(Given::Route).collect()
             } else if has(Variable::MtuPort) {
-                self.local.mtus.iter().map(|(port, mtu)| Given::Mtu(*port, *mtu)).collect()
+                self.local
+                    .mtus
+                    .iter()
+                    .map(|(port, mtu)| Given::Mtu(*port, *mtu))
+                    .collect()
             } else {
                 vec![Given::Nothing]
             };
@@ -217,18 +226,45 @@ impl Program {
 
     pub(crate) fn entry(&self, row: &Row, given: &Given<'_>) -> Result<Entry, String> {
         match &row.form {
-            Form::Clone { session, port, truncate } => {
+            Form::Clone {
+                session,
+                port,
+                truncate,
+            } => {
                 let port = self.number(*port, given)?.unwrap_or(0);
                 // Instance 0: Stratum on a Tofino refuses others.
                 let replicas = vec![(Bytes::from(port), 0)];
-                let content = Content::Copies { replicas, class: 0, truncate: *truncate };
-                Ok(Entry { key: Key::Clone(*session), content, metadata: Vec::new() })
+                let content = Content::Copies {
+                    replicas,
+                    class: 0,
+                    truncate: *truncate,
+                };
+                Ok(Entry {
+                    key: Key::Clone(*session),
+                    content,
+                    metadata: Vec::new(),
+                })
             }
             Form::Group { group, replicas } => {
-                let content = Content::Copies { replicas: replicas.clone(), class: 0, truncate: 0 };
-                Ok(Entry { key: Key::Group(*group), content, metadata: Vec::new() })
+                let content = Content::Copies {
+                    replicas: replicas.clone(),
+                    class: 0,
+                    truncate: 0,
+                };
+                Ok(Entry {
+                    key: Key::Group(*group),
+                    content,
+                    metadata: Vec::new(),
+                })
             }
-            Form::Table { table, default, priority, fields, action, params } => {
+            Form::Table {
+                table,
+                default,
+                priority,
+                fields,
+                action,
+                params,
+            } => {
                 let place = |place: &Place| {
                     let value = self.number(place.value, given)?.unwrap_or(0);
                     fits(place, value).map(|()| (place.id, Bytes::from(value)))
@@ -247,11 +283,19 @@ impl Program {
                 let priority = i32::try_from(priority).unwrap_or(i32::MAX);
                 let key = match default {
                     true => Key::Default(*table),
-                    false => Key::Table { table: *table, priority, fields: key },
+                    false => Key::Table {
+                        table: *table,
+                        priority,
+                        fields: key,
+                    },
                 };
                 let marked = self.map.settings.metadata && !default;
                 let metadata = if marked { MARK.to_vec() } else { Vec::new() };
-                Ok(Entry { key, content: Content::Action(*action, params), metadata })
+                Ok(Entry {
+                    key,
+                    content: Content::Action(*action, params),
+                    metadata,
+                })
             }
         }
     }
@@ -266,7 +310,9 @@ impl Program {
         let report = self.local.report;
         let of_report = |get: &dyn Fn(crate::program::Report) -> u64| {
             let lacking = || "it is not known how reports leave the device; add `report`".to_owned();
-            report.map(|report| Some(u128::from(get(report)))).ok_or_else(lacking)
+            report
+                .map(|report| Some(u128::from(get(report))))
+                .ok_or_else(lacking)
         };
         match (variable, given) {
             (Variable::Node, _) => Ok(Some(self.local.node.into())),
@@ -334,9 +380,10 @@ impl Program {
         }
         let Some((low, high)) = span else {
             return match place.kind {
-                MatchType::Exact => {
-                    Err(format!("the key of the program needs one value for `{}`", place.name))
-                }
+                MatchType::Exact => Err(format!(
+                    "the key of the program needs one value for `{}`",
+                    place.name
+                )),
                 _ => Ok(None),
             };
         };
@@ -377,8 +424,12 @@ impl Program {
         let mut take = |rule: &Rule, meaning: &mut Meaning| {
             let Ok(parts) = self.encode(rule) else { return };
             let parts = self.as_numbered(parts, &meaning.ours);
-            let is_there =
-                |part: &Entry| meaning.ours.get(&part.key).is_some_and(|one| self.is_same(one, part));
+            let is_there = |part: &Entry| {
+                meaning
+                    .ours
+                    .get(&part.key)
+                    .is_some_and(|one| self.is_same(one, part))
+            };
             if parts.iter().all(is_there) && !self.has_more(&parts, &meaning.ours) {
                 covered.extend(parts.into_iter().map(|part| part.key));
                 meaning.rules.insert(rule.clone());
@@ -387,19 +438,32 @@ impl Program {
         remembered.iter().for_each(|rule| take(rule, &mut meaning));
         let rest: Vec<Entry> = {
             let known: BTreeSet<Key> = self.covered_by(&meaning.rules, &meaning.ours);
-            meaning.ours.values().filter(|entry| !known.contains(&entry.key)).cloned().collect()
+            meaning
+                .ours
+                .values()
+                .filter(|entry| !known.contains(&entry.key))
+                .cloned()
+                .collect()
         };
         // A rule of many entries is a candidate for each of them.
         let mut tried = BTreeSet::new();
         for entry in rest {
             for rule in self.candidates(&entry, &meaning.ours) {
-                let taken = meaning.rules.iter().any(|other| other != &rule && other.same_entry(&rule));
+                let taken = meaning
+                    .rules
+                    .iter()
+                    .any(|other| other != &rule && other.same_entry(&rule));
                 if !taken && tried.insert(rule.clone()) {
                     take(&rule, &mut meaning);
                 }
             }
         }
-        meaning.remains = meaning.ours.keys().filter(|key| !covered.contains(key)).cloned().collect();
+        meaning.remains = meaning
+            .ours
+            .keys()
+            .filter(|key| !covered.contains(key))
+            .cloned()
+            .collect();
         meaning
     }
 
@@ -423,7 +487,9 @@ impl Program {
     fn candidates(&self, entry: &Entry, ours: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
         for row in &self.rows {
-            let Some(values) = self.values(row, entry) else { continue };
+            let Some(values) = self.values(row, entry) else {
+                continue;
+            };
             let number = |variable: Variable| values.get(&variable).map(|(low, _)| *low);
             let port = || number(Variable::Port).and_then(|port| u32::try_from(port).ok());
             match row.kind {
@@ -437,9 +503,10 @@ impl Program {
                 Kind::Source => rules.extend(port().map(Rule::Source)),
                 Kind::Forwarding => rules.push(Rule::Forwarding),
                 Kind::Transit => rules.extend(instruction::numbers(self.bits()).map(Rule::Instruction)),
-                Kind::Filter => {
-                    rules.extend(self.filter(row, &values, ours).map(|one| Rule::Filter(Arc::new(one))))
-                }
+                Kind::Filter => rules.extend(
+                    self.filter(row, &values, ours)
+                        .map(|one| Rule::Filter(Arc::new(one))),
+                ),
                 // They are parts of filters.
                 Kind::Term | Kind::Clauses => {}
                 Kind::Watch => rules.extend(self.watch(row, &values).map(|one| Rule::Watch(Arc::new(one)))),
@@ -449,8 +516,13 @@ impl Program {
     }
 
     pub(crate) fn width(&self, row: &Row, variable: Variable) -> u32 {
-        let Form::Table { fields, params, .. } = &row.form else { return 0 };
-        let place = fields.iter().chain(params).find(|place| place.value == Value::Variable(variable));
+        let Form::Table { fields, params, .. } = &row.form else {
+            return 0;
+        };
+        let place = fields
+            .iter()
+            .chain(params)
+            .find(|place| place.value == Value::Variable(variable));
         place.map_or(0, |place| place.width)
     }
 
@@ -461,15 +533,22 @@ impl Program {
         ours: &Entries,
     ) -> Option<Filter> {
         let (algorithm, metric) = row.filter?;
-        let threshold =
-            values.get(&Variable::Threshold).map_or(Some(0), |(low, _)| u64::try_from(*low).ok())?;
+        let threshold = values
+            .get(&Variable::Threshold)
+            .map_or(Some(0), |(low, _)| u64::try_from(*low).ok())?;
         let (key, metric) = (self.flows(row, values)?, metric.unwrap_or(Metric::FlowPath));
         let number = values.get(&Variable::FilterNumber).map(|(low, _)| *low);
         let rule = match algorithm {
             FilterAlgorithm::Rule => Some(self.rule_text(number?, ours)?.into()),
             _ => None,
         };
-        Some(Filter { key, algorithm, metric, threshold, rule })
+        Some(Filter {
+            key,
+            algorithm,
+            metric,
+            threshold,
+            rule,
+        })
     }
 
     /// The flows of an entry.
@@ -479,7 +558,9 @@ impl Program {
             Some((low, high)) => {
                 let width = self.width(row, variable);
                 let length = width.checked_sub(128 - (low ^ high).leading_zeros())?;
-                Prefix::new(address(*low, width)?, u8::try_from(length).ok()?).ok().map(Some)
+                Prefix::new(address(*low, width)?, u8::try_from(length).ok()?)
+                    .ok()
+                    .map(Some)
             }
         };
         let ports = |variable: Variable| match values.get(&variable) {
@@ -504,7 +585,9 @@ impl Program {
             mode: row.mode.or(self.map.modes.first().copied()).unwrap_or(Mode::Md),
             bits: read_bits(values).unwrap_or(self.bits()),
             hops: byte(Variable::Hops).unwrap_or(DEFAULT_HOPS),
-            sample: values.get(&Variable::Sample).map_or(Some(1), |(low, _)| u32::try_from(*low).ok())?,
+            sample: values
+                .get(&Variable::Sample)
+                .map_or(Some(1), |(low, _)| u32::try_from(*low).ok())?,
             drops: true,
         })
     }
@@ -518,9 +601,26 @@ impl Program {
             Value::Variable(variable) => *values.entry(variable).or_insert(span) == span,
         };
         match (&row.form, &entry.key, &entry.content) {
-            (Form::Clone { session, port, truncate }, Key::Clone(number), content) => {
-                let Content::Copies { replicas, truncate: found, .. } = content else { return None };
-                let [(to, _)] = replicas.as_slice() else { return None };
+            (
+                Form::Clone {
+                    session,
+                    port,
+                    truncate,
+                },
+                Key::Clone(number),
+                content,
+            ) => {
+                let Content::Copies {
+                    replicas,
+                    truncate: found,
+                    ..
+                } = content
+                else {
+                    return None;
+                };
+                let [(to, _)] = replicas.as_slice() else {
+                    return None;
+                };
                 let to = to.number()?;
                 let expected = self.number(*port, &Given::Nothing).ok().flatten();
                 (session == number && found == truncate && expected == Some(to)).then_some(())?;
@@ -535,12 +635,33 @@ impl Program {
                     |copies: &[(Bytes, u32)]| copies.iter().map(|(_, one)| *one).collect::<BTreeSet<_>>();
                 (group == found && instances(replicas) == instances(copies)).then_some(())?;
             }
-            (Form::Table { table, default: true, action, params, .. }, Key::Default(found), content) => {
+            (
+                Form::Table {
+                    table,
+                    default: true,
+                    action,
+                    params,
+                    ..
+                },
+                Key::Default(found),
+                content,
+            ) => {
                 (table == found && read_params(*action, params, content, &mut set)).then_some(())?;
             }
             (
-                Form::Table { table, default: false, fields, action, params, .. },
-                Key::Table { table: found, fields: key, .. },
+                Form::Table {
+                    table,
+                    default: false,
+                    fields,
+                    action,
+                    params,
+                    ..
+                },
+                Key::Table {
+                    table: found,
+                    fields: key,
+                    ..
+                },
                 content,
             ) => {
                 let known = |id: &u32| fields.iter().any(|place| place.id == *id);
@@ -573,7 +694,10 @@ impl Program {
             .iter()
             .find(|entry| wanted.contains_key(&entry.key) && !meaning.ours.contains_key(&entry.key));
         if let Some(entry) = in_the_way {
-            return Err(format!("{} was installed by somebody else; remove it", self.describe(entry)));
+            return Err(format!(
+                "{} was installed by somebody else; remove it",
+                self.describe(entry)
+            ));
         }
         let mut steps: Vec<((u8, i64, i64), UpdateType, Entry)> = Vec::new();
         for (key, entry) in &meaning.ours {
@@ -595,7 +719,10 @@ impl Program {
         let mut batches: Vec<Batch> = Vec::new();
         let mut last = None;
         for (order, update, entry) in steps {
-            match batches.last_mut().filter(|batch| last == Some(order) && batch.len() < MAX_UPDATES) {
+            match batches
+                .last_mut()
+                .filter(|batch| last == Some(order) && batch.len() < MAX_UPDATES)
+            {
                 Some(batch) => batch.push((update, entry)),
                 None => batches.push(vec![(update, entry)]),
             }
@@ -618,7 +745,8 @@ impl Program {
             let theirs = meaning.foreign.iter().filter(|entry| is_of(&entry.key)).count();
             let updates = |wanted: UpdateType| {
                 let all = batches.iter().flatten();
-                all.filter(|(kind, entry)| *kind == wanted && is_of(&entry.key)).count()
+                all.filter(|(kind, entry)| *kind == wanted && is_of(&entry.key))
+                    .count()
             };
             let needed =
                 (ours + theirs + updates(UpdateType::Insert)).saturating_sub(updates(UpdateType::Delete));
@@ -649,18 +777,25 @@ impl Program {
             };
             self.tables_of(kind).into_iter().map(of_table).max().unwrap_or(0)
         };
-        OtherEntries { watch: most(Kind::Watch), filter: most(Kind::Filter) }
+        OtherEntries {
+            watch: most(Kind::Watch),
+            filter: most(Kind::Filter),
+        }
     }
 
     /// Whether the direct counter of an entry counts reports.
     pub(crate) fn counts_reports(&self, entry: &Entry) -> bool {
-        self.rows.iter().any(|row| row.counts_reports && self.values(row, entry).is_some())
+        self.rows
+            .iter()
+            .any(|row| row.counts_reports && self.values(row, entry).is_some())
     }
 
     /// The flows of an entry of the watchlist that counts the packets that match it, and how many of them are to be measured.
     pub(crate) fn measured(&self, entry: &Entry, packets: u64) -> Option<(FlowKey, u64)> {
         let rows = self.rows.iter().filter(|row| row.counts_matches);
-        let watch = rows.filter_map(|row| self.watch(row, &self.values(row, entry)?)).next()?;
+        let watch = rows
+            .filter_map(|row| self.watch(row, &self.values(row, entry)?))
+            .next()?;
         Some((watch.key, packets / u64::from(watch.sample.max(1))))
     }
 
@@ -677,9 +812,15 @@ impl Program {
             Key::Group(group) => format!("multicast group {group}"),
             Key::Default(table) => format!("the default entry of {}", self.table_name(*table)),
             Key::Table { table, fields, .. } => {
-                let fields: Vec<String> =
-                    fields.iter().map(|(id, field)| self.field_text(*table, *id, field)).collect();
-                let key = if fields.is_empty() { "every packet".to_owned() } else { fields.join(", ") };
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|(id, field)| self.field_text(*table, *id, field))
+                    .collect();
+                let key = if fields.is_empty() {
+                    "every packet".to_owned()
+                } else {
+                    fields.join(", ")
+                };
                 format!("the entry of {} for {key}", self.table_name(*table))
             }
         };
@@ -739,7 +880,10 @@ fn fits(place: &Place, value: u128) -> Result<(), String> {
     if value & !ones(place.width) == 0 {
         return Ok(());
     }
-    Err(format!("{value} does not fit into the {} bits of `{}` in the program", place.width, place.name))
+    Err(format!(
+        "{value} does not fit into the {} bits of `{}` in the program",
+        place.width, place.name
+    ))
 }
 
 fn read_params(
@@ -748,7 +892,9 @@ fn read_params(
     content: &Content,
     set: &mut impl FnMut(Value, Span) -> bool,
 ) -> bool {
-    let Content::Action(found, values) = content else { return false };
+    let Content::Action(found, values) = content else {
+        return false;
+    };
     let mut read = |place: &Place| {
         let number = values.get(&place.id).and_then(Bytes::number);
         number.is_some_and(|number| set(place.value, (number, number)))
@@ -761,8 +907,12 @@ fn read_bits(values: &BTreeMap<Variable, Span>) -> Option<Bits> {
     if let Some((bits, _)) = values.get(&Variable::Bits) {
         return Bits::try_from(*bits).ok();
     }
-    let nibbles = values.iter().filter_map(|(variable, (value, _))| Some((variable.nibble()?, *value)));
+    let nibbles = values
+        .iter()
+        .filter_map(|(variable, (value, _))| Some((variable.nibble()?, *value)));
     let nibbles: Vec<(u32, u128)> = nibbles.collect();
-    let bits = nibbles.iter().fold(0, |bits, (nibble, value)| bits | (*value as Bits & 0xf) << (4 * nibble));
+    let bits = nibbles.iter().fold(0, |bits, (nibble, value)| {
+        bits | (*value as Bits & 0xf) << (4 * nibble)
+    });
     (!nibbles.is_empty()).then_some(bits)
 }

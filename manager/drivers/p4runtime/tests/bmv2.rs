@@ -33,7 +33,10 @@ fn tools() -> Option<(PathBuf, Option<PathBuf>)> {
 /// P4Info and JSON of a program.
 fn compiled(map: &str, folder: Option<&PathBuf>) -> Option<(Vec<u8>, Vec<u8>)> {
     if let Some((info, config)) = map::program(map) {
-        return Some((p4runtime::program::info(info.as_bytes().to_vec()).unwrap(), config.to_vec()));
+        return Some((
+            p4runtime::program::info(info.as_bytes().to_vec()).unwrap(),
+            config.to_vec(),
+        ));
     }
     let file = |end: &str| std::fs::read(folder?.join(format!("{map}.{end}"))).ok();
     file("bin").zip(file("json"))
@@ -47,8 +50,16 @@ fn rules(map: &str) -> Rules {
         dport: (4789, 4789),
         ..FlowKey::default()
     };
-    let watch =
-        |mode| Rule::Watch(Arc::new(Watch { key, mode, bits: 0xa000, hops: 6, sample: 1, drops: true }));
+    let watch = |mode| {
+        Rule::Watch(Arc::new(Watch {
+            key,
+            mode,
+            bits: 0xa000,
+            hops: 6,
+            sample: 1,
+            drops: true,
+        }))
+    };
     if program(map).capabilities().restart == Restart::Waits {
         rules.insert(Rule::Forwarding);
     }
@@ -62,11 +73,21 @@ fn rules(map: &str) -> Rules {
         }
         None => rules.extend([watch(Mode::Postcard)]),
     }
-    if program(map).capabilities().filters.contains(&FilterAlgorithm::Rule) {
+    if program(map)
+        .capabilities()
+        .filters
+        .contains(&FilterAlgorithm::Rule)
+    {
         // As the driver writes it when it has only the entries.
         let rule = Some("(loop or max(queue_occupancy@7) >= 50) and (hops < 9)".into());
         let (algorithm, metric) = (FilterAlgorithm::Rule, Metric::FlowPath);
-        rules.insert(Rule::Filter(Arc::new(Filter { key, algorithm, metric, threshold: 0, rule })));
+        rules.insert(Rule::Filter(Arc::new(Filter {
+            key,
+            algorithm,
+            metric,
+            threshold: 0,
+            rule,
+        })));
     }
     rules
 }
@@ -74,7 +95,9 @@ fn rules(map: &str) -> Rules {
 async fn fill(bench: &mut Bench, wanted: &Rules) {
     let state = bench.read().await;
     let removed = state.rules.difference(wanted).cloned().map(Change::Remove);
-    let changes = removed.chain(wanted.difference(&state.rules).cloned().map(Change::Add)).collect();
+    let changes = removed
+        .chain(wanted.difference(&state.rules).cloned().map(Change::Add))
+        .collect();
     assert_eq!(bench.apply(&state.etag, changes).await, Answer::Applied);
     let state = bench.read().await;
     assert_eq!((&state.rules, state.foreign), (wanted, vec![]));
@@ -124,7 +147,10 @@ async fn rules_are_installed_read_back_and_restored() {
         let _switch = Switch::start(&program, port);
         claimed(&mut newer).await;
         let left = newer.read().await.rules;
-        assert!(left.iter().all(|rule| matches!(rule, Rule::Encoding(_))), "{map}: {left:?}");
+        assert!(
+            left.iter().all(|rule| matches!(rule, Rule::Encoding(_))),
+            "{map}: {left:?}"
+        );
         fill(&mut newer, &wanted).await;
     }
 }
@@ -134,8 +160,14 @@ async fn entries_of_another_client_are_foreign() {
     let Some((program, folder)) = tools() else { return };
     // Both have the clone session 500.
     let other = compiled("onos-int", folder.as_ref());
-    let map = if other.is_some() { "onos-int" } else { "hopwise-int" };
-    let Some(compiled) = other.or_else(|| compiled(map, None)) else { return };
+    let map = if other.is_some() {
+        "onos-int"
+    } else {
+        "hopwise-int"
+    };
+    let Some(compiled) = other.or_else(|| compiled(map, None)) else {
+        return;
+    };
     let port = free_port();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let mut settings = settings(address, map);
@@ -144,17 +176,35 @@ async fn entries_of_another_client_are_foreign() {
     let mut bench = Bench::new(settings.clone());
     claimed(&mut bench).await;
 
-    let id = Uint128 { high: u64::MAX, low: 1 };
+    let id = Uint128 {
+        high: u64::MAX,
+        low: 1,
+    };
     let mut other = Client::connect(&settings.peer, None, id).await.unwrap();
     other.next().await.unwrap();
-    let replica = Replica { port_kind: Some(p4runtime::message::PortKind::EgressPort(2)), instance: 1 };
-    let session =
-        CloneSessionEntry { session_id: 500, replicas: vec![replica], ..CloneSessionEntry::default() };
-    let session = PacketReplicationEngineEntry { r#type: Some(ReplicationKind::CloneSession(session)) };
-    let entity = Some(Entity { entity: Some(EntityKind::PacketReplication(session)) });
-    let update = Update { r#type: UpdateType::Insert.into(), entity };
+    let replica = Replica {
+        port_kind: Some(p4runtime::message::PortKind::EgressPort(2)),
+        instance: 1,
+    };
+    let session = CloneSessionEntry {
+        session_id: 500,
+        replicas: vec![replica],
+        ..CloneSessionEntry::default()
+    };
+    let session = PacketReplicationEngineEntry {
+        r#type: Some(ReplicationKind::CloneSession(session)),
+    };
+    let entity = Some(Entity {
+        entity: Some(EntityKind::PacketReplication(session)),
+    });
+    let update = Update {
+        r#type: UpdateType::Insert.into(),
+        entity,
+    };
     assert_eq!(other.calls().write(id, vec![update]).await, Ok(()));
-    let Answer::Unreachable(reason) = bench.claim().await else { panic!("claimed") };
+    let Answer::Unreachable(reason) = bench.claim().await else {
+        panic!("claimed")
+    };
     assert!(reason.starts_with("another controller is primary"), "{reason}");
     drop(other);
     claimed(&mut bench).await;

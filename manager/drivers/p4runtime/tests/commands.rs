@@ -18,9 +18,20 @@ use p4runtime::commands::commands;
 use support::{info, local, shipped};
 
 fn rules() -> Rules {
-    let watch =
-        |key, mode| Rule::Watch(Arc::new(Watch { key, mode, bits: 0xa000, hops: 8, sample: 1, drops: true }));
-    let to = |dst: &str| FlowKey { dst: dst.parse().ok(), ..FlowKey::default() };
+    let watch = |key, mode| {
+        Rule::Watch(Arc::new(Watch {
+            key,
+            mode,
+            bits: 0xa000,
+            hops: 8,
+            sample: 1,
+            drops: true,
+        }))
+    };
+    let to = |dst: &str| FlowKey {
+        dst: dst.parse().ok(),
+        ..FlowKey::default()
+    };
     [
         Rule::Session("192.0.2.9:32766".parse().unwrap()),
         Rule::Sink(1),
@@ -35,7 +46,14 @@ fn rules() -> Rules {
         })),
         Rule::Forwarding,
         Rule::Source(1),
-        watch(FlowKey { dport: (443, 450), proto: Some(6), ..to("10.1.0.0/16") }, Mode::Md),
+        watch(
+            FlowKey {
+                dport: (443, 450),
+                proto: Some(6),
+                ..to("10.1.0.0/16")
+            },
+            Mode::Md,
+        ),
         watch(to("fd00:1::/32"), Mode::Postcard),
     ]
     .into()
@@ -63,8 +81,13 @@ fn what_the_commands_cannot_say_is_refused() {
 
 fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = std::env::var_os("HOPWISE_P4_TOOLS").into_iter().map(PathBuf::from);
-    std::env::split_paths(&path).chain(more).map(|folder| folder.join(name)).find(|file| file.is_file())
+    let more = std::env::var_os("HOPWISE_P4_TOOLS")
+        .into_iter()
+        .map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(more)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
 }
 
 struct Switch(Child);
@@ -86,17 +109,38 @@ fn bmv2_takes_the_commands() {
         return;
     };
     let json = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../p4/v1model/int.json");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+        .to_string();
     let mut command = Command::new(switch);
-    command.args(["--thrift-port", &port]).arg(json).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["--thrift-port", &port])
+        .arg(json)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let _running = Switch(command.spawn().unwrap());
-    let counts = ["watchlist_v4", "watchlist_v6", "filter_v4", "sink_port", "source_port"];
-    let asked: String = counts.iter().map(|table| format!("table_num_entries {table}\n")).collect();
+    let counts = [
+        "watchlist_v4",
+        "watchlist_v6",
+        "filter_v4",
+        "sink_port",
+        "source_port",
+    ];
+    let asked: String = counts
+        .iter()
+        .map(|table| format!("table_num_entries {table}\n"))
+        .collect();
     let text = format!("{0}{0}{asked}", written());
     let begun = Instant::now();
     let said = loop {
         let mut cli = Command::new(&cli);
-        cli.args(["--thrift-port", &port]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        cli.args(["--thrift-port", &port])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut cli = cli.spawn().unwrap();
         cli.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let done = cli.wait_with_output().unwrap();
@@ -104,7 +148,10 @@ fn bmv2_takes_the_commands() {
         if done.status.success() && !said.contains("Could not connect") {
             break said;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "simple_switch does not start: {said}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "simple_switch does not start: {said}"
+        );
     };
     assert!(!said.contains("Error") && !said.contains("Invalid"), "{said}");
     let numbers: Vec<&str> = said
@@ -113,7 +160,11 @@ fn bmv2_takes_the_commands() {
         .filter(|last| !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()))
         .collect();
     // The flow of the reports is excluded in the first one.
-    assert_eq!(numbers[numbers.len() - counts.len()..], ["2", "1", "1", "1", "1"], "{said}");
+    assert_eq!(
+        numbers[numbers.len() - counts.len()..],
+        ["2", "1", "1", "1", "1"],
+        "{said}"
+    );
 }
 
 const EXPECTED: &str = "\

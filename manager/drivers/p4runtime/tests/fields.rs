@@ -11,7 +11,9 @@ const PUBLISHED: &str = include_str!("published/fields.txt");
 fn published(message: &str, field: &str) -> u64 {
     let mut lines = PUBLISHED.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let found = lines.find(|words| words[0] == message && words[1] == field);
-    found.unwrap_or_else(|| panic!("{message} has no {field}"))[2].parse().unwrap()
+    found.unwrap_or_else(|| panic!("{message} has no {field}"))[2]
+        .parse()
+        .unwrap()
 }
 
 /// The number of the first field of a message in which only that one is set.
@@ -146,9 +148,11 @@ fn of_enumerations() {
     ] {
         assert_eq!(published("p4.v1.WriteRequest.Atomicity", value), number as i32);
     }
-    for (value, number) in
-        [("INSERT", UpdateType::Insert), ("MODIFY", UpdateType::Modify), ("DELETE", UpdateType::Delete)]
-    {
+    for (value, number) in [
+        ("INSERT", UpdateType::Insert),
+        ("MODIFY", UpdateType::Modify),
+        ("DELETE", UpdateType::Delete),
+    ] {
         assert_eq!(published("p4.v1.Update.Type", value), number as i32);
     }
     for (value, number) in [
@@ -158,14 +162,29 @@ fn of_enumerations() {
         ("RANGE", MatchType::Range),
         ("OPTIONAL", MatchType::Optional),
     ] {
-        assert_eq!(published("p4.config.v1.MatchField.MatchType", value), number as i32);
+        assert_eq!(
+            published("p4.config.v1.MatchField.MatchType", value),
+            number as i32
+        );
     }
-    for (value, number) in [("TABLE_ONLY", Scope::TableOnly), ("DEFAULT_ONLY", Scope::DefaultOnly)] {
+    for (value, number) in [
+        ("TABLE_ONLY", Scope::TableOnly),
+        ("DEFAULT_ONLY", Scope::DefaultOnly),
+    ] {
         assert_eq!(published("p4.config.v1.ActionRef.Scope", value), number as i32);
     }
     let action = "p4.v1.SetForwardingPipelineConfigRequest.Action";
-    assert_eq!(published(action, "VERIFY_AND_COMMIT"), ConfigAction::VerifyAndCommit as i32);
+    assert_eq!(
+        published(action, "VERIFY_AND_COMMIT"),
+        ConfigAction::VerifyAndCommit as i32
+    );
     let response = "p4.v1.GetForwardingPipelineConfigRequest.ResponseType";
-    assert_eq!(published(response, "COOKIE_ONLY"), ResponseType::CookieOnly as i32);
-    assert_eq!(published(response, "P4INFO_AND_COOKIE"), ResponseType::P4infoAndCookie as i32);
+    assert_eq!(
+        published(response, "COOKIE_ONLY"),
+        ResponseType::CookieOnly as i32
+    );
+    assert_eq!(
+        published(response, "P4INFO_AND_COOKIE"),
+        ResponseType::P4infoAndCookie as i32
+    );
 }

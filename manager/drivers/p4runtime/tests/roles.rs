@@ -62,7 +62,9 @@ stores = [
 
 fn read<T: Setting>(text: &str) -> T {
     let mut reader = Reader::new(text);
-    let read = reader.parse(names::<T>).and_then(|root| T::read(&root, &mut reader));
+    let read = reader
+        .parse(names::<T>)
+        .and_then(|root| T::read(&root, &mut reader));
     reader.finish("t.toml").unwrap_or_else(|error| panic!("{error}"));
     read.unwrap()
 }
@@ -76,8 +78,17 @@ fn translator(text: &str) -> Role {
 }
 
 fn with(address: SocketAddr, map: &str, role: Role) -> Settings {
-    let local = Local { report: None, routes: Vec::new(), mtus: Vec::new(), role: Some(role), ..local() };
-    Settings { local, ..settings(address, map) }
+    let local = Local {
+        report: None,
+        routes: Vec::new(),
+        mtus: Vec::new(),
+        role: Some(role),
+        ..local()
+    };
+    Settings {
+        local,
+        ..settings(address, map)
+    }
 }
 
 fn forwarding() -> Rules {
@@ -88,12 +99,20 @@ fn forwarding() -> Rules {
 async fn fill(bench: &mut Bench) {
     let state = bench.read().await;
     assert_eq!(state.rules, Rules::new());
-    assert_eq!(bench.apply(&state.etag, vec![Change::Add(Rule::Forwarding)]).await, Answer::Applied);
+    assert_eq!(
+        bench
+            .apply(&state.etag, vec![Change::Add(Rule::Forwarding)])
+            .await,
+        Answer::Applied
+    );
     assert_eq!(bench.read().await.rules, forwarding());
 }
 
 async fn other(settings: &Settings) -> Client {
-    let id = Uint128 { high: u64::MAX, low: 1 };
+    let id = Uint128 {
+        high: u64::MAX,
+        low: 1,
+    };
     let mut client = Client::connect(&settings.peer, None, id).await.unwrap();
     client.next().await.unwrap();
     client
@@ -104,7 +123,10 @@ fn group(id: u32, copies: &[(u32, u32)]) -> MulticastGroupEntry {
         port_kind: Some(PortKind::EgressPort(*port)),
         instance: *instance,
     };
-    MulticastGroupEntry { multicast_group_id: id, replicas: copies.iter().map(replica).collect() }
+    MulticastGroupEntry {
+        multicast_group_id: id,
+        replicas: copies.iter().map(replica).collect(),
+    }
 }
 
 #[tokio::test]
@@ -119,8 +141,10 @@ async fn an_aggregator_is_filled_changed_and_filled_again() {
     assert_eq!(server.switch().writes, [1, 3, 1]);
 
     // Other settings after a reload: what differs is changed, and nothing remains.
-    let changed =
-        AGGREGATOR.replace("r = 2", "r = 5").replace("port = 64", "port = 9").replace("agg_n", "agg");
+    let changed = AGGREGATOR
+        .replace("r = 2", "r = 5")
+        .replace("port = 64", "port = 9")
+        .replace("agg_n", "agg");
     let changed = changed + "listen = [40000]\n";
     let mut newer = Bench::new(with(address, "hopwise-aggregator", aggregator(&changed)));
     newer.election.term += 1;
@@ -166,7 +190,11 @@ async fn an_aggregator_is_filled_changed_and_filled_again() {
     let packets = server.switch().packets.clone();
     let first = frames.iter().position(|frame| *frame == packets[0]).unwrap();
     let expected = frames.iter().cycle().skip(first);
-    assert!(packets.len() > 40 && packets.iter().zip(expected).all(|(a, b)| a == b), "{}", packets.len());
+    assert!(
+        packets.len() > 40 && packets.iter().zip(expected).all(|(a, b)| a == b),
+        "{}",
+        packets.len()
+    );
     // Also while the device takes long to answer.
     server.switch().delays.insert("Read", Duration::from_secs(600));
     server.switch().packets.clear();
@@ -183,8 +211,13 @@ async fn groups_of_others_are_shown_left_alone_and_named_when_in_the_way() {
     let mut bench = Bench::new(with(address, "hopwise-dta-translator", translator(TRANSLATOR)));
     assert_eq!(bench.claim().await, Answer::Claimed);
     let state = bench.read().await;
-    assert_eq!(state.foreign, ["multicast group 3 (to port 9)", "multicast group 99 (to port 9)"]);
-    let refused = bench.apply(&state.etag, vec![Change::Add(Rule::Forwarding)]).await;
+    assert_eq!(
+        state.foreign,
+        ["multicast group 3 (to port 9)", "multicast group 99 (to port 9)"]
+    );
+    let refused = bench
+        .apply(&state.etag, vec![Change::Add(Rule::Forwarding)])
+        .await;
     let why = "multicast group 3 (to port 9) was installed by somebody else; remove it";
     assert_eq!(refused, Answer::Refused(why.to_owned()));
     assert_eq!(server.switch().entities(), 2, "nothing is written");
@@ -202,10 +235,18 @@ async fn groups_of_others_are_shown_left_alone_and_named_when_in_the_way() {
     fill(&mut newer).await;
     assert_eq!(server.switch().entities(), all);
     let port = |id: u32| server.switch().groups[&id].replicas[0].port_kind.clone();
-    assert_eq!([port(6), port(99)], [5, 9].map(|port| Some(PortKind::EgressPort(port))));
+    assert_eq!(
+        [port(6), port(99)],
+        [5, 9].map(|port| Some(PortKind::EgressPort(port)))
+    );
 
     let state = newer.read().await;
-    assert_eq!(newer.apply(&state.etag, vec![Change::Remove(Rule::Forwarding)]).await, Answer::Applied);
+    assert_eq!(
+        newer
+            .apply(&state.etag, vec![Change::Remove(Rule::Forwarding)])
+            .await,
+        Answer::Applied
+    );
     assert_eq!(newer.read().await.foreign.len(), 1);
     assert_eq!(server.switch().entities(), 1);
 }
@@ -226,7 +267,10 @@ impl Modelled {
         let map = included.map.unwrap();
         let (_, config) = map::program(map).unwrap();
         let mut model = Model::new(p4_model::Program::read(str::from_utf8(config).unwrap()).unwrap());
-        let local = Local { role: Some(role), ..Local::default() };
+        let local = Local {
+            role: Some(role),
+            ..Local::default()
+        };
         let program = Program::new(&shipped(map), &info, &local).unwrap();
         for entry in program.encode_all(&forwarding(), &Entries::new()).unwrap() {
             install(&mut model, &info, &entry);
@@ -262,15 +306,28 @@ fn install(model: &mut Model, info: &P4Info, entry: &Entry) {
             model.set_session(*session, port(&replicas[0].0))
         }
         (Key::Group(group), Content::Copies { replicas, .. }) => {
-            let copies: Vec<_> = replicas.iter().map(|(to, instance)| (port(to), *instance as u16)).collect();
+            let copies: Vec<_> = replicas
+                .iter()
+                .map(|(to, instance)| (port(to), *instance as u16))
+                .collect();
             model.set_group(*group as u16, &copies);
         }
         (Key::Default(id) | Key::Table { table: id, .. }, Content::Action(action, params)) => {
-            let table = info.tables.iter().find(|table| table.preamble.as_ref().unwrap().id == *id).unwrap();
-            let action =
-                info.actions.iter().find(|one| one.preamble.as_ref().unwrap().id == *action).unwrap();
-            let parameters: Vec<u128> =
-                action.params.iter().map(|one| params[&one.id].number().unwrap()).collect();
+            let table = info
+                .tables
+                .iter()
+                .find(|table| table.preamble.as_ref().unwrap().id == *id)
+                .unwrap();
+            let action = info
+                .actions
+                .iter()
+                .find(|one| one.preamble.as_ref().unwrap().id == *action)
+                .unwrap();
+            let parameters: Vec<u128> = action
+                .params
+                .iter()
+                .map(|one| params[&one.id].number().unwrap())
+                .collect();
             let (table_name, action) = (alias(&table.preamble), alias(&action.preamble));
             let Key::Table { fields, .. } = &entry.key else {
                 return model.set_default(&table_name, &action, &parameters).unwrap();
@@ -280,7 +337,17 @@ fn install(model: &mut Model, info: &P4Info, entry: &Entry) {
                 other => panic!("{other}"),
             };
             let keys = table.match_fields.iter().map(exact).collect();
-            model.insert(&table_name, &p4_model::Entry { keys, priority: 0, action, parameters }).unwrap();
+            model
+                .insert(
+                    &table_name,
+                    &p4_model::Entry {
+                        keys,
+                        priority: 0,
+                        action,
+                        parameters,
+                    },
+                )
+                .unwrap();
         }
         other => panic!("{other:?}"),
     }
@@ -304,7 +371,10 @@ impl Live {
         let mut bench = Bench::new(settings.clone());
         claimed(&mut bench).await;
         fill(&mut bench).await;
-        Some(Self { settings, _switch: switch })
+        Some(Self {
+            settings,
+            _switch: switch,
+        })
     }
 
     /// The driver's counters when one of them has reached a number, that the device goes on having its rule, and nothing of others.
@@ -315,7 +385,9 @@ impl Live {
         assert_eq!((state.rules, state.foreign), (forwarding(), vec![]));
         // They are read once a second.
         for _ in 0..200 {
-            let Message::Counted(7, counters) = bench.message().await else { continue };
+            let Message::Counted(7, counters) = bench.message().await else {
+                continue;
+            };
             let named = |one: &Counter| one.object.is_none() && one.name == name && one.packets >= packets;
             if counters.iter().any(named) {
                 let counted = counters.into_iter().filter(|one| one.packets > 0);
@@ -330,8 +402,12 @@ impl Device for Live {
     async fn process(&mut self, frames: &[Vec<u8>], most: usize) -> Vec<Vec<u8>> {
         let mut client = other(&self.settings).await;
         for frame in frames {
-            let packet = StreamRequest::Packet(PacketOut { payload: frame.clone() });
-            client.send(StreamMessageRequest { update: Some(packet) }).unwrap();
+            let packet = StreamRequest::Packet(PacketOut {
+                payload: frame.clone(),
+            });
+            client
+                .send(StreamMessageRequest { update: Some(packet) })
+                .unwrap();
         }
         let mut sent = Vec::new();
         while sent.len() < most {
@@ -353,8 +429,16 @@ fn datagram(from: [u8; 4], to: [u8; 4], port: u16, payload: &[u8]) -> Vec<u8> {
     head.extend_from_slice(&[from, to].concat());
     let sum = wire::checksum::of(&head);
     head[10..12].copy_from_slice(&sum.to_be_bytes());
-    let udp = [40_001, port, 8 + payload.len() as u16, 0].map(u16::to_be_bytes).concat();
-    let mut frame = [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0][..], &head, &udp, payload].concat();
+    let udp = [40_001, port, 8 + payload.len() as u16, 0]
+        .map(u16::to_be_bytes)
+        .concat();
+    let mut frame = [
+        &[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0][..],
+        &head,
+        &udp,
+        payload,
+    ]
+    .concat();
     frame.resize(frame.len().max(60), 0);
     frame
 }
@@ -381,9 +465,15 @@ async fn aggregates(device: &mut impl Device) {
         (&sent[0][..14], wire::checksum::of(ip)),
         (&[2, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 8, 0][..], 0)
     );
-    assert_eq!((&ip[12..], &sent[0][36..38]), (&[192, 0, 2, 1, 192, 0, 2, 100][..], &[0x7f, 0xff][..]));
+    assert_eq!(
+        (&ip[12..], &sent[0][36..38]),
+        (&[192, 0, 2, 1, 192, 0, 2, 100][..], &[0x7f, 0xff][..])
+    );
     let aggregate = Aggregate::parse(payload).unwrap();
-    assert_eq!((aggregate.header().kind, aggregate.header().aggregator), (Kind::AggNode, 7));
+    assert_eq!(
+        (aggregate.header().kind, aggregate.header().aggregator),
+        (Kind::AggNode, 7)
+    );
     let seen: Vec<_> = aggregate
         .postcards()
         .map(|one| (one.node(), one.flow_id(), one.queue(), one.hop_latency()))
@@ -399,30 +489,50 @@ async fn postcards_become_aggregates_in_the_model() {
     let mut model = Modelled::new("aggregator", role);
     aggregates(&mut model).await;
     // The third waits for the timer, 1 ms.
-    let arrival =
-        Arrival { port: CPU_PORT as u16, ingress_ts: 1_001_000, egress_ts: 1_001_000, ..Arrival::default() };
-    let late: Vec<_> = frames.iter().flat_map(|frame| model.0.process(frame, &arrival)).collect();
+    let arrival = Arrival {
+        port: CPU_PORT as u16,
+        ingress_ts: 1_001_000,
+        egress_ts: 1_001_000,
+        ..Arrival::default()
+    };
+    let late: Vec<_> = frames
+        .iter()
+        .flat_map(|frame| model.0.process(frame, &arrival))
+        .collect();
     assert_eq!(late.len(), 1);
     let aggregate = Aggregate::parse(&late[0].frame[42..]).unwrap();
-    assert_eq!(aggregate.postcards().map(|one| one.flow_id()).collect::<Vec<_>>(), [Some(3)]);
+    assert_eq!(
+        aggregate.postcards().map(|one| one.flow_id()).collect::<Vec<_>>(),
+        [Some(3)]
+    );
     assert_eq!(model.0.counter("sent").unwrap()[..2], [1, 1]);
 }
 
 #[tokio::test]
 async fn postcards_become_aggregates_in_bmv2() {
     let test = "postcards_become_aggregates_in_bmv2";
-    let Some(mut live) = Live::new(test, "hopwise-aggregator", aggregator(AGGREGATOR)).await else { return };
+    let Some(mut live) = Live::new(test, "hopwise-aggregator", aggregator(AGGREGATOR)).await else {
+        return;
+    };
     aggregates(&mut live).await;
     // The third is sent by a timer frame of the manager.
     let counted = live.counted("sent_timer", 1).await;
     let expected = [("postcards", 3), ("sent_full", 1), ("sent_timer", 1)];
-    assert_eq!(counted, expected.map(|(name, packets)| (name.to_owned(), packets)));
+    assert_eq!(
+        counted,
+        expected.map(|(name, packets)| (name.to_owned(), packets))
+    );
 }
 
 /// A Key-Write of four bytes with this number of copies.
 fn key_write(flags: u8, copies: u8, data: [u8; 4]) -> Vec<u8> {
     let head = [0x11, flags, 0, 9, 0, 0, 0, 7, copies, 2, 0, 4, 0, 1, 0, 0];
-    datagram([10, 0, 0, 7], [192, 0, 2, 200], 40_040, &[&head[..], b"ab", &data].concat())
+    datagram(
+        [10, 0, 0, 7],
+        [192, 0, 2, 200],
+        40_040,
+        &[&head[..], b"ab", &data].concat(),
+    )
 }
 
 /// The frame of a write to the only slot of the store.
@@ -430,13 +540,28 @@ fn write(service: Service, psn: u32, data: [u8; 4]) -> Vec<u8> {
     let path = Path::new([198, 51, 100, 1].into(), [192, 0, 2, 200].into(), 0xc000);
     let (source_mac, destination_mac) = ([2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 1, 0]);
     let is_reliable = service == Service::Rc;
-    let mut writer =
-        Writer::new(Path { source_mac, destination_mac, ..path }, service, 0x100 + u32::from(is_reliable))
-            .unwrap();
+    let mut writer = Writer::new(
+        Path {
+            source_mac,
+            destination_mac,
+            ..path
+        },
+        service,
+        0x100 + u32::from(is_reliable),
+    )
+    .unwrap();
     let (mut slot, mut out) = ([0; 8], vec![0; 256]);
     put_slot(&mut slot, hash::hashes(b"ab").checksum, &data, 4).unwrap();
-    let head = Head { psn: Psn::new(psn), ack_request: is_reliable, solicited: false };
-    let reth = Reth { address: 0x7f00_0000_0000, rkey: 8002, len: 8 };
+    let head = Head {
+        psn: Psn::new(psn),
+        ack_request: is_reliable,
+        solicited: false,
+    };
+    let reth = Reth {
+        address: 0x7f00_0000_0000,
+        rkey: 8002,
+        len: 8,
+    };
     let len = writer.write_only(&mut out, head, reth, &slot).unwrap();
     out.truncate(len);
     out

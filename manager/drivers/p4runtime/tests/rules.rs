@@ -79,9 +79,18 @@ fn program() -> Program {
 }
 
 fn filter(dst: &str, rule: &str) -> Rule {
-    let key = FlowKey { dst: Some(dst.parse().unwrap()), ..FlowKey::default() };
+    let key = FlowKey {
+        dst: Some(dst.parse().unwrap()),
+        ..FlowKey::default()
+    };
     let (algorithm, metric) = (FilterAlgorithm::Rule, Metric::FlowPath);
-    Rule::Filter(Arc::new(Filter { key, algorithm, metric, threshold: 0, rule: Some(rule.into()) }))
+    Rule::Filter(Arc::new(Filter {
+        key,
+        algorithm,
+        metric,
+        threshold: 0,
+        rule: Some(rule.into()),
+    }))
 }
 
 /// What a device has after these requests.
@@ -99,7 +108,12 @@ fn applied(mut entries: Entries, batches: &[Vec<(UpdateType, Entry)>]) -> Entrie
 /// Numbers of the filters in force.
 fn numbers(entries: &Entries) -> Vec<u128> {
     let number = |entry: &Entry| match (&entry.key, &entry.content) {
-        (Key::Table { table: 0x0200_0001, .. }, Content::Action(_, params)) => params[&1].number(),
+        (
+            Key::Table {
+                table: 0x0200_0001, ..
+            },
+            Content::Action(_, params),
+        ) => params[&1].number(),
         _ => None,
     };
     entries.values().filter_map(number).collect()
@@ -125,18 +139,33 @@ fn a_rule_is_entries_of_its_number_and_is_read_back() {
     let device = applied(Entries::new(), &batches);
     assert_eq!(numbers(&device), [7, 8]);
     let read = |remembered: &Rules| program.decode(device.values().cloned().collect(), remembered);
-    assert_eq!((read(&wanted).rules, read(&wanted).remains.len()), (wanted.clone(), 0));
+    assert_eq!(
+        (read(&wanted).rules, read(&wanted).remains.len()),
+        (wanted.clone(), 0)
+    );
     // Counters have the numbers only.
     let of_numbers = [
-        (7, "report if (loop or hops > 3) and (max(hop_latency) > 5000ns): to 10.0.0.0/16".to_owned()),
-        (8, "report if (count(hop_latency@3 >= 7ns) != 2): to 10.1.0.0/16".to_owned()),
+        (
+            7,
+            "report if (loop or hops > 3) and (max(hop_latency) > 5000ns): to 10.0.0.0/16".to_owned(),
+        ),
+        (
+            8,
+            "report if (count(hop_latency@3 >= 7ns) != 2): to 10.1.0.0/16".to_owned(),
+        ),
     ];
-    assert_eq!(program.rule_filters(&device, &Rules::new()), BTreeMap::from(of_numbers));
+    assert_eq!(
+        program.rule_filters(&device, &Rules::new()),
+        BTreeMap::from(of_numbers)
+    );
 
     // The text is not on the device: without memory, it is the normal form, which has the same entries.
     let plain = read(&Rules::new());
     let expected = Rules::from([
-        filter("10.0.0.0/16", "(loop or hops > 3) and (max(hop_latency) > 5000ns)"),
+        filter(
+            "10.0.0.0/16",
+            "(loop or hops > 3) and (max(hop_latency) > 5000ns)",
+        ),
         filter("10.1.0.0/16", "(count(hop_latency@3 >= 7ns) != 2)"),
     ]);
     let texts = |rules: &Rules| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -149,7 +178,10 @@ fn a_rule_is_entries_of_its_number_and_is_read_back() {
 fn a_filter_keeps_its_number_and_a_changed_rule_its_registers() {
     let program = program();
     let wanted = Rules::from([filter("10.0.0.0/16", LONG), filter("10.1.0.0/16", SHORT)]);
-    let device = applied(Entries::new(), &program.plan(&Meaning::default(), &wanted).unwrap());
+    let device = applied(
+        Entries::new(),
+        &program.plan(&Meaning::default(), &wanted).unwrap(),
+    );
     let read = |device: &Entries| program.decode(device.values().cloned().collect(), &Rules::new());
 
     let changed = Rules::from([filter("10.0.0.0/16", "hops > 3"), filter("10.1.0.0/16", SHORT)]);
@@ -159,10 +191,20 @@ fn a_filter_keeps_its_number_and_a_changed_rule_its_registers() {
     let others = Rules::from([filter("10.1.0.0/16", SHORT), filter("10.2.0.0/16", LONG)]);
     let device = applied(device.clone(), &program.plan(&read(&device), &others).unwrap());
     assert_eq!((numbers(&device), device.len()), (vec![8, 7], 8));
-    let third: Rules = others.iter().cloned().chain([filter("10.3.0.0/16", SHORT)]).collect();
+    let third: Rules = others
+        .iter()
+        .cloned()
+        .chain([filter("10.3.0.0/16", SHORT)])
+        .collect();
     let error = program.plan(&read(&device), &third).unwrap_err();
-    assert_eq!(error, "the program has 2 filters by rule; use fewer intents with filter = \"rule\"");
-    let none = applied(device.clone(), &program.plan(&read(&device), &Rules::new()).unwrap());
+    assert_eq!(
+        error,
+        "the program has 2 filters by rule; use fewer intents with filter = \"rule\""
+    );
+    let none = applied(
+        device.clone(),
+        &program.plan(&read(&device), &Rules::new()).unwrap(),
+    );
     assert_eq!(none, Entries::new());
 }
 
@@ -170,7 +212,10 @@ fn a_filter_keeps_its_number_and_a_changed_rule_its_registers() {
 fn a_rule_with_more_or_other_comparisons_on_the_device_is_not_there() {
     let program = program();
     let wanted = Rules::from([filter("10.1.0.0/16", SHORT)]);
-    let device = applied(Entries::new(), &program.plan(&Meaning::default(), &wanted).unwrap());
+    let device = applied(
+        Entries::new(),
+        &program.plan(&Meaning::default(), &wanted).unwrap(),
+    );
     let read = |device: &Entries| program.decode(device.values().cloned().collect(), &wanted);
     let of_table = |table: u32| {
         device
@@ -180,20 +225,32 @@ fn a_rule_with_more_or_other_comparisons_on_the_device_is_not_there() {
             .clone()
     };
     let first = of_table(0x0200_0002);
-    let Key::Table { fields, .. } = &first.key else { panic!() };
+    let Key::Table { fields, .. } = &first.key else {
+        panic!()
+    };
     assert_eq!(fields[&1], Field::Exact(Bytes::from(7)));
     let more = Entry {
-        key: Key::Table { table: 0x0200_0003, priority: 0, fields: fields.clone() },
+        key: Key::Table {
+            table: 0x0200_0003,
+            priority: 0,
+            fields: fields.clone(),
+        },
         ..first.clone()
     };
     let mut other = first.clone();
-    let Content::Action(_, params) = &mut other.content else { panic!() };
+    let Content::Action(_, params) = &mut other.content else {
+        panic!()
+    };
     params.insert(5, Bytes::from(8));
     for entry in [more, other] {
         let mut device = device.clone();
         device.insert(entry.key.clone(), entry);
         let meaning = read(&device);
-        assert!(!meaning.rules.contains(wanted.first().unwrap()), "{:?}", meaning.rules);
+        assert!(
+            !meaning.rules.contains(wanted.first().unwrap()),
+            "{:?}",
+            meaning.rules
+        );
         let repaired = applied(device, &program.plan(&meaning, &wanted).unwrap());
         assert_eq!(read(&repaired).rules, wanted);
     }
@@ -203,7 +260,10 @@ fn a_rule_with_more_or_other_comparisons_on_the_device_is_not_there() {
 fn what_rules_can_be_follows_from_the_map() {
     let program = program();
     let can = program.capabilities().rules;
-    assert_eq!((can.filters, can.comparisons, can.clauses, can.history), (2, 3, 3, false));
+    assert_eq!(
+        (can.filters, can.comparisons, can.clauses, can.history),
+        (2, 3, 3, false)
+    );
     for (rule, part) in [
         ("max(queue_occupancy) > 5", "it does not compare queue_occupancy"),
         ("hops > 3 for 2", "it keeps no earlier packets"),

@@ -23,14 +23,34 @@ fn add(rules: &Rules) -> Vec<Change> {
 }
 
 fn watch(port: u16, bits: u16) -> Rule {
-    let key = FlowKey { dport: (port, port), sport: ANY_PORT, ..FlowKey::default() };
-    Rule::Watch(Arc::new(Watch { key, mode: Mode::Md, bits, hops: 6, sample: 1, drops: true }))
+    let key = FlowKey {
+        dport: (port, port),
+        sport: ANY_PORT,
+        ..FlowKey::default()
+    };
+    Rule::Watch(Arc::new(Watch {
+        key,
+        mode: Mode::Md,
+        bits,
+        hops: 6,
+        sample: 1,
+        drops: true,
+    }))
 }
 
 fn rules() -> Rules {
     let session = Rule::Session("192.0.2.9:32766".parse().unwrap());
-    let encoding = Rule::Encoding(Encoding { dscp: 23, l4_checksum: L4Checksum::Leave });
-    let mut rules = Rules::from([session, encoding, Rule::Source(1), watch(80, 0xa000), watch(443, 0x8000)]);
+    let encoding = Rule::Encoding(Encoding {
+        dscp: 23,
+        l4_checksum: L4Checksum::Leave,
+    });
+    let mut rules = Rules::from([
+        session,
+        encoding,
+        Rule::Source(1),
+        watch(80, 0xa000),
+        watch(443, 0x8000),
+    ]);
     rules.extend([1, 2, 3].map(Rule::Sink));
     rules.extend([0, 2].map(Rule::Instruction));
     rules
@@ -42,7 +62,9 @@ async fn onos() -> (Server, SocketAddr) {
 
 /// Another client of the device.
 async fn other(address: SocketAddr, id: Uint128) -> (Client, Calls) {
-    let mut client = Client::connect(&settings(address, "onos-int").peer, None, id).await.unwrap();
+    let mut client = Client::connect(&settings(address, "onos-int").peer, None, id)
+        .await
+        .unwrap();
     client.next().await.unwrap();
     let calls = client.calls();
     (client, calls)
@@ -86,12 +108,30 @@ async fn published_programs_take_their_rules() {
         assert_eq!(bench.claim().await, Answer::Claimed, "{map}");
         let mut wanted = Rules::from([Rule::Session("192.0.2.9:32766".parse().unwrap())]);
         if dscp > 0 {
-            let encoding = Encoding { dscp, l4_checksum: L4Checksum::Leave };
-            wanted.extend([Rule::Encoding(encoding), Rule::Sink(1), Rule::Instruction(0), watch(80, 0x8000)]);
+            let encoding = Encoding {
+                dscp,
+                l4_checksum: L4Checksum::Leave,
+            };
+            wanted.extend([
+                Rule::Encoding(encoding),
+                Rule::Sink(1),
+                Rule::Instruction(0),
+                watch(80, 0x8000),
+            ]);
         } else {
-            let key = FlowKey { dport: (80, 90), ..FlowKey::default() };
+            let key = FlowKey {
+                dport: (80, 90),
+                ..FlowKey::default()
+            };
             let mode = Mode::Postcard;
-            let watch = Watch { key, mode, bits: 0xa000, hops: 6, sample: 1, drops: true };
+            let watch = Watch {
+                key,
+                mode,
+                bits: 0xa000,
+                hops: 6,
+                sample: 1,
+                drops: true,
+            };
             wanted.insert(Rule::Watch(Arc::new(watch)));
         }
         let etag = bench.read().await.etag;
@@ -118,14 +158,23 @@ async fn a_restarted_manager_writes_nothing() {
     second.election.term += 1;
     assert_eq!(second.claim().await, Answer::Claimed);
     let state = second.read().await;
-    let (lacking, beyond) =
-        (rules().difference(&state.rules).count(), state.rules.difference(&rules()).count());
+    let (lacking, beyond) = (
+        rules().difference(&state.rules).count(),
+        state.rules.difference(&rules()).count(),
+    );
     // It knows neither how INT is encoded, nor which instructions were asked for.
     assert_eq!((lacking, beyond), (1, 6));
     let wanted = rules();
     let removed = state.rules.difference(&wanted).cloned().map(Change::Remove);
-    let added = rules().difference(&state.rules).cloned().map(Change::Add).collect::<Vec<_>>();
-    assert_eq!(second.apply(&state.etag, removed.chain(added).collect()).await, Answer::Applied);
+    let added = rules()
+        .difference(&state.rules)
+        .cloned()
+        .map(Change::Add)
+        .collect::<Vec<_>>();
+    assert_eq!(
+        second.apply(&state.etag, removed.chain(added).collect()).await,
+        Answer::Applied
+    );
     assert_eq!(second.read().await.rules, rules());
     assert_eq!(server.switch().writes, Vec::<usize>::new());
 }
@@ -133,14 +182,19 @@ async fn a_restarted_manager_writes_nothing() {
 #[tokio::test]
 async fn the_manager_of_a_newer_term_takes_over() {
     let (_server, address) = onos().await;
-    let (mut old, mut new) =
-        (Bench::new(settings(address, "onos-int")), Bench::new(settings(address, "onos-int")));
+    let (mut old, mut new) = (
+        Bench::new(settings(address, "onos-int")),
+        Bench::new(settings(address, "onos-int")),
+    );
     old.claim().await;
     let etag = old.read().await.etag;
     new.election.term += 1;
     assert_eq!(new.claim().await, Answer::Claimed);
     assert_eq!(old.lost().await, "another client became primary");
-    assert!(matches!(old.apply(&etag, add(&rules())).await, Answer::Unreachable(_)));
+    assert!(matches!(
+        old.apply(&etag, add(&rules())).await,
+        Answer::Unreachable(_)
+    ));
     assert_eq!(old.claim().await, Answer::NotPrimary(new.election));
     // The new one is not disturbed.
     let etag = new.read().await.etag;
@@ -155,11 +209,20 @@ async fn a_late_request_of_an_older_claim_is_refused_by_the_device() {
     let (etag, older) = (bench.read().await.etag, bench.election);
     assert_eq!(bench.claim().await, Answer::Claimed);
     let changes = add(&rules());
-    let answer = bench.ask(Request::Apply { election: older, etag, changes }).await;
+    let answer = bench
+        .ask(Request::Apply {
+            election: older,
+            etag,
+            changes,
+        })
+        .await;
     assert_eq!(answer, Answer::Stale);
     // Also if it went by another way.
     let mut calls = other(address, Uint128 { high: 1, low: 1 }).await.1;
-    let older = Uint128 { high: older.term, low: older.epoch };
+    let older = Uint128 {
+        high: older.term,
+        low: older.epoch,
+    };
     let refused = calls.write(older, vec![Update::default()]).await;
     assert_eq!(refused, Err(p4runtime::client::Failure::NotPrimary));
     assert_eq!(server.switch().entities(), 0);
@@ -168,7 +231,10 @@ async fn a_late_request_of_an_older_claim_is_refused_by_the_device() {
 #[tokio::test]
 async fn another_controller_is_named_and_is_no_manager() {
     let (_server, address) = onos().await;
-    let id = Uint128 { high: u64::MAX, low: 5 };
+    let id = Uint128 {
+        high: u64::MAX,
+        low: 5,
+    };
     let (client, _) = other(address, id).await;
     let mut bench = Bench::new(settings(address, "onos-int"));
     let expected = "another controller is primary with election id 340282366920938463444927863358058659845; stop it, or give `role`";
@@ -184,16 +250,27 @@ async fn entries_of_others_are_shown_and_left_alone() {
     let mut bench = Bench::new(settings(address, "onos-int"));
     bench.claim().await;
     let theirs = bench.read().await;
-    bench.apply(&theirs.etag, vec![Change::Add(Rule::Sink(1)), Change::Add(Rule::Sink(2))]).await;
+    bench
+        .apply(
+            &theirs.etag,
+            vec![Change::Add(Rule::Sink(1)), Change::Add(Rule::Sink(2))],
+        )
+        .await;
     server.switch().entries[0].metadata = b"theirs".to_vec();
     let state = bench.read().await;
     assert_eq!(state.rules.len(), 1);
     let name = "the entry of ingress.process_int_source_sink.tb_set_sink for standard_metadata.egress_spec 2 (ingress.process_int_source_sink.int_set_sink)";
     assert_eq!(state.foreign, [name]);
     let refused = bench.apply(&state.etag, vec![Change::Add(Rule::Sink(2))]).await;
-    assert_eq!(refused, Answer::Refused(format!("{name} was installed by somebody else; remove it")));
+    assert_eq!(
+        refused,
+        Answer::Refused(format!("{name} was installed by somebody else; remove it"))
+    );
     let etag = bench.read().await.etag;
-    assert_eq!(bench.apply(&etag, vec![Change::Remove(Rule::Sink(1))]).await, Answer::Applied);
+    assert_eq!(
+        bench.apply(&etag, vec![Change::Remove(Rule::Sink(1))]).await,
+        Answer::Applied
+    );
     assert_eq!(server.switch().entries.len(), 1);
 }
 
@@ -203,8 +280,11 @@ async fn a_change_by_others_makes_the_state_stale() {
     let mut bench = Bench::new(settings(address, "onos-int"));
     bench.claim().await;
     let etag = bench.read().await.etag;
-    let session =
-        CloneSessionEntry { session_id: 500, replicas: vec![Replica::default()], ..Default::default() };
+    let session = CloneSessionEntry {
+        session_id: 500,
+        replicas: vec![Replica::default()],
+        ..Default::default()
+    };
     server.switch().sessions.insert(500, session);
     assert_eq!(bench.apply(&etag, add(&rules())).await, Answer::Stale);
     let state = bench.read().await;
@@ -217,7 +297,10 @@ async fn a_device_without_metadata_takes_its_own_entries_by_their_form() {
     server.switch().keeps_metadata = false;
     server.switch().padded = true;
     let mut settings = settings(address, "onos-int");
-    let text = format!("metadata = false\n{}", p4runtime::map::shipped("onos-int").unwrap());
+    let text = format!(
+        "metadata = false\n{}",
+        p4runtime::map::shipped("onos-int").unwrap()
+    );
     settings.map.1 = Arc::new(p4runtime::map::read(&text, "own.toml").unwrap());
     let mut bench = Bench::new(settings);
     bench.claim().await;
@@ -234,17 +317,27 @@ async fn devices_that_lie_are_not_believed() {
     let mut bench = Bench::new(settings(address, "onos-int"));
     bench.claim().await;
     let etag = bench.read().await.etag;
-    assert_eq!(bench.apply(&etag, vec![Change::Add(Rule::Sink(1))]).await, Answer::Applied);
+    assert_eq!(
+        bench.apply(&etag, vec![Change::Add(Rule::Sink(1))]).await,
+        Answer::Applied
+    );
     assert_eq!(bench.read().await.rules, Rules::new());
 
     server.switch().conduct = Conduct::Honest;
     let etag = bench.read().await.etag;
-    assert_eq!(bench.apply(&etag, vec![Change::Add(Rule::Sink(1))]).await, Answer::Applied);
+    assert_eq!(
+        bench.apply(&etag, vec![Change::Add(Rule::Sink(1))]).await,
+        Answer::Applied
+    );
     server.switch().conduct = Conduct::Forger;
     let state = bench.read().await;
     assert_eq!(state.rules, Rules::new());
     assert_eq!(state.foreign.len(), 1);
-    assert!(state.foreign[0].starts_with("remains of a rule: the entry of"), "{:?}", state.foreign);
+    assert!(
+        state.foreign[0].starts_with("remains of a rule: the entry of"),
+        "{:?}",
+        state.foreign
+    );
 }
 
 #[tokio::test]
@@ -256,7 +349,10 @@ async fn a_device_that_does_not_answer_is_lost() {
     let expected = format!("{address} does not answer within 1.8 s");
     let answer = bench.ask(Request::Read).await;
     // The counters may have been asked for before.
-    let known = [Answer::Late(expected.clone()), Answer::Unreachable("it is not connected".to_owned())];
+    let known = [
+        Answer::Late(expected.clone()),
+        Answer::Unreachable("it is not connected".to_owned()),
+    ];
     assert!(known.contains(&answer), "{answer:?}");
     // The next attempt is a new connection.
     server.switch().conduct = Conduct::Honest;
@@ -269,7 +365,10 @@ async fn a_device_that_does_not_answer_is_lost() {
 #[tokio::test]
 async fn a_refused_update_is_named() {
     let mut info = info("onos-int");
-    let sink = info.tables.iter_mut().find(|table| table.preamble.as_ref().unwrap().alias == "tb_set_sink");
+    let sink = info
+        .tables
+        .iter_mut()
+        .find(|table| table.preamble.as_ref().unwrap().alias == "tb_set_sink");
     sink.unwrap().size = 2;
     let (server, address) = Server::start(Some(&info)).await;
     let mut bench = Bench::new(settings(address, "onos-int"));
@@ -277,10 +376,17 @@ async fn a_refused_update_is_named() {
     let etag = bench.read().await.etag;
     // The device executes a batch from its end.
     let expected = "it refused the entry of ingress.process_int_source_sink.tb_set_sink for standard_metadata.egress_spec 1 (ingress.process_int_source_sink.int_set_sink): the table is full: 3 entries do not fit into its 2; use fewer intents, or wider prefixes (table is full)";
-    assert_eq!(bench.apply(&etag, add(&rules())).await, Answer::Refused(expected.to_owned()));
+    assert_eq!(
+        bench.apply(&etag, add(&rules())).await,
+        Answer::Refused(expected.to_owned())
+    );
     // What was executed before stays, and what comes after the sinks was not sent.
     let state = bench.read().await;
-    let sinks = state.rules.iter().filter(|rule| matches!(rule, Rule::Sink(_))).count();
+    let sinks = state
+        .rules
+        .iter()
+        .filter(|rule| matches!(rule, Rule::Sink(_)))
+        .count();
     assert_eq!((sinks, server.switch().entities()), (2, 4));
 }
 
@@ -294,10 +400,17 @@ async fn a_restarted_device_is_noticed_and_filled_again() {
     let etag = bench.read().await.etag;
     server.switch().restart();
     bench.lost().await;
-    assert!(matches!(bench.apply(&etag, add(&rules())).await, Answer::Unreachable(_)));
+    assert!(matches!(
+        bench.apply(&etag, add(&rules())).await,
+        Answer::Unreachable(_)
+    ));
     assert_eq!(bench.claim().await, Answer::Claimed);
     let state = bench.read().await;
-    assert!(!state.rules.iter().any(|rule| !matches!(rule, Rule::Encoding(_))), "{:?}", state.rules);
+    assert!(
+        !state.rules.iter().any(|rule| !matches!(rule, Rule::Encoding(_))),
+        "{:?}",
+        state.rules
+    );
     assert_ne!(state.etag, etag);
     assert_eq!(bench.apply(&state.etag, add(&rules())).await, Answer::Applied);
     assert_eq!(bench.read().await.rules, rules());
@@ -311,15 +424,23 @@ async fn a_program_is_loaded_into_an_empty_device_only() {
     assert_eq!(without.claim().await, Answer::Unreachable(expected.to_owned()));
     drop(without);
     let mut with = settings(address, "onos-int");
-    with.load = Some(Arc::new(Load::new(info("onos-int").encode_to_vec(), b"program".to_vec())));
+    with.load = Some(Arc::new(Load::new(
+        info("onos-int").encode_to_vec(),
+        b"program".to_vec(),
+    )));
     let mut bench = Bench::new(with.clone());
     bench.election.term += 1;
-    assert_eq!(bench.claim().await, Answer::Unreachable("its program is being loaded".to_owned()));
+    assert_eq!(
+        bench.claim().await,
+        Answer::Unreachable("its program is being loaded".to_owned())
+    );
     while bench.claim().await != Answer::Claimed {}
     // A device with another program keeps it.
     let other = info("geant-int").encode_to_vec();
     server.switch().program = Some(other.clone());
-    let Answer::Unreachable(reason) = bench.claim().await else { panic!("claimed") };
+    let Answer::Unreachable(reason) = bench.claim().await else {
+        panic!("claimed")
+    };
     let expected = "its program does not fit the map `onos-int`: the program has no table `egress.process_int_report.tb_generate_report`";
     assert!(reason.starts_with(expected), "{reason}");
     assert_eq!(server.switch().program, Some(other));
@@ -330,7 +451,10 @@ async fn a_wrong_device_id_and_a_wrong_address_are_told() {
     let (_server, address) = onos().await;
     let mut wrong = settings(address, "onos-int");
     wrong.peer.device_id = 2;
-    assert_eq!(Bench::new(wrong).claim().await, Answer::Refused("no such device (NotFound)".to_owned()));
+    assert_eq!(
+        Bench::new(wrong).claim().await,
+        Answer::Refused("no such device (NotFound)".to_owned())
+    );
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let closed = listener.local_addr().unwrap();
     drop(listener);
@@ -347,9 +471,15 @@ async fn reports_are_counted_where_the_program_counts_them() {
     bench.claim().await;
     let etag = bench.read().await.etag;
     let session = Rule::Session("192.0.2.9:32766".parse().unwrap());
-    assert_eq!(bench.apply(&etag, vec![Change::Add(session)]).await, Answer::Applied);
+    assert_eq!(
+        bench.apply(&etag, vec![Change::Add(session)]).await,
+        Answer::Applied
+    );
     for entry in &mut server.switch().entries {
-        entry.counter_data = Some(CounterData { byte_count: 100, packet_count: 7 });
+        entry.counter_data = Some(CounterData {
+            byte_count: 100,
+            packet_count: 7,
+        });
     }
     // Six entries make reports; that which excludes the reports themselves makes none.
     loop {
@@ -368,7 +498,11 @@ async fn counters_are_read_by_name_with_one_request_and_not_where_they_are_refus
     let id = |name: &str| {
         let info = info("hopwise-sf");
         let preambles = info.counters.into_iter().filter_map(|counter| counter.preamble);
-        preambles.into_iter().find(|preamble| preamble.alias == name).unwrap().id
+        preambles
+            .into_iter()
+            .find(|preamble| preamble.alias == name)
+            .unwrap()
+            .id
     };
     let (packets, rules) = (id("packets"), id("sf_rules"));
     // More than the map has names for, and a number that no counter has.
@@ -400,8 +534,12 @@ async fn counters_are_read_by_name_with_one_request_and_not_where_they_are_refus
         ("swapped", 114),
         ("urgent", 115),
     ];
-    let counter =
-        |(name, packets): (&str, u64)| Counter { object: None, about: None, name: name.to_owned(), packets };
+    let counter = |(name, packets): (&str, u64)| Counter {
+        object: None,
+        about: None,
+        name: name.to_owned(),
+        packets,
+    };
     assert_eq!(counted, expected.map(counter));
     // A device that returns none is asked once, and is there.
     server.switch().counters.clear();
@@ -417,7 +555,9 @@ async fn counters_are_read_by_name_with_one_request_and_not_where_they_are_refus
 async fn counters_of_filters_have_the_number_of_the_filter() {
     let array = |name: &str| {
         let all = info("hopwise-int").counters.into_iter();
-        let found = all.filter_map(|one| Some((one.preamble?, one.size))).find(|(one, _)| one.alias == name);
+        let found = all
+            .filter_map(|one| Some((one.preamble?, one.size)))
+            .find(|(one, _)| one.alias == name);
         found.map(|(preamble, size)| (preamble.id, size)).unwrap()
     };
     let (id, size) = array("filter_decisions");
@@ -461,7 +601,10 @@ async fn packets_that_match_the_watchlist_are_counted_where_its_entries_count() 
     let mut packets = 0;
     for entry in &mut server.switch().entries {
         packets += 100;
-        entry.counter_data = Some(CounterData { byte_count: 9, packet_count: packets });
+        entry.counter_data = Some(CounterData {
+            byte_count: 9,
+            packet_count: packets,
+        });
     }
     let matched = loop {
         if let Message::Matched(7, matched) = bench.message().await
@@ -471,7 +614,10 @@ async fn packets_that_match_the_watchlist_are_counted_where_its_entries_count() 
         }
     };
     // Neither sinks nor sources count here, though their entries do.
-    let ports: Vec<(u16, u64)> = matched.iter().map(|(key, packets)| (key.dport.0, *packets)).collect();
+    let ports: Vec<(u16, u64)> = matched
+        .iter()
+        .map(|(key, packets)| (key.dport.0, *packets))
+        .collect();
     assert_eq!(ports, [(80, 700), (443, 800)]);
 }
 
@@ -482,7 +628,9 @@ async fn tls_needs_the_right_certificates() {
     };
     let identity = tonic::transport::Identity::from_pem(pem("server"), pem("server-key"));
     let clients = tonic::transport::Certificate::from_pem(pem("ca"));
-    let tls = tonic::transport::ServerTlsConfig::new().identity(identity).client_ca_root(clients);
+    let tls = tonic::transport::ServerTlsConfig::new()
+        .identity(identity)
+        .client_ca_root(clients);
     let (_server, address) =
         Server::start_with(Some(&info("onos-int")), |server| server.tls_config(tls).unwrap()).await;
     let with = |tls: Option<Tls>| {
@@ -491,13 +639,26 @@ async fn tls_needs_the_right_certificates() {
         Bench::new(settings)
     };
     let client = Some((pem("client"), pem("client-key")));
-    let right = Tls { ca: pem("ca"), identity: client.clone(), name: Some("switch.test".to_owned()) };
+    let right = Tls {
+        ca: pem("ca"),
+        identity: client.clone(),
+        name: Some("switch.test".to_owned()),
+    };
     assert_eq!(with(Some(right.clone())).claim().await, Answer::Claimed);
     for wrong in [
         None,
-        Some(Tls { identity: None, ..right.clone() }),
-        Some(Tls { name: Some("other.test".to_owned()), ..right.clone() }),
-        Some(Tls { ca: pem("other-ca"), ..right.clone() }),
+        Some(Tls {
+            identity: None,
+            ..right.clone()
+        }),
+        Some(Tls {
+            name: Some("other.test".to_owned()),
+            ..right.clone()
+        }),
+        Some(Tls {
+            ca: pem("other-ca"),
+            ..right.clone()
+        }),
     ] {
         let answer = with(wrong.clone()).claim().await;
         assert!(matches!(answer, Answer::Unreachable(_)), "{wrong:?}: {answer:?}");

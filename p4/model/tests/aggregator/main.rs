@@ -1,6 +1,9 @@
 //! The program `aggregator` and the aggregator in Rust do the same: random postcards, kinds and timers, byte for byte.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 #[path = "../support/bmv2.rs"]
 mod bmv2;
@@ -25,7 +28,10 @@ const DATAGRAM: usize = 40;
 
 /// Number of random aggregators; `HOPWISE_P4_SEEDS` for a longer search.
 fn seeds() -> u64 {
-    std::env::var("HOPWISE_P4_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(120)
+    std::env::var("HOPWISE_P4_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok())
+        .unwrap_or(120)
 }
 
 #[derive(Default)]
@@ -44,12 +50,26 @@ struct Target {
 }
 
 fn words(numbers: &[u128]) -> String {
-    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    numbers
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn exact(table: &str, key: u128, action: &str, parameters: Vec<u128>, target: &mut Target) {
-    writeln!(target.commands, "table_add {table} {action} {key} => {}", words(&parameters)).unwrap();
-    let entry = Entry { keys: vec![Key::Exact(key)], priority: 0, action: action.to_owned(), parameters };
+    writeln!(
+        target.commands,
+        "table_add {table} {action} {key} => {}",
+        words(&parameters)
+    )
+    .unwrap();
+    let entry = Entry {
+        keys: vec![Key::Exact(key)],
+        priority: 0,
+        action: action.to_owned(),
+        parameters,
+    };
     target.model.insert(table, &entry).unwrap();
 }
 
@@ -63,8 +83,15 @@ struct Pair {
 
 impl Pair {
     fn new(program: &Program, config: Config) -> Self {
-        let mut p4 = Target { model: Switch::new(program.clone()), commands: String::new() };
-        let slots = if config.kind.node_scope() { config.registers } else { config.destinations };
+        let mut p4 = Target {
+            model: Switch::new(program.clone()),
+            commands: String::new(),
+        };
+        let slots = if config.kind.node_scope() {
+            config.registers
+        } else {
+            config.destinations
+        };
         let parameters = [
             config.kind as u128,
             config.r.into(),
@@ -74,8 +101,15 @@ impl Pair {
             config.destinations as u128,
             u128::from(config.spread == Spread::Node),
         ];
-        p4.model.set_default("aggregator", "aggregate", &parameters).unwrap();
-        writeln!(p4.commands, "table_set_default aggregator aggregate {}", words(&parameters)).unwrap();
+        p4.model
+            .set_default("aggregator", "aggregate", &parameters)
+            .unwrap();
+        writeln!(
+            p4.commands,
+            "table_set_default aggregator aggregate {}",
+            words(&parameters)
+        )
+        .unwrap();
         exact("postcard_port", PORT.into(), "accept_postcards", vec![], &mut p4);
         exact("timer_port", CPU.into(), "accept_timer", vec![], &mut p4);
         exact("other", 1, "forward", vec![2], &mut p4);
@@ -93,15 +127,26 @@ impl Pair {
             let parameters = vec![(DESTINATIONS + destination).into(), 1, 2, src, dst, 32767];
             exact("destination", destination.into(), action, parameters, &mut p4);
         }
-        Self { rust: Aggregator::new(config).unwrap(), p4, slots: slots as u32, unreadable: 0 }
+        Self {
+            rust: Aggregator::new(config).unwrap(),
+            p4,
+            slots: slots as u32,
+            unreadable: 0,
+        }
     }
 
     /// Gives a frame to the program. Returns the datagrams that it sends.
     fn give(&mut self, us: u64, port: u16, frame: &[u8], sent: &mut Sent) {
-        let arrival = Arrival { port, ingress_ts: us, egress_ts: us, ..Arrival::default() };
+        let arrival = Arrival {
+            port,
+            ingress_ts: us,
+            egress_ts: us,
+            ..Arrival::default()
+        };
         for out in self.p4.model.process(frame, &arrival) {
             let destination = usize::from(out.port - DESTINATIONS);
-            sent.0.push((destination, payload(&out.frame, destination % 2 == 1)));
+            sent.0
+                .push((destination, payload(&out.frame, destination % 2 == 1)));
         }
     }
 
@@ -127,7 +172,10 @@ impl Pair {
         }
         self.give(us, 1, &frame(payload, v6), &mut p4);
         if rust.0 != p4.0 {
-            return Err(format!("datagrams differ\n  rust {:02x?}\n  p4   {:02x?}", rust.0, p4.0));
+            return Err(format!(
+                "datagrams differ\n  rust {:02x?}\n  p4   {:02x?}",
+                rust.0, p4.0
+            ));
         }
         self.counters()
     }
@@ -159,7 +207,10 @@ impl Pair {
         if (&rust[..], &sent[..], &[self.unreadable][..]) == p4 {
             Ok(())
         } else {
-            Err(format!("counters differ: rust {rust:?} {sent:?} {}, p4 {p4:?}", self.unreadable))
+            Err(format!(
+                "counters differ: rust {rust:?} {sent:?} {}, p4 {p4:?}",
+                self.unreadable
+            ))
         }
     }
 }
@@ -175,7 +226,9 @@ fn unordered(rust: Sent, p4: Sent) -> Result<(), String> {
     let (rust, p4) = (unnumbered(rust), unnumbered(p4));
     match rust == p4 {
         true => Ok(()),
-        false => Err(format!("datagrams at a time differ\n  rust {rust:02x?}\n  p4   {p4:02x?}")),
+        false => Err(format!(
+            "datagrams at a time differ\n  rust {rust:02x?}\n  p4   {p4:02x?}"
+        )),
     }
 }
 
@@ -184,7 +237,11 @@ fn payload(frame: &[u8], v6: bool) -> Vec<u8> {
     let (ip, rest) = frame[14..].split_at(if v6 { 40 } else { 20 });
     let (udp, payload) = rest.split_at(8);
     let number = |bytes: &[u8], at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
-    assert_eq!([number(udp, 2), number(udp, 4)], [32767, 8 + payload.len()], "{frame:02x?}");
+    assert_eq!(
+        [number(udp, 2), number(udp, 4)],
+        [32767, 8 + payload.len()],
+        "{frame:02x?}"
+    );
     if v6 {
         assert_eq!(
             (&frame[12..14], number(ip, 4), ip[6]),
@@ -193,9 +250,17 @@ fn payload(frame: &[u8], v6: bool) -> Vec<u8> {
         );
         let mut segment = rest.to_vec();
         segment[6..8].fill(0);
-        assert_eq!(udp[6..8], wire::checksum::udp(&ip[8..], &segment).to_be_bytes(), "{frame:02x?}");
+        assert_eq!(
+            udp[6..8],
+            wire::checksum::udp(&ip[8..], &segment).to_be_bytes(),
+            "{frame:02x?}"
+        );
     } else {
-        assert_eq!((wire::checksum::of(ip), number(ip, 2)), (0, 20 + rest.len()), "{frame:02x?}");
+        assert_eq!(
+            (wire::checksum::of(ip), number(ip, 2)),
+            (0, 20 + rest.len()),
+            "{frame:02x?}"
+        );
     }
     payload.to_vec()
 }
@@ -211,7 +276,9 @@ fn timer(slot: u32, stop: bool) -> Vec<u8> {
 
 /// A datagram with postcards of exactly the layout of wire-formats 4.1, which is what the program reads.
 fn is_exact(payload: &[u8]) -> bool {
-    let Some((group, rest)) = payload.split_first_chunk::<8>() else { return false };
+    let Some((group, rest)) = payload.split_first_chunk::<8>() else {
+        return false;
+    };
     let (postcards, behind) = rest.as_chunks::<36>();
     let is_exact = |bytes: &[u8; 36]| {
         bytes[..3] == [0x10, 8, 6]
@@ -271,7 +338,20 @@ fn datagram(rng: &mut Rng) -> Vec<u8> {
 
 fn postcard(rng: &mut Rng, out: &mut Vec<u8>) {
     let ones = |rng: &mut Rng, value: u64| if rng.below(12) == 0 { u64::MAX } else { value };
-    out.extend_from_slice(&[0x10, 8, 6, rng.roll() as u8 & 0x7f, 0x1c, 0, 0x50, 0x43, 0x80, 0, 0, 0]);
+    out.extend_from_slice(&[
+        0x10,
+        8,
+        6,
+        rng.roll() as u8 & 0x7f,
+        0x1c,
+        0,
+        0x50,
+        0x43,
+        0x80,
+        0,
+        0,
+        0,
+    ]);
     let queue = [rng.roll() & 0xff00_00ff, 0x00ff_ffff, 7][rng.below(3)];
     out.extend_from_slice(&(ones(rng, queue) as u32).to_be_bytes());
     let ingress = [rng.roll(), 0xffff_ffff, 0x17a3_b2c1_ffff_fff0][rng.below(3)];
@@ -313,9 +393,13 @@ fn aggregates_and_counters_are_the_same() {
                 .unwrap_or_else(|error| panic!("seed {seed}, {:?}: {error}", pair.rust.config()));
             sent += 1;
         }
-        pair.finish(us).unwrap_or_else(|error| panic!("seed {seed}, {:?}: {error}", pair.rust.config()));
+        pair.finish(us)
+            .unwrap_or_else(|error| panic!("seed {seed}, {:?}: {error}", pair.rust.config()));
         let stats = pair.rust.stats();
-        causes.iter_mut().zip(&stats.sent).for_each(|(all, sent)| *all += sent.aggregates);
+        causes
+            .iter_mut()
+            .zip(&stats.sent)
+            .for_each(|(all, sent)| *all += sent.aggregates);
     }
     assert!(
         sent >= 10_000 && causes.iter().all(|sent| *sent > 50),
@@ -324,13 +408,22 @@ fn aggregates_and_counters_are_the_same() {
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 /// The settings of a vector. `None`: with what the program does not have, ways and Report 2.0 as output.
 fn settings(words: &str) -> Option<Config> {
-    let mut config = Config { registers: 1, ways: 1, timer: 1, ..Config::default() };
+    let mut config = Config {
+        registers: 1,
+        ways: 1,
+        timer: 1,
+        ..Config::default()
+    };
     for (name, value) in words.split(' ').map(|word| word.split_once('=').unwrap()) {
         let number = || value.parse::<usize>().unwrap();
         match name {
@@ -340,7 +433,13 @@ fn settings(words: &str) -> Option<Config> {
             "registers" => config.registers = number(),
             "aggregator" => config.aggregator = number() as u32,
             "destinations" => config.destinations = number(),
-            "spread" => config.spread = if value == "node" { Spread::Node } else { Spread::Flow },
+            "spread" => {
+                config.spread = if value == "node" {
+                    Spread::Node
+                } else {
+                    Spread::Flow
+                }
+            }
             _ if words.contains("interop") || words.contains("ways=2") => return None,
             _ => {}
         }
@@ -352,18 +451,31 @@ fn settings(words: &str) -> Option<Config> {
 #[test]
 fn vectors_are_the_same() {
     let program = Program::read(PROGRAM).unwrap();
-    let path = std::env::current_dir().unwrap().join("../../vectors/aggregator/aggregates.txt");
+    let path = std::env::current_dir()
+        .unwrap()
+        .join("../../vectors/aggregator/aggregates.txt");
     let text = std::fs::read_to_string(path).unwrap();
     let (mut compared, mut left) = (0, Vec::new());
-    for block in text.trim().split("\n\n").filter(|block| block.contains("config:")) {
+    for block in text
+        .trim()
+        .split("\n\n")
+        .filter(|block| block.contains("config:"))
+    {
         let value = |line: &str, key: &str| line.strip_prefix(key).map(|value| value.trim().to_owned());
         let (mut pair, mut us, mut name) = (None, 0, String::new());
         for line in block.lines() {
             if let Some(text) = value(line, "name:") {
                 name = text;
             } else if let Some(words) = value(line, "config:") {
-                pair = settings(&words)
-                    .map(|config| Pair::new(&program, Config { timer: config.timer * 1000, ..config }));
+                pair = settings(&words).map(|config| {
+                    Pair::new(
+                        &program,
+                        Config {
+                            timer: config.timer * 1000,
+                            ..config
+                        },
+                    )
+                });
                 if pair.is_none() {
                     left.push(name.clone());
                 }
@@ -372,7 +484,9 @@ fn vectors_are_the_same() {
             let done = if let Some(text) = value(line, "in:") {
                 let (at, payloads) = text.split_once(' ').unwrap();
                 us = at.parse().unwrap();
-                payloads.split(',').try_for_each(|payload| pair.send(us, &hex(payload), false))
+                payloads
+                    .split(',')
+                    .try_for_each(|payload| pair.send(us, &hex(payload), false))
             } else if let Some(at) = value(line, "tick:") {
                 us = at.parse().unwrap();
                 pair.send(us, &[], false)
@@ -386,7 +500,10 @@ fn vectors_are_the_same() {
         }
     }
     assert!(compared > 40, "{compared}: the test has become idle");
-    assert_eq!(left, ["stage_evicted_oldest", "stage_interop_n", "stage_interop_nf"]);
+    assert_eq!(
+        left,
+        ["stage_evicted_oldest", "stage_interop_n", "stage_interop_nf"]
+    );
 }
 
 /// The postcards in aggregates to each destination, of which the first is reached over IPv4, and the second over IPv6.
@@ -407,9 +524,20 @@ fn postcards(sent: &BTreeMap<u16, Vec<Vec<u8>>>) -> Vec<(u16, [u8; 20])> {
 fn the_model_and_bmv2_do_the_same() {
     let test = "the_model_and_bmv2_do_the_same";
     let program = Program::read(PROGRAM).unwrap();
-    for (kind, several) in [(Kind::AggNodeFlow, false), (Kind::CorNode, false), (Kind::AggNodeFlow, true)] {
+    for (kind, several) in [
+        (Kind::AggNodeFlow, false),
+        (Kind::CorNode, false),
+        (Kind::AggNodeFlow, true),
+    ] {
         let mut rng = Rng(5);
-        let config = Config { kind, r: 6, registers: 16, ways: 1, destinations: 2, ..Config::default() };
+        let config = Config {
+            kind,
+            r: 6,
+            registers: 16,
+            ways: 1,
+            destinations: 2,
+            ..Config::default()
+        };
         let mut pair = Pair::new(&program, config);
         // The timer's frames come from the same port.
         exact("timer_port", 1, "accept_timer", vec![], &mut pair.p4);
@@ -423,11 +551,20 @@ fn the_model_and_bmv2_do_the_same() {
         input.extend((0..16).map(|slot| timer(slot, true)));
         let mut expected = BTreeMap::<u16, Vec<Vec<u8>>>::new();
         for frame in &input {
-            for sent in pair.p4.model.process(frame, &Arrival { port: 1, ..Arrival::default() }) {
+            for sent in pair.p4.model.process(
+                frame,
+                &Arrival {
+                    port: 1,
+                    ..Arrival::default()
+                },
+            ) {
                 expected.entry(sent.port).or_default().push(sent.frame);
             }
         }
-        let counts = expected.iter().map(|(port, frames)| (*port, frames.len())).collect();
+        let counts = expected
+            .iter()
+            .map(|(port, frames)| (*port, frames.len()))
+            .collect();
         let Some(got) = bmv2::run((test, "aggregator.json"), 1, &pair.p4.commands, &input, &counts) else {
             return;
         };
@@ -436,7 +573,10 @@ fn the_model_and_bmv2_do_the_same() {
             false => got.iter().any(|(port, frames)| frames.len() < counts[port]),
         };
         if are_missing {
-            return bmv2::skipped(test, "simple_switch dropped packets, as it does when the machine is busy");
+            return bmv2::skipped(
+                test,
+                "simple_switch dropped packets, as it does when the machine is busy",
+            );
         }
         if several {
             // Postcards of different datagrams take turns, so that other ones are in an aggregate.

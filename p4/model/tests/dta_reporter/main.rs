@@ -1,7 +1,10 @@
 //! The program `dta_reporter` and the reporter of the switch in Rust do the same: random mappings, packets, messages of translators and
 //! times, byte for byte.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 #[path = "../support/bmv2.rs"]
 mod bmv2;
@@ -48,11 +51,19 @@ const RECORDS: usize = 8;
 
 /// Measures every packet.
 fn every() -> Watch {
-    Watch { mode: Mode::Md21, bitmap: 0xf000, hops: 8, ..Watch::new(Match::default()) }
+    Watch {
+        mode: Mode::Md21,
+        bitmap: 0xf000,
+        hops: 8,
+        ..Watch::new(Match::default())
+    }
 }
 
 fn seeds() -> u64 {
-    std::env::var("HOPWISE_P4_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(80)
+    std::env::var("HOPWISE_P4_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok())
+        .unwrap_or(80)
 }
 
 fn address(collector: u8) -> Ipv4Addr {
@@ -81,38 +92,78 @@ fn destinations(spread: &Spread, mappings: &[Both], config: &DtaConfig) -> Vec<S
     let Repeat { patience, probe } = config.repeat;
     let mut setup = vec![
         Setup::Default("retransmission", "repeat", vec![patience.into(), probe.into()]),
-        entry("timer_port", vec![exact(CPU.into())], "accept_timer", vec![COLLECTOR.into()]),
+        entry(
+            "timer_port",
+            vec![exact(CPU.into())],
+            "accept_timer",
+            vec![COLLECTOR.into()],
+        ),
     ];
     for collector in 0..spread.collectors() as u8 {
         let (number, at) = (u128::from(collector), u32::from(address(collector)));
-        let to = vec![1, 2, u32::from(OURS).into(), at.into(), 40044, 40040, config.first_sequence.into()];
+        let to = vec![
+            1,
+            2,
+            u32::from(OURS).into(),
+            at.into(),
+            40044,
+            40040,
+            config.first_sequence.into(),
+        ];
         setup.push(entry("collector", vec![Key::Exact(number)], "report_to", to));
         let from = vec![exact(at), exact(40040), exact(OURS.into()), exact(40044)];
-        setup.push(entry("translator", from, "from_translator", vec![number, COLLECTOR.into()]));
+        setup.push(entry(
+            "translator",
+            from,
+            "from_translator",
+            vec![number, COLLECTOR.into()],
+        ));
     }
     let to = |collector: u8| vec![u128::from(collector)];
-    let keys = spread.by_key().iter().enumerate().filter(|(_, collector)| **collector != 0);
+    let keys = spread
+        .by_key()
+        .iter()
+        .enumerate()
+        .filter(|(_, collector)| **collector != 0);
     setup.extend(keys.map(|(crc, collector)| {
-        entry("key_collector", vec![exact(crc as u32)], "to_collector", to(*collector))
+        entry(
+            "key_collector",
+            vec![exact(crc as u32)],
+            "to_collector",
+            to(*collector),
+        )
     }));
     let mut lists: Vec<u32> = mappings.iter().flat_map(|one| one.lists.clone()).collect();
     lists.sort_unstable();
     lists.dedup();
     let lists = lists.into_iter().filter(|list| spread.of_list(*list) != 0);
-    setup
-        .extend(lists.map(|list| {
-            entry("list_collector", vec![exact(list)], "to_collector", to(spread.of_list(list)))
-        }));
+    setup.extend(lists.map(|list| {
+        entry(
+            "list_collector",
+            vec![exact(list)],
+            "to_collector",
+            to(spread.of_list(list)),
+        )
+    }));
     setup
 }
 
 impl Pair {
     fn new(rng: &mut Rng, program: &Arc<Program>, edges: (bool, bool)) -> Self {
-        let mappings: Vec<Both> = (0..1 + rng.below(6)).map(|index| mappings::random(rng, index)).collect();
+        let mappings: Vec<Both> = (0..1 + rng.below(6))
+            .map(|index| mappings::random(rng, index))
+            .collect();
         let probe = [0, 30_000, 20_000_000][rng.below(3)];
-        let repeat = Repeat { patience: [0, 20_000, 500_000][rng.below(3)], probe };
+        let repeat = Repeat {
+            patience: [0, 20_000, 500_000][rng.below(3)],
+            probe,
+        };
         let collectors = 1 + rng.below(3);
-        let watch = Watch { flows: Match::default(), hops: 8, ..pair::watch(rng) };
+        let watch = Watch {
+            flows: Match::default(),
+            hops: 8,
+            ..pair::watch(rng)
+        };
         Self::with(rng, program, (edges, watch), mappings, (repeat, collectors))
     }
 
@@ -129,7 +180,11 @@ impl Pair {
             fall: 1 << 16,
             quota: rng.below(3) as u32,
         });
-        let config = Config { available: AVAILABLE, congestion, ..Config::default() };
+        let config = Config {
+            available: AVAILABLE,
+            congestion,
+            ..Config::default()
+        };
         let routes_half = rng.below(3) == 0;
         let tables = Tables {
             node,
@@ -173,15 +228,21 @@ impl Pair {
     /// The reports of the switch in Rust since the last call.
     fn made(&mut self) -> Reports {
         let outbox = &mut self.rust.dta_mut().unwrap().outbox;
-        let reports = outbox.datagrams().map(|one| (one.collector, one.payload.to_vec())).collect();
+        let reports = outbox
+            .datagrams()
+            .map(|one| (one.collector, one.payload.to_vec()))
+            .collect();
         outbox.clear();
         reports
     }
 
     /// Compares what the program has sent to collectors.
     fn compare(&mut self, sent: &[p4_model::Sent]) -> Result<(), String> {
-        let p4: Reports =
-            sent.iter().filter(|sent| sent.port == COLLECTOR).map(|sent| report(&sent.frame)).collect();
+        let p4: Reports = sent
+            .iter()
+            .filter(|sent| sent.port == COLLECTOR)
+            .map(|sent| report(&sent.frame))
+            .collect();
         let rust = self.made();
         if rust != p4 {
             return Err(format!("reports differ\n  rust {rust:02x?}\n  p4   {p4:02x?}"));
@@ -202,44 +263,89 @@ impl Pair {
         if !has_l4(frame) || is_long(frame) {
             return Ok(Vec::new());
         }
-        let visit = Visit { mtu: 1500, from_edge: self.edges.0, to_edge: self.edges.1, ..measured(&arrival) };
+        let visit = Visit {
+            mtu: 1500,
+            from_edge: self.edges.0,
+            to_edge: self.edges.1,
+            ..measured(&arrival)
+        };
         let sent = self.p4.process(frame, &arrival);
         let mut outbox = Outbox::default();
         let routed = by_rust(&mut self.rust, (frame, next), visit, &mut outbox);
-        let packet = sent.iter().find(|sent| sent.port == 2).map_or(&[][..], |sent| &sent.frame);
+        let packet = sent
+            .iter()
+            .find(|sent| sent.port == 2)
+            .map_or(&[][..], |sent| &sent.frame);
         if packet != routed {
-            return Err(format!("packets differ\n  rust {routed:02x?}\n  p4   {packet:02x?}"));
+            return Err(format!(
+                "packets differ\n  rust {routed:02x?}\n  p4   {packet:02x?}"
+            ));
         }
         self.compare(&sent).map(|()| routed)
     }
 
     /// A message of a collector's translator.
     fn message(&mut self, collector: u8, payload: &[u8]) -> Result<(), String> {
-        let arrival = Arrival { port: 1, ingress_ts: self.us, egress_ts: self.us, deq_qdepth: 0 };
+        let arrival = Arrival {
+            port: 1,
+            ingress_ts: self.us,
+            egress_ts: self.us,
+            deq_qdepth: 0,
+        };
         let sent = self.p4.process(&message(collector, payload), &arrival);
         let dta = self.rust.dta_mut().unwrap();
-        dta.reporter.control(collector, payload, self.us * 1000, &mut dta.outbox);
+        dta.reporter
+            .control(collector, payload, self.us * 1000, &mut dta.outbox);
         self.compare(&sent)
     }
 
     /// A message of a collector's translator.
     fn send(&mut self, collector: u8, body: Body) -> Result<(), String> {
         let mut payload = [0; 32];
-        let len = Control { sequence: 1, reporter: self.node, body }.emit(&mut payload).unwrap();
+        let len = Control {
+            sequence: 1,
+            reporter: self.node,
+            body,
+        }
+        .emit(&mut payload)
+        .unwrap();
         self.message(collector, &payload[..len])
     }
 
     /// A NACK of the first collector's translator, for some reports before the last one.
     fn nack(&mut self, cause: Cause, missing: u16) -> Result<(), String> {
-        let last = self.rust.dta().unwrap().reporter.destinations(0).next().unwrap().last.unwrap_or(0);
-        self.send(0, Body::Nack { cause, last: last.wrapping_sub(missing), trigger: last })
+        let last = self
+            .rust
+            .dta()
+            .unwrap()
+            .reporter
+            .destinations(0)
+            .next()
+            .unwrap()
+            .last
+            .unwrap_or(0);
+        self.send(
+            0,
+            Body::Nack {
+                cause,
+                last: last.wrapping_sub(missing),
+                trigger: last,
+            },
+        )
     }
 
     /// Timer frames for all collectors.
     fn tick(&mut self) -> Result<(), String> {
-        let arrival = Arrival { port: CPU, ingress_ts: self.us, egress_ts: self.us, deq_qdepth: 0 };
+        let arrival = Arrival {
+            port: CPU,
+            ingress_ts: self.us,
+            egress_ts: self.us,
+            deq_qdepth: 0,
+        };
         let frames = (0..self.collectors).map(timer);
-        let sent: Vec<_> = frames.flat_map(|frame| self.p4.process(&frame, &arrival)).collect();
+        let sent: Vec<_> = frames
+            .flat_map(|frame| self.p4.process(&frame, &arrival))
+            .collect();
         let dta = self.rust.dta_mut().unwrap();
         dta.reporter.tick(self.us * 1000, &mut dta.outbox);
         self.compare(&sent)
@@ -249,23 +355,48 @@ impl Pair {
     fn random_message(&mut self, rng: &mut Rng) -> Result<(), String> {
         let collector = rng.below(self.collectors.into()) as u8;
         let reporter = &self.rust.dta().unwrap().reporter;
-        let last = reporter.destinations(self.us * 1000).nth(collector.into()).unwrap().last.unwrap_or(0);
+        let last = reporter
+            .destinations(self.us * 1000)
+            .nth(collector.into())
+            .unwrap()
+            .last
+            .unwrap_or(0);
         let last = last.wrapping_sub([0, 1, 1, 2, 3, 5, 9, 300, 20_000, 40_000][rng.below(10)]);
-        let causes =
-            [Cause::Gap, Cause::Gap, Cause::Overload, Cause::Malformed, Cause::Unknown, Cause::Other(9)];
+        let causes = [
+            Cause::Gap,
+            Cause::Gap,
+            Cause::Overload,
+            Cause::Malformed,
+            Cause::Unknown,
+            Cause::Other(9),
+        ];
         let body = match rng.below(8) {
             0 => Body::Ack { last },
-            1 => Body::SketchNack { sketch: 1, epoch: 2, column: 3 },
+            1 => Body::SketchNack {
+                sketch: 1,
+                epoch: 2,
+                column: 3,
+            },
             2 | 3 => Body::Congestion {
                 level: rng.below(4) as u8,
                 hold_us: [0, 100, 10_000, 5_000_000][rng.below(4)],
                 dropped: rng.below(1000) as u32,
             },
-            _ => Body::Nack { cause: causes[rng.below(6)], last, trigger: last.wrapping_add(2) },
+            _ => Body::Nack {
+                cause: causes[rng.below(6)],
+                last,
+                trigger: last.wrapping_add(2),
+            },
         };
         let reporter = if rng.below(20) == 0 { 1 } else { self.node };
         let mut payload = [0; 32];
-        let len = Control { sequence: 1, reporter, body }.emit(&mut payload).unwrap();
+        let len = Control {
+            sequence: 1,
+            reporter,
+            body,
+        }
+        .emit(&mut payload)
+        .unwrap();
         let mut payload = payload[..len].to_vec();
         if rng.below(12) == 0 {
             rng.corrupt(&mut payload);
@@ -277,15 +408,24 @@ impl Pair {
         let reporter = &self.rust.dta().unwrap().reporter;
         let counter = |name: &str| self.p4.counter(name).unwrap();
         for ((_, stats), p4) in reporter.mappings().zip(counter("mappings").chunks(8)) {
-            let rust =
-                [stats.sent, stats.suppressed, stats.absent, stats.size, stats.queue_full + stats.pending];
+            let rust = [
+                stats.sent,
+                stats.suppressed,
+                stats.absent,
+                stats.size,
+                stats.queue_full + stats.pending,
+            ];
             if rust != p4[..5] {
                 return Err(format!("counters of a mapping differ: rust {rust:?}, p4 {p4:?}"));
             }
         }
         let state =
             ["essential_of", "unavailable", "translator_drops"].map(|name| self.p4.registers(name).unwrap());
-        for (number, (to, p4)) in reporter.destinations(0).zip(counter("collectors").chunks(16)).enumerate() {
+        for (number, (to, p4)) in reporter
+            .destinations(0)
+            .zip(counter("collectors").chunks(16))
+            .enumerate()
+        {
             let of = to.stats;
             let rust = [
                 of.overwritten,
@@ -311,9 +451,18 @@ impl Pair {
             }
         }
         let stats = reporter.stats();
-        let rust = [stats.controls, stats.bad_controls, stats.misdirected, stats.unknown_sketches];
+        let rust = [
+            stats.controls,
+            stats.bad_controls,
+            stats.misdirected,
+            stats.unknown_sketches,
+        ];
         let p4 = counter("controls");
-        if rust == p4 { Ok(()) } else { Err(format!("messages differ: rust {rust:?}, p4 {p4:?}")) }
+        if rust == p4 {
+            Ok(())
+        } else {
+            Err(format!("messages differ: rust {rust:?}, p4 {p4:?}"))
+        }
     }
 }
 
@@ -329,7 +478,10 @@ fn report(frame: &[u8]) -> (u8, Vec<u8>) {
     assert_eq!(wire::checksum::of(&head[14..34]), 0, "{head:02x?}");
     let lengths = [16, 38].map(|at| usize::from(u16::from_be_bytes([head[at], head[at + 1]])));
     assert_eq!(lengths, [28 + payload.len(), 8 + payload.len()], "{head:02x?}");
-    assert_eq!((&head[26..30], &head[34..38]), (&OURS.octets()[..], &[0x9c, 0x6c, 0x9c, 0x68][..]));
+    assert_eq!(
+        (&head[26..30], &head[34..38]),
+        (&OURS.octets()[..], &[0x9c, 0x6c, 0x9c, 0x68][..])
+    );
     (head[33] - 100, payload.to_vec())
 }
 
@@ -353,11 +505,18 @@ fn reports_and_counters_are_the_same() {
     for seed in 0..seeds() {
         let mut rng = Rng(seed);
         let roles = [(true, false), (false, false), (false, true), (true, true)];
-        let mut path: Vec<Pair> = roles.iter().map(|edges| Pair::new(&mut rng, &program, *edges)).collect();
+        let mut path: Vec<Pair> = roles
+            .iter()
+            .map(|edges| Pair::new(&mut rng, &program, *edges))
+            .collect();
         for step in 0..40 {
             let mut frame = packet(&mut rng);
             let alone = rng.below(4) == 0;
-            for (hop, pair) in path.iter_mut().enumerate().filter(|(hop, _)| (*hop == 3) == alone) {
+            for (hop, pair) in path
+                .iter_mut()
+                .enumerate()
+                .filter(|(hop, _)| (*hop == 3) == alone)
+            {
                 if !frame.is_empty() && rng.below(20) == 0 {
                     rng.corrupt(&mut frame);
                 }
@@ -381,9 +540,15 @@ fn reports_and_counters_are_the_same() {
         for pair in &path {
             let reporter = &pair.rust.dta().unwrap().reporter;
             for (mapping, stats) in reporter.mappings() {
-                on[TRIGGERS.iter().position(|trigger| *trigger == mapping.on).unwrap()] += stats.sent;
+                on[TRIGGERS
+                    .iter()
+                    .position(|trigger| *trigger == mapping.on)
+                    .unwrap()] += stats.sent;
                 let now = [stats.sent, stats.suppressed, stats.absent, stats.size];
-                outcomes.iter_mut().zip(now).for_each(|(sum, count)| *sum += count);
+                outcomes
+                    .iter_mut()
+                    .zip(now)
+                    .for_each(|(sum, count)| *sum += count);
             }
             let counts = pair.p4.counter("collectors").unwrap().chunks(16);
             counts.for_each(|counts| of.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count));
@@ -405,24 +570,49 @@ fn rings_that_overflow_are_the_same() {
     for _ in 0..4 {
         let mut both = mappings::random(&mut rng, 0);
         let is_frequent = |both: &Both| {
-            let Mapping { on, options, when, every, flows, .. } = &both.mapping;
+            let Mapping {
+                on,
+                options,
+                when,
+                every,
+                flows,
+                ..
+            } = &both.mapping;
             let all = when.is_empty() && *every == 1 && *flows == Match::default();
             all && options.essential && *on == Trigger::Path
         };
         while !is_frequent(&both) {
             both = mappings::random(&mut rng, 0);
         }
-        let repeat = Repeat { patience: 0, probe: 0 };
-        let mut pair = Pair::with(&mut rng, &program, ((true, true), every()), vec![both], (repeat, 1));
+        let repeat = Repeat {
+            patience: 0,
+            probe: 0,
+        };
+        let mut pair = Pair::with(
+            &mut rng,
+            &program,
+            ((true, true), every()),
+            vec![both],
+            (repeat, 1),
+        );
         for step in 0..450 {
             let frame = packet(&mut rng);
             if !is_beyond(&frame) {
-                pair.pass(&mut rng, &frame).unwrap_or_else(|error| panic!("step {step}: {error}"));
+                pair.pass(&mut rng, &frame)
+                    .unwrap_or_else(|error| panic!("step {step}: {error}"));
             }
             // A fast source: the translator is full for a while.
             pair.us = 1_000_000 + 20 * step;
             if step == 50 {
-                pair.send(0, Body::Congestion { level: 3, hold_us: 1_000_000, dropped: 0 }).unwrap();
+                pair.send(
+                    0,
+                    Body::Congestion {
+                        level: 3,
+                        hold_us: 1_000_000,
+                        dropped: 0,
+                    },
+                )
+                .unwrap();
                 pair.nack(Cause::Overload, 5).unwrap();
             }
         }
@@ -441,7 +631,12 @@ fn insert(
     (keys, action): (Vec<Key>, &str),
     parameters: Vec<u128>,
 ) {
-    let entry = Entry { keys, priority: 9, action: action.to_owned(), parameters };
+    let entry = Entry {
+        keys,
+        priority: 9,
+        action: action.to_owned(),
+        parameters,
+    };
     switch.insert(table, &entry).unwrap();
 }
 
@@ -461,23 +656,45 @@ fn a_packet_ends_whatever_the_entries_of_mappings_say() {
     for (position, number, expected) in cases {
         let mut rng = Rng(5);
         let watched = ((true, true), every());
-        let repeat = Repeat { patience: 0, probe: 0 };
+        let repeat = Repeat {
+            patience: 0,
+            probe: 0,
+        };
         let mut pair = Pair::with(&mut rng, &program, watched, Vec::new(), (repeat, 1));
         let (any, ports) = (Key::Ternary(0, 0), Key::Range(0, 0xffff));
         let keys = vec![Key::Exact(1), position, any, any, any, any, ports, ports];
-        insert(&mut pair.p4, "mapping", (keys, "key_write"), vec![number, 1, 2, 2]);
+        insert(
+            &mut pair.p4,
+            "mapping",
+            (keys, "key_write"),
+            vec![number, 1, 2, 2],
+        );
         let options = vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-        insert(&mut pair.p4, "options", (vec![Key::Exact(number)], "send_options"), options);
+        insert(
+            &mut pair.p4,
+            "options",
+            (vec![Key::Exact(number)], "send_options"),
+            options,
+        );
         let mut frame = packet(&mut rng);
         while !matches!(routed(&frame, false), Routed::To(_)) || !has_l4(&frame) || is_beyond(&frame) {
             frame = packet(&mut rng);
         }
-        let arrival = Arrival { port: 1, ingress_ts: 1, egress_ts: 2, deq_qdepth: 0 };
+        let arrival = Arrival {
+            port: 1,
+            ingress_ts: 1,
+            egress_ts: 2,
+            deq_qdepth: 0,
+        };
         let sent = pair.p4.process(&frame, &arrival);
         let reports = sent.iter().filter(|sent| sent.port == COLLECTOR).count() as u64;
         let counts = pair.p4.counter("mappings").unwrap().chunks(8);
         let counts = counts.fold([0, 0], |sums, counts| [sums[0] + counts[0], sums[1] + counts[5]]);
-        assert_eq!((reports, counts), (expected[0], expected), "position {position:?}, number {number}");
+        assert_eq!(
+            (reports, counts),
+            (expected[0], expected),
+            "position {position:?}, number {number}"
+        );
     }
 }
 
@@ -492,12 +709,16 @@ fn vectors_are_the_same() {
     }
     let mut compared = 0;
     let all = vectors::all();
-    for vector in all.iter().filter(|vector| vector.kind == Kind::DtaControl && vector.bytes.len() >= 4) {
+    for vector in all
+        .iter()
+        .filter(|vector| vector.kind == Kind::DtaControl && vector.bytes.len() >= 4)
+    {
         let frame = packet(&mut rng);
         if !is_beyond(&frame) {
             pair.pass(&mut rng, &frame).unwrap();
         }
-        pair.message(0, &vector.bytes).unwrap_or_else(|error| panic!("{}: {error}", vector.name));
+        pair.message(0, &vector.bytes)
+            .unwrap_or_else(|error| panic!("{}: {error}", vector.name));
         compared += 1;
     }
     assert!(compared > 5, "{compared}: the test has become idle");
@@ -506,16 +727,28 @@ fn vectors_are_the_same() {
 /// What does not depend on time or on queues.
 fn is_timeless(one: &Both) -> bool {
     let text = format!("{:?}", one.mapping);
-    !["HopLatency", "FlowLatency", "gressTs", "Queue"].iter().any(|name| text.contains(name))
+    !["HopLatency", "FlowLatency", "gressTs", "Queue"]
+        .iter()
+        .any(|name| text.contains(name))
 }
 
 /// A NACK of the first collector's translator for three reports, and none to other collectors.
 fn nack(pair: &Pair) -> Vec<u8> {
     let last = ["next_of", "shift_of"].map(|name| pair.p4.registers(name).unwrap()[0]);
     let last = (last[0] + last[1] + u128::from(pair.first_sequence)) as u16;
-    let body = Body::Nack { cause: Cause::Gap, last: last.wrapping_sub(4), trigger: last };
+    let body = Body::Nack {
+        cause: Cause::Gap,
+        last: last.wrapping_sub(4),
+        trigger: last,
+    };
     let mut payload = [0; 32];
-    let len = Control { sequence: 1, reporter: pair.node, body }.emit(&mut payload).unwrap();
+    let len = Control {
+        sequence: 1,
+        reporter: pair.node,
+        body,
+    }
+    .emit(&mut payload)
+    .unwrap();
     message(0, &payload[..len])
 }
 
@@ -540,7 +773,14 @@ fn the_model_and_bmv2_do_the_same() {
         let mut mappings = Vec::new();
         while mappings.len() < if is_dropped { 1 } else { 6 } {
             let one = mappings::random(&mut rng, mappings.len());
-            let Mapping { on, options, every, when, flows, .. } = &one.mapping;
+            let Mapping {
+                on,
+                options,
+                every,
+                when,
+                flows,
+                ..
+            } = &one.mapping;
             let always = *every == 1 && when.is_empty() && *flows == Match::default();
             let is_wanted = match is_dropped {
                 true => *on == Trigger::Drop && options.essential && always,
@@ -548,9 +788,24 @@ fn the_model_and_bmv2_do_the_same() {
             };
             mappings.extend(Some(one).filter(|one| is_wanted && is_timeless(one)));
         }
-        let watch = Watch { drops: true, ..every() };
-        let (repeat, collectors) = (Repeat { patience: 0, probe: 0 }, if is_dropped { 1 } else { 3 });
-        let mut pair = Pair::with(&mut rng, &program, ((true, true), watch), mappings, (repeat, collectors));
+        let watch = Watch {
+            drops: true,
+            ..every()
+        };
+        let (repeat, collectors) = (
+            Repeat {
+                patience: 0,
+                probe: 0,
+            },
+            if is_dropped { 1 } else { 3 },
+        );
+        let mut pair = Pair::with(
+            &mut rng,
+            &program,
+            ((true, true), watch),
+            mappings,
+            (repeat, collectors),
+        );
         let (mut input, mut expected) = (Vec::new(), Vec::new());
         for step in 0..60 {
             let frame = match (is_dropped, step % 20) {
@@ -558,18 +813,37 @@ fn the_model_and_bmv2_do_the_same() {
                 (true, _) => dropped(&mut rng),
                 (false, _) => packet(&mut rng),
             };
-            let sent = pair.p4.process(&frame, &Arrival { port: 1, ..Arrival::default() });
-            expected.extend(sent.into_iter().filter(|sent| sent.port == COLLECTOR).map(|sent| sent.frame));
+            let sent = pair.p4.process(
+                &frame,
+                &Arrival {
+                    port: 1,
+                    ..Arrival::default()
+                },
+            );
+            expected.extend(
+                sent.into_iter()
+                    .filter(|sent| sent.port == COLLECTOR)
+                    .map(|sent| sent.frame),
+            );
             input.push(frame);
         }
-        assert!(expected.len() > 30, "{}: the test has become idle", expected.len());
+        assert!(
+            expected.len() > 30,
+            "{}: the test has become idle",
+            expected.len()
+        );
         let counts = [(COLLECTOR, expected.len())].into();
         // A packet takes several passes.
         let commands = commands(&pair.setup) + "set_queue_depth 8192\n";
         let got = bmv2::run((test, "dta_reporter.json"), 1, &commands, &input, &counts);
-        let Some(mut got) = got.and_then(|mut got| got.remove(&COLLECTOR)) else { return };
+        let Some(mut got) = got.and_then(|mut got| got.remove(&COLLECTOR)) else {
+            return;
+        };
         if got.len() < expected.len() {
-            return bmv2::skipped(test, "simple_switch dropped packets, as it does when the machine is busy");
+            return bmv2::skipped(
+                test,
+                "simple_switch dropped packets, as it does when the machine is busy",
+            );
         }
         got.sort();
         expected.sort();

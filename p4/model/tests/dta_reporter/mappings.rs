@@ -14,8 +14,13 @@ const WORDS: usize = 8;
 /// The number of a node.
 const NODE: u128 = 3;
 
-pub(crate) const TRIGGERS: [Trigger; 5] =
-    [Trigger::Path, Trigger::Hop, Trigger::Drop, Trigger::Queue, Trigger::CongestedPacket];
+pub(crate) const TRIGGERS: [Trigger; 5] = [
+    Trigger::Path,
+    Trigger::Hop,
+    Trigger::Drop,
+    Trigger::Queue,
+    Trigger::CongestedPacket,
+];
 
 /// The field with a number that an entry of the program's table may name.
 #[derive(Clone, Copy)]
@@ -72,7 +77,14 @@ const DATA: [(&str, &[u128], bool); 21] = [
     ("queue_occupancy[3]", &[0x109, 0x209, 0x309], false),
 ];
 
-const KEYS: [(&str, u128); 6] = [("", 1), ("switch", 2), ("node", NODE), ("src", 4), ("dst", 5), ("flow", 6)];
+const KEYS: [(&str, u128); 6] = [
+    ("", 1),
+    ("switch", 2),
+    ("node", NODE),
+    ("src", 4),
+    ("dst", 5),
+    ("flow", 6),
+];
 
 /// A mapping as both have it.
 pub(crate) struct Both {
@@ -87,7 +99,10 @@ fn fields(text: &str) -> Vec<Field> {
 }
 
 fn one_number(rng: &mut Rng, on: Trigger) -> Number {
-    let all: Vec<&Number> = NUMBERS.iter().filter(|one| one.of_drop || on != Trigger::Drop).collect();
+    let all: Vec<&Number> = NUMBERS
+        .iter()
+        .filter(|one| one.of_drop || on != Trigger::Drop)
+        .collect();
     *all[rng.below(all.len())]
 }
 
@@ -171,9 +186,15 @@ struct Operation {
 
 fn operation(rng: &mut Rng, on: Trigger, constant: u32) -> Operation {
     let (text, mut code) = KEYS[rng.below(KEYS.len())];
-    let key = if text.is_empty() { fields(&format!("{constant}:u32")) } else { fields(text) };
+    let key = if text.is_empty() {
+        fields(&format!("{constant}:u32"))
+    } else {
+        fields(text)
+    };
     let (store, copies) = (rng.roll() as u16, 1 + rng.below(4) as u8);
-    let Number { text, code: number, .. } = one_number(rng, on);
+    let Number {
+        text, code: number, ..
+    } = one_number(rng, on);
     let (text, number) = match rng.below(4) {
         0 => (format!("{constant}:u32"), 1),
         _ => (text.to_owned(), number),
@@ -185,7 +206,16 @@ fn operation(rng: &mut Rng, on: Trigger, constant: u32) -> Operation {
             let data;
             (data, words) = self::data(rng, on, constant);
             let parameters = vec![id, copies.into(), code];
-            (Action::KeyWrite { store, copies, key, data }, "key_write", parameters)
+            (
+                Action::KeyWrite {
+                    store,
+                    copies,
+                    key,
+                    data,
+                },
+                "key_write",
+                parameters,
+            )
         }
         1 => {
             let entry;
@@ -195,26 +225,59 @@ fn operation(rng: &mut Rng, on: Trigger, constant: u32) -> Operation {
             code = if number > 1 { code } else { 0 };
             lists = list..list + u32::from(number);
             let parameters = vec![list.into(), number.into(), code];
-            (Action::Append { list, lists: number, spread, entry, entries: 1, hold: 0 }, "append", parameters)
+            (
+                Action::Append {
+                    list,
+                    lists: number,
+                    spread,
+                    entry,
+                    entries: 1,
+                    hold: 0,
+                },
+                "append",
+                parameters,
+            )
         }
         2 => {
             let delta = text.parse().unwrap();
             let parameters = vec![id, copies.into(), code, number];
-            (Action::KeyIncrement { store, copies, key, delta }, "key_increment", parameters)
+            (
+                Action::KeyIncrement {
+                    store,
+                    copies,
+                    key,
+                    delta,
+                },
+                "key_increment",
+                parameters,
+            )
         }
         _ => {
             let value = text.parse().unwrap();
-            (Action::Postcard { store, key, value }, "postcard", vec![id, code, number])
+            (
+                Action::Postcard { store, key, value },
+                "postcard",
+                vec![id, code, number],
+            )
         }
     };
-    Operation { action, name, parameters, words, key: code, lists }
+    Operation {
+        action,
+        name,
+        parameters,
+        words,
+        key: code,
+        lists,
+    }
 }
 
 /// The mapping with this number. The program knows no times of other nodes.
 pub(crate) fn random(rng: &mut Rng, index: usize) -> Both {
     loop {
         let both = any(rng, index);
-        let Mapping { on, each_hop, action, .. } = &both.mapping;
+        let Mapping {
+            on, each_hop, action, ..
+        } = &both.mapping;
         let is_each = *each_hop || *on == Trigger::Path && matches!(action, Action::Postcard { .. });
         if !is_each || !format!("{:?}", both.mapping).contains("gressTs") {
             return both;
@@ -225,26 +288,61 @@ pub(crate) fn random(rng: &mut Rng, index: usize) -> Both {
 fn any(rng: &mut Rng, index: usize) -> Both {
     let on = TRIGGERS[[0, 0, 0, 1, 1, 2, 3, 4][rng.below(8)]];
     let (number, constant) = (index as u128, rng.roll() as u32);
-    let Operation { action, name, parameters, words, key, lists } = operation(rng, on, constant);
+    let Operation {
+        action,
+        name,
+        parameters,
+        words,
+        key,
+        lists,
+    } = operation(rng, on, constant);
     let (flows, flow_keys) = flows(rng, key == 6);
     let (when, bounds) = condition(rng, on);
     let each_hop = on == Trigger::Path && rng.below(3) == 0;
     let every = [1, 1, 1, 2, 3][rng.below(5)];
     let priority = [Priority::Low, Priority::Medium, Priority::High][rng.below(3)];
     let (essential, immediate) = (rng.below(3) == 0, rng.below(4) == 0);
-    let options = SendOptions { priority, essential, immediate };
-    let mapping =
-        Mapping { name: String::new(), on, table: None, flows, when, every, each_hop, options, action };
+    let options = SendOptions {
+        priority,
+        essential,
+        immediate,
+    };
+    let mapping = Mapping {
+        name: String::new(),
+        on,
+        table: None,
+        flows,
+        when,
+        every,
+        each_hop,
+        options,
+        action,
+    };
     let event = TRIGGERS.iter().position(|trigger| *trigger == on).unwrap() as u128 + 1;
     let keys = [vec![Key::Exact(event), Key::Range(0, number)], flow_keys].concat();
     let parameters = [vec![number], parameters].concat();
-    let entry_of_flows = Entry { keys, priority: 1000 - index as i32, action: name.to_owned(), parameters };
-    let sent = [priority as u128, essential.into(), immediate.into(), every.into(), each_hop.into()];
+    let entry_of_flows = Entry {
+        keys,
+        priority: 1000 - index as i32,
+        action: name.to_owned(),
+        parameters,
+    };
+    let sent = [
+        priority as u128,
+        essential.into(),
+        immediate.into(),
+        every.into(),
+        each_hop.into(),
+    ];
     let sent = [&sent[..], &bounds, &[constant.into()]].concat();
     let setup = vec![
         Setup::Entry("mapping", entry_of_flows),
         entry("options", vec![Key::Exact(number)], "send_options", sent),
         entry("data", vec![Key::Exact(number)], "data_fields", words),
     ];
-    Both { mapping, setup, lists }
+    Both {
+        mapping,
+        setup,
+        lists,
+    }
 }

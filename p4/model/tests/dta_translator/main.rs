@@ -1,7 +1,10 @@
 //! The program `dta_translator` and the translator in Rust do the same: random reports, stores and timers, byte for byte to the RoCEv2
 //! frame with its ICRC.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 #[path = "../support/bmv2.rs"]
 mod bmv2;
@@ -41,12 +44,19 @@ const OURS: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 /// Who reports, and the port to it. Two IDs are its own, the third is another's; others are unknown.
 const SENDER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)), 9);
 const BACK: u16 = 2;
-const IDS: [(u32, [u8; 4]); 3] = [(7, [10, 0, 0, 7]), (0x1234_5678, [10, 0, 0, 7]), (8, [10, 0, 0, 8])];
+const IDS: [(u32, [u8; 4]); 3] = [
+    (7, [10, 0, 0, 7]),
+    (0x1234_5678, [10, 0, 0, 7]),
+    (8, [10, 0, 0, 8]),
+];
 /// The first list of each ring.
 const LISTS: [u32; 3] = [10, 100, 0x1234_5678];
 
 fn seeds() -> u64 {
-    std::env::var("HOPWISE_P4_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60)
+    std::env::var("HOPWISE_P4_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok())
+        .unwrap_or(60)
 }
 
 fn host(collector: u8) -> Ipv4Addr {
@@ -56,7 +66,11 @@ fn host(collector: u8) -> Ipv4Addr {
 fn path(collector: u8) -> Path {
     let (source_mac, destination_mac) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 1, collector]);
     let path = Path::new(OURS.into(), host(collector).into(), 0xc001 + u16::from(collector));
-    Path { source_mac, destination_mac, ..path }
+    Path {
+        source_mac,
+        destination_mac,
+        ..path
+    }
 }
 
 /// The collector's number of a queue pair.
@@ -82,7 +96,10 @@ impl Wire {
             let writer = Writer::new(path(collector), service, queue_pair(collector, reliable)).unwrap();
             (writer, Psn::new(*psn))
         });
-        Self { queue_pairs: pairs.collect(), frames: Vec::new() }
+        Self {
+            queue_pairs: pairs.collect(),
+            frames: Vec::new(),
+        }
     }
 
     fn send(
@@ -119,9 +136,15 @@ impl Transport for Wire {
             len: data.len() as u32,
         };
         self.send(place.collector, reliable, |writer, out, psn| {
-            let head = Head { psn, ack_request: reliable, solicited: immediate.is_some() };
+            let head = Head {
+                psn,
+                ack_request: reliable,
+                solicited: immediate.is_some(),
+            };
             match immediate {
-                Some(immediate) => writer.write_only_immediate(out, head, reth, immediate, data).unwrap(),
+                Some(immediate) => writer
+                    .write_only_immediate(out, head, reth, immediate, data)
+                    .unwrap(),
                 None => writer.write_only(out, head, reth, data).unwrap(),
             }
         });
@@ -137,8 +160,23 @@ impl Transport for Wire {
     ) -> Result<(), Blocked> {
         let address = address(place.collector, place.region) + offset;
         self.send(place.collector, true, |writer, out, psn| {
-            let head = Head { psn, ack_request: true, solicited: false };
-            writer.fetch_add(out, head, AtomicEth { address, rkey: RKEY, add: delta, compare: 0 }).unwrap()
+            let head = Head {
+                psn,
+                ack_request: true,
+                solicited: false,
+            };
+            writer
+                .fetch_add(
+                    out,
+                    head,
+                    AtomicEth {
+                        address,
+                        rkey: RKEY,
+                        add: delta,
+                        compare: 0,
+                    },
+                )
+                .unwrap()
         });
         if immediate.is_some() {
             self.write(place, offset, &[], immediate, true)?;
@@ -161,19 +199,69 @@ impl Output for Messages {
 fn stores(collector: u8, batch: u32) -> Vec<StoreEntry> {
     let family = Family::V1;
     let ring = |first_list, entry_len, entries, batch| {
-        let ring = Ring { entry_len, entries, batch, tagged: false };
-        Geometry::Append { lists: 3, first_list, ring }
+        let ring = Ring {
+            entry_len,
+            entries,
+            batch,
+            tagged: false,
+        };
+        Geometry::Append {
+            lists: 3,
+            first_list,
+            ring,
+        }
     };
     let geometries = [
-        (1, Geometry::KeyWrite { slots: 1 << 10, data_len: 20, family }),
-        (2, Geometry::KeyWrite { slots: 1 << 16, data_len: 64, family }),
-        (3, Geometry::KeyWrite { slots: 1, data_len: 4, family }),
-        (1, Geometry::KeyIncrement { slots: 1 << 12, family }),
+        (
+            1,
+            Geometry::KeyWrite {
+                slots: 1 << 10,
+                data_len: 20,
+                family,
+            },
+        ),
+        (
+            2,
+            Geometry::KeyWrite {
+                slots: 1 << 16,
+                data_len: 64,
+                family,
+            },
+        ),
+        (
+            3,
+            Geometry::KeyWrite {
+                slots: 1,
+                data_len: 4,
+                family,
+            },
+        ),
+        (
+            1,
+            Geometry::KeyIncrement {
+                slots: 1 << 12,
+                family,
+            },
+        ),
         (0, ring(LISTS[0], 4, 64, 16)),
         (0, ring(LISTS[1], 16, 12, 4)),
         (0, ring(LISTS[2], 64, 5, 1)),
-        (5, Geometry::Postcarding { slots: 1 << 8, hops: 5, family }),
-        (6, Geometry::Postcarding { slots: 1 << 4, hops: 16, family }),
+        (
+            5,
+            Geometry::Postcarding {
+                slots: 1 << 8,
+                hops: 5,
+                family,
+            },
+        ),
+        (
+            6,
+            Geometry::Postcarding {
+                slots: 1 << 4,
+                hops: 16,
+                family,
+            },
+        ),
     ];
     let entry =
         |(region, (id, geometry)): (usize, (u16, Geometry))| StoreEntry::new(region as u16, id, geometry);
@@ -188,12 +276,33 @@ struct Target {
 }
 
 fn insert(target: &mut Target, table: &str, keys: &[u128], action: &str, parameters: Vec<u128>) {
-    let words = |numbers: &[u128]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    writeln!(target.commands, "table_add {table} {action} {} => {}", words(keys), words(&parameters))
-        .unwrap();
+    let words = |numbers: &[u128]| {
+        numbers
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    writeln!(
+        target.commands,
+        "table_add {table} {action} {} => {}",
+        words(keys),
+        words(&parameters)
+    )
+    .unwrap();
     let switch = &mut target.model;
     let keys = keys.iter().map(|key| Key::Exact(*key)).collect();
-    switch.insert(table, &Entry { keys, priority: 0, action: action.to_owned(), parameters }).unwrap();
+    switch
+        .insert(
+            table,
+            &Entry {
+                keys,
+                priority: 0,
+                action: action.to_owned(),
+                parameters,
+            },
+        )
+        .unwrap();
 }
 
 /// Entries of a store. Returns what its timer frames name: opcode, place and ID.
@@ -201,17 +310,37 @@ fn install(p4: &mut Target, collector: u8, store: &StoreEntry, sketches: (u32, u
     let (of, at) = (u128::from(collector), address(collector, store.region));
     let slots = |slots: u64, stride: u64, words: u16| {
         let stride = u128::from(stride.trailing_zeros());
-        vec![at.into(), RKEY.into(), u128::from(slots - 1), stride, words.into()]
+        vec![
+            at.into(),
+            RKEY.into(),
+            u128::from(slots - 1),
+            stride,
+            words.into(),
+        ]
     };
     match store.geometry {
-        Geometry::KeyWrite { slots: number, data_len, .. } => {
+        Geometry::KeyWrite {
+            slots: number,
+            data_len,
+            ..
+        } => {
             let parameters = slots(number, slot_stride(data_len), data_len / 4);
             insert(p4, "store", &[of, 1, store.id.into()], "slots", parameters);
         }
         Geometry::KeyIncrement { slots: number, .. } => {
-            insert(p4, "store", &[of, 3, store.id.into()], "slots", slots(number, 8, 0));
+            insert(
+                p4,
+                "store",
+                &[of, 3, store.id.into()],
+                "slots",
+                slots(number, 8, 0),
+            );
         }
-        Geometry::Append { lists, first_list, ring } => {
+        Geometry::Append {
+            lists,
+            first_list,
+            ring,
+        } => {
             for list in 0..lists {
                 let index = u32::from(collector) * 16 + u32::from(store.region) * 3 % 16 + list;
                 let parameters = vec![
@@ -223,11 +352,21 @@ fn install(p4: &mut Target, collector: u8, store: &StoreEntry, sketches: (u32, u
                     u128::from(ring.entry_len / 4),
                     TIMER.into(),
                 ];
-                insert(p4, "store", &[of, 2, (first_list + list).into()], "ring", parameters);
+                insert(
+                    p4,
+                    "store",
+                    &[of, 2, (first_list + list).into()],
+                    "ring",
+                    parameters,
+                );
             }
-            return (first_list..first_list + lists).map(|list| (2, 0, list)).collect();
+            return (first_list..first_list + lists)
+                .map(|list| (2, 0, list))
+                .collect();
         }
-        Geometry::Postcarding { slots: number, hops, .. } => {
+        Geometry::Postcarding {
+            slots: number, hops, ..
+        } => {
             let id = u32::from(store.id);
             let first = (u32::from(collector) * 2 + id - 5) * PLACES;
             let mut parameters = slots(number, postcard_stride(hops), hops.into());
@@ -255,8 +394,11 @@ fn settings(p4: &mut Target) {
     let tracking = [10_000_000, 1000, 3, 1];
     p4.model.set_default("tracking", "track_by", &tracking).unwrap();
     p4.model.set_session(512 + 1, BACK);
-    writeln!(p4.commands, "table_set_default tracking track_by 10000000 1000 3 1\nmirroring_add 513 {BACK}")
-        .unwrap();
+    writeln!(
+        p4.commands,
+        "table_set_default tracking track_by 10000000 1000 3 1\nmirroring_add 513 {BACK}"
+    )
+    .unwrap();
 }
 
 /// Who may use which ID.
@@ -276,9 +418,23 @@ fn queue_pairs(p4: &mut Target, collector: u8) {
         let number = queue_pair(collector, reliable);
         let path = path(collector);
         let mac = |mac: [u8; 6]| mac.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
-        let ends = [mac(path.source_mac), mac(path.destination_mac), OURS.to_bits().into()];
-        let rest = [host(collector).to_bits().into(), path.source_port.into(), number.into()];
-        insert(p4, "queue_pair", &[index.into()], "send_to", [ends, rest].concat());
+        let ends = [
+            mac(path.source_mac),
+            mac(path.destination_mac),
+            OURS.to_bits().into(),
+        ];
+        let rest = [
+            host(collector).to_bits().into(),
+            path.source_port.into(),
+            number.into(),
+        ];
+        insert(
+            p4,
+            "queue_pair",
+            &[index.into()],
+            "send_to",
+            [ends, rest].concat(),
+        );
         let ours = [host(collector).to_bits().into(), u128::from(number) + 0x5000];
         insert(p4, "answer", &ours, "resynchronise", vec![index.into()]);
     }
@@ -287,14 +443,24 @@ fn queue_pairs(p4: &mut Target, collector: u8) {
 /// The groups of a collector: of one to five operations, and of one after which the packet passes again.
 fn groups(p4: &mut Target, collector: u8, nodes: &mut u32) {
     for group in 1..=6 {
-        let copies = if group == 6 { vec![1, 7] } else { (1..=group).collect() };
-        let replicas: Vec<_> = copies.into_iter().map(|copy| (PORT + u16::from(collector), copy)).collect();
+        let copies = if group == 6 {
+            vec![1, 7]
+        } else {
+            (1..=group).collect()
+        };
+        let replicas: Vec<_> = copies
+            .into_iter()
+            .map(|copy| (PORT + u16::from(collector), copy))
+            .collect();
         let group = u16::from(collector) * 8 + group;
         p4.model.set_group(group, &replicas);
         writeln!(p4.commands, "mc_mgrp_create {group}").unwrap();
         for (port, number) in &replicas {
-            writeln!(p4.commands, "mc_node_create {number} {port}\nmc_node_associate {group} {nodes}")
-                .unwrap();
+            writeln!(
+                p4.commands,
+                "mc_node_create {number} {port}\nmc_node_associate {group} {nodes}"
+            )
+            .unwrap();
             *nodes += 1;
         }
     }
@@ -331,7 +497,10 @@ impl Pair {
             postcard_timer: PATH_TIMER * 1000,
             postcards: PLACES as usize,
             known: IDS
-                .map(|(reporter, address)| PinnedReporter { reporter, address: address.into() })
+                .map(|(reporter, address)| PinnedReporter {
+                    reporter,
+                    address: address.into(),
+                })
                 .to_vec(),
             owned: 0,
             acks: true,
@@ -344,8 +513,13 @@ impl Pair {
             reporter_burst: limits.burst,
             ..Config::default()
         };
-        let psn: Vec<u32> = (0..COLLECTORS * 2).map(|_| rng.roll() as u32 & 0xff_ffff | 0xff_fff0).collect();
-        let mut p4 = Target { model: Switch::new(program.clone()), commands: String::new() };
+        let psn: Vec<u32> = (0..COLLECTORS * 2)
+            .map(|_| rng.roll() as u32 & 0xff_ffff | 0xff_fff0)
+            .collect();
+        let mut p4 = Target {
+            model: Switch::new(program.clone()),
+            commands: String::new(),
+        };
         let mut nodes = 0;
         let mut timers = Vec::new();
         settings(&mut p4);
@@ -361,8 +535,11 @@ impl Pair {
             reporters(&mut p4, collector);
             for store in &stores(collector, batch) {
                 let timer = |(opcode, place, id)| timer(collector, opcode, place, id);
-                timers
-                    .extend(install(&mut p4, collector, store, (batch, sketch_timer)).into_iter().map(timer));
+                timers.extend(
+                    install(&mut p4, collector, store, (batch, sketch_timer))
+                        .into_iter()
+                        .map(timer),
+                );
             }
             queue_pairs(&mut p4, collector);
             groups(&mut p4, collector, &mut nodes);
@@ -372,7 +549,17 @@ impl Pair {
         let wire = Wire::new(&vec![0; psn.len()]);
         let columns = sketches::Reporters::default();
         let is_metered = limits.are_some();
-        let mut pair = Self { rust, wire, p4, timers, unreadable: 0, next, batch, columns, is_metered };
+        let mut pair = Self {
+            rust,
+            wire,
+            p4,
+            timers,
+            unreadable: 0,
+            next,
+            batch,
+            columns,
+            is_metered,
+        };
         for (index, psn) in psn.iter().enumerate() {
             pair.resynchronise(index, *psn);
         }
@@ -385,20 +572,43 @@ impl Pair {
         let mut wrong = out.clone();
         wrong[50] ^= 1;
         for frame in [&wrong, &out] {
-            assert_eq!(self.p4.model.process(frame, &Arrival { port: PORT, ..Arrival::default() }), []);
+            assert_eq!(
+                self.p4.model.process(
+                    frame,
+                    &Arrival {
+                        port: PORT,
+                        ..Arrival::default()
+                    }
+                ),
+                []
+            );
         }
         self.wire.queue_pairs[index].1 = Psn::new(psn);
     }
 
     fn give(&mut self, us: u64, port: u16, frame: &[u8], sent: &mut Vec<(u16, Vec<u8>)>) {
-        let arrival = Arrival { port, ingress_ts: us, egress_ts: us, ..Arrival::default() };
-        sent.extend(self.p4.model.process(frame, &arrival).into_iter().map(|out| (out.port, out.frame)));
+        let arrival = Arrival {
+            port,
+            ingress_ts: us,
+            egress_ts: us,
+            ..Arrival::default()
+        };
+        sent.extend(
+            self.p4
+                .model
+                .process(frame, &arrival)
+                .into_iter()
+                .map(|out| (out.port, out.frame)),
+        );
     }
 
     /// Time passes: what waits is written, the oldest first, as timer frames in short intervals have it.
     fn wait(&mut self, until: u64) -> Result<(), String> {
-        while let Some(us) =
-            self.rust.deadline().map(|deadline| deadline.div_ceil(1000)).filter(|us| *us < until)
+        while let Some(us) = self
+            .rust
+            .deadline()
+            .map(|deadline| deadline.div_ceil(1000))
+            .filter(|us| *us < until)
         {
             let mut p4 = Vec::new();
             for timer in [self.timers.clone(), self.some_timers(us)].concat() {
@@ -407,7 +617,9 @@ impl Pair {
             self.tick(us);
             let rust = std::mem::take(&mut self.wire.frames);
             if rust != p4 {
-                return Err(format!("frames of timers differ\n  rust {rust:02x?}\n  p4   {p4:02x?}"));
+                return Err(format!(
+                    "frames of timers differ\n  rust {rust:02x?}\n  p4   {p4:02x?}"
+                ));
             }
         }
         Ok(())
@@ -443,8 +655,12 @@ impl Pair {
         let mut messages = Messages::default();
         let merged = self.rust.stats().sketches.merged;
         if has_form(payload) || Report::parse(payload).is_err() {
-            let origin = Origin { sender: SENDER, collector };
-            self.rust.process(us * 1000, origin, payload, &mut self.wire, &mut messages);
+            let origin = Origin {
+                sender: SENDER,
+                collector,
+            };
+            self.rust
+                .process(us * 1000, origin, payload, &mut self.wire, &mut messages);
         } else {
             self.unreadable += 1;
         }
@@ -455,9 +671,13 @@ impl Pair {
         }
         let back: Vec<_> = back.iter().map(|(_, frame)| message(frame)).collect();
         if messages.0 != back {
-            return Err(format!("messages differ\n  rust {:02x?}\n  p4   {back:02x?}", messages.0));
+            return Err(format!(
+                "messages differ\n  rust {:02x?}\n  p4   {back:02x?}",
+                messages.0
+            ));
         }
-        back.iter().for_each(|(collector, payload)| self.obey(us, *collector, payload));
+        back.iter()
+            .for_each(|(collector, payload)| self.obey(us, *collector, payload));
         self.columns.merged(self.rust.stats().sketches.merged > merged);
         self.counters()
     }
@@ -487,7 +707,11 @@ impl Pair {
         }
         let known = IDS.iter().position(|(id, _)| payload[4..8] == id.to_be_bytes());
         // Who sends columns is part of the report.
-        let index = if payload[0] == 0x15 { known.unwrap_or(3) } else { [0, 0, 0, 1, 2, 3][rng.below(6)] };
+        let index = if payload[0] == 0x15 {
+            known.unwrap_or(3)
+        } else {
+            [0, 0, 0, 1, 2, 3][rng.below(6)]
+        };
         let Some((id, _)) = IDS.get(index) else {
             payload[4..8].fill(0x55);
             return;
@@ -540,7 +764,12 @@ impl Pair {
         let controls = &stats.controls;
         let rust = [
             [stats.sequences.accepted, stats.sequences.restarts].to_vec(),
-            [&[controls.acks][..], &controls.nacks, &[controls.sketch_nacks, controls.notices]].concat(),
+            [
+                &[controls.acks][..],
+                &controls.nacks,
+                &[controls.sketch_nacks, controls.notices],
+            ]
+            .concat(),
             vec![stats.sequences.lost],
             vec![stats.sketches.complete, stats.sketches.partial],
         ];
@@ -548,7 +777,11 @@ impl Pair {
             ["sequences", "messages", "sketches"].map(|name| self.p4.model.counter(name).unwrap().to_vec());
         let lost = self.p4.model.registers("lost").unwrap()[0] as u64;
         let p4 = [sequences, messages, vec![lost], sketches];
-        if rust == p4 { Ok(()) } else { Err(format!("sequences differ: rust {rust:?}, p4 {p4:?}")) }
+        if rust == p4 {
+            Ok(())
+        } else {
+            Err(format!("sequences differ: rust {rust:?}, p4 {p4:?}"))
+        }
     }
 }
 
@@ -556,7 +789,10 @@ impl Pair {
 fn message(frame: &[u8]) -> (u8, Vec<u8>) {
     let (head, payload) = frame.split_at(42);
     assert_eq!(wire::checksum::of(&head[14..34]), 0, "{head:02x?}");
-    assert_eq!((head[..6].to_vec(), &head[30..34]), (vec![2, 0, 0, 0, 0, 8], &[10, 0, 0, 7][..]));
+    assert_eq!(
+        (head[..6].to_vec(), &head[30..34]),
+        (vec![2, 0, 0, 0, 0, 8], &[10, 0, 0, 7][..])
+    );
     let len = payload.len() as u8;
     assert_eq!(
         (&head[16..18], &head[34..40]),
@@ -571,21 +807,25 @@ fn nak(index: usize, psn: u32) -> Vec<u8> {
     let back = Path::new(host(collector).into(), OURS.into(), 0xc777);
     let mut writer = Writer::new(back, Service::Rc, queue_pair(collector, reliable) + 0x5000).unwrap();
     let mut out = vec![0; 128];
-    let len = writer.nak(&mut out, Psn::new(psn), Nak::SequenceError, 7).unwrap();
+    let len = writer
+        .nak(&mut out, Psn::new(psn), Nak::SequenceError, 7)
+        .unwrap();
     out.truncate(len);
     out
 }
 
 /// A report of a primitive and of lengths that the program reads.
 fn has_form(payload: &[u8]) -> bool {
-    let Ok(report) = Report::parse(payload) else { return false };
+    let Ok(report) = Report::parse(payload) else {
+        return false;
+    };
     let words = |len: usize| len.is_multiple_of(4) && (4..=64).contains(&len);
     match report.operation {
         Operation::KeyWrite { key, data, .. } => key.len() <= 16 && words(data.len()),
         Operation::KeyIncrement { key, .. } | Operation::Postcard { key, .. } => key.len() <= 16,
-        Operation::Append { entry_len, entries, .. } => {
-            [4, 8, 16, 32, 64].contains(&entry_len) && entries.len() == usize::from(entry_len)
-        }
+        Operation::Append {
+            entry_len, entries, ..
+        } => [4, 8, 16, 32, 64].contains(&entry_len) && entries.len() == usize::from(entry_len),
         Operation::SketchMerge { counters, .. } => words(counters.len()),
     }
 }
@@ -599,7 +839,16 @@ fn report(rng: &mut Rng) -> Vec<u8> {
     let immediate = if rng.below(5) == 0 { 0x80 } else { 0 };
     let flags = immediate | (rng.below(3) as u8) << 4 | u8::from(rng.below(3) == 0) << 6;
     let opcode = [1, 2, 2, 2, 3, 4, 4, 4][rng.below(8)];
-    let mut out = vec![0x10 | opcode, flags, rng.roll() as u8, rng.roll() as u8, 0, 0, 0, 7];
+    let mut out = vec![
+        0x10 | opcode,
+        flags,
+        rng.roll() as u8,
+        rng.roll() as u8,
+        0,
+        0,
+        0,
+        7,
+    ];
     let key: Vec<u8> = (0..1 + rng.below(17)).map(|_| rng.roll() as u8).collect();
     let copies = 1 + rng.below(4) as u8;
     let store = [1, 1, 2, 3, 9][rng.below(5)];
@@ -613,14 +862,21 @@ fn report(rng: &mut Rng) -> Vec<u8> {
         2 => {
             let ring = rng.below(3);
             let list = LISTS[ring] + rng.below(10).min(3) as u32;
-            let len = if rng.below(10) == 0 { [4, 8, 12, 16][rng.below(4)] } else { [4, 16, 64][ring] };
+            let len = if rng.below(10) == 0 {
+                [4, 8, 12, 16][rng.below(4)]
+            } else {
+                [4, 16, 64][ring]
+            };
             out.extend_from_slice(&list.to_be_bytes());
             out.extend_from_slice(&[0, len, 1, 0]);
             out.extend((0..len).map(|_| rng.roll() as u8));
         }
         4 => {
             let store = [5, 5, 5, 5, 5, 6, 6, 9][rng.below(8)];
-            let (hop, path_len) = ([1, 2, 2, 1, 3, 6][rng.below(6)], [0, 2, 2, 2, 3, 200][rng.below(6)]);
+            let (hop, path_len) = (
+                [1, 2, 2, 1, 3, 6][rng.below(6)],
+                [0, 2, 2, 2, 3, 200][rng.below(6)],
+            );
             // Few keys, so that paths are completed.
             let key: Vec<u8> = key.iter().map(|byte| byte & 3).take(2).collect();
             out.extend_from_slice(&[hop, path_len, key.len() as u8, 0, 0, store, 0, 0]);
@@ -653,7 +909,11 @@ fn operations_and_counters_are_the_same() {
         let mut pair = Pair::new(&program, &mut rng, sketches::TIMER, &Limits::of(seed));
         let mut us = 1_000_000;
         // Some with one collector, and enough reports for an ACK.
-        let (steps, collectors) = if seed % 10 == 1 { (800, 1) } else { (200, usize::from(COLLECTORS)) };
+        let (steps, collectors) = if seed % 10 == 1 {
+            (800, 1)
+        } else {
+            (200, usize::from(COLLECTORS))
+        };
         for step in 0..steps {
             let collector = rng.below(collectors) as u8;
             let mut payload = if rng.below(if seed % 4 == 0 { 5 } else { 15 }) < 4 {
@@ -664,7 +924,11 @@ fn operations_and_counters_are_the_same() {
             pair.number(&mut rng, collector, &mut payload);
             // After NACKs, after reporters are calm, and after they are forgotten.
             let pauses = [900, 5000, 17_000, 300_000, 11_000_000];
-            us += if rng.below(15) == 0 && seed.is_multiple_of(3) { pauses[rng.below(5)] } else { 3 };
+            us += if rng.below(15) == 0 && seed.is_multiple_of(3) {
+                pauses[rng.below(5)]
+            } else {
+                3
+            };
             if rng.below(40) == 0 {
                 pair.resynchronise(rng.below(6), rng.roll() as u32 & 0xff_ffff);
             }
@@ -674,19 +938,34 @@ fn operations_and_counters_are_the_same() {
         }
         let stats = pair.rust.stats();
         let (reports, written) = (stats.reports, stats.postcards.paths);
-        paths.iter_mut().zip(&written).for_each(|(all, written)| *all += written);
-        done.iter_mut().zip(&reports.done).for_each(|(all, done)| *all += done);
-        let now =
-            [stats.sequences.accepted, stats.sequences.restarts, stats.sequences.lost, stats.controls.acks];
+        paths
+            .iter_mut()
+            .zip(&written)
+            .for_each(|(all, written)| *all += written);
+        done.iter_mut()
+            .zip(&reports.done)
+            .for_each(|(all, done)| *all += done);
+        let now = [
+            stats.sequences.accepted,
+            stats.sequences.restarts,
+            stats.sequences.lost,
+            stats.controls.acks,
+        ];
         let now = now.into_iter().chain(stats.controls.nacks);
-        sequences.iter_mut().zip(now).for_each(|(all, count)| *all += count);
+        sequences
+            .iter_mut()
+            .zip(now)
+            .for_each(|(all, count)| *all += count);
         let now = [
             stats.sketches.complete,
             stats.sketches.partial,
             stats.controls.sketch_nacks,
             stats.controls.notices,
         ];
-        sketches.iter_mut().zip(now).for_each(|(all, count)| *all += count);
+        sketches
+            .iter_mut()
+            .zip(now)
+            .for_each(|(all, count)| *all += count);
         let p4 = pair.p4.model.counter("reports").unwrap();
         counts.iter_mut().zip(p4).for_each(|(all, count)| *all += count);
     }
@@ -694,12 +973,24 @@ fn operations_and_counters_are_the_same() {
         sent >= 10_000 && done.iter().all(|done| *done > 300),
         "{sent} {done:?}: the test has become idle"
     );
-    assert!(counts.iter().all(|count| *count > 30), "{counts:?}: the test has become idle");
+    assert!(
+        counts.iter().all(|count| *count > 30),
+        "{counts:?}: the test has become idle"
+    );
     let causes = [Cause::Full, Cause::Timer, Cause::Evicted].map(|cause| paths[cause as usize]);
-    assert!(causes.iter().all(|paths| *paths > 30), "{causes:?}: the test has become idle");
-    assert!(sketches.iter().all(|count| *count > 30), "{sketches:?}: the test has become idle");
+    assert!(
+        causes.iter().all(|paths| *paths > 30),
+        "{causes:?}: the test has become idle"
+    );
+    assert!(
+        sketches.iter().all(|count| *count > 30),
+        "{sketches:?}: the test has become idle"
+    );
     // Accepted, restarts, lost, ACKs, NACKs by code.
-    assert!(sequences.iter().all(|count| *count > 1), "{sequences:?}: the test has become idle");
+    assert!(
+        sequences.iter().all(|count| *count > 1),
+        "{sequences:?}: the test has become idle"
+    );
 }
 
 #[test]
@@ -707,7 +998,9 @@ fn senders_that_are_not_installed_share_a_rate_and_get_no_notice() {
     let program = Program::read(PROGRAM).unwrap();
     let mut pair = Pair::new(&program, &mut Rng(3), sketches::TIMER, &Limits::of_reports(5));
     pair.p4.model.clear("sender").unwrap();
-    let payload = [0x11, 0x20, 0, 0, 0, 0, 0, 7, 1, 1, 0, 4, 0, 1, 0, 0, 9, 1, 2, 3, 4];
+    let payload = [
+        0x11, 0x20, 0, 0, 0, 0, 0, 7, 1, 1, 0, 4, 0, 1, 0, 0, 9, 1, 2, 3, 4,
+    ];
     let counts = |model: &Switch| {
         let [reports, messages] = ["reports", "messages"].map(|name| model.counter(name).unwrap());
         [reports[0], reports[18], messages[6]]
@@ -718,7 +1011,13 @@ fn senders_that_are_not_installed_share_a_rate_and_get_no_notice() {
     }
     assert_eq!(counts(&pair.p4.model), [5, 15, 0]);
     // Of a sender that is installed, the rate is its own.
-    insert(&mut pair.p4, "sender", &[u32::from_be_bytes([10, 0, 1, 1]).into()], "count_sender", vec![3]);
+    insert(
+        &mut pair.p4,
+        "sender",
+        &[u32::from_be_bytes([10, 0, 1, 1]).into()],
+        "count_sender",
+        vec![3],
+    );
     for _ in 0..20 {
         let report = frames::udp(([10, 0, 1, 1].into(), 0x9c69), (host(0), 0x9c68), &payload);
         pair.give(1_000_000, 1, &report, &mut Vec::new());
@@ -737,15 +1036,25 @@ fn the_model_and_bmv2_do_the_same() {
         input.push(nak(index, rng.roll() as u32 & 0xff_ffff));
     }
     // Every NACK is due: BMv2 may process packets one after the other that wait for it.
-    pair.p4.model.set_default("tracking", "track_by", &[10_000_000, 0, 3, 1]).unwrap();
-    writeln!(pair.p4.commands, "table_set_default tracking track_by 10000000 0 3 1").unwrap();
+    pair.p4
+        .model
+        .set_default("tracking", "track_by", &[10_000_000, 0, 3, 1])
+        .unwrap();
+    writeln!(
+        pair.p4.commands,
+        "table_set_default tracking track_by 10000000 0 3 1"
+    )
+    .unwrap();
     meters::install_timeless(&mut pair.p4);
     let mut next = [0xfff0_u16; COLLECTORS as usize];
     for number in 0..300 {
         let collector = rng.below(COLLECTORS.into()) as u8;
         let is_sketch = number % 10 == 9;
-        let mut payload =
-            if is_sketch { pair.columns.report(&mut rng, collector, pair.batch) } else { report(&mut rng) };
+        let mut payload = if is_sketch {
+            pair.columns.report(&mut rng, collector, pair.batch)
+        } else {
+            report(&mut rng)
+        };
         pair.columns.merged(true);
         if payload.len() > 7 && payload[1] & 0x40 != 0 {
             // In order, as what follows a gap depends on time.
@@ -763,19 +1072,30 @@ fn the_model_and_bmv2_do_the_same() {
     }
     // In the order of time, by which the oldest path is found; ten milliseconds between two, as in the capture.
     for (number, frame) in input.iter().enumerate() {
-        let arrival =
-            Arrival { port: 1, ingress_ts: 1_000_000 + 10_000 * number as u64, ..Arrival::default() };
+        let arrival = Arrival {
+            port: 1,
+            ingress_ts: 1_000_000 + 10_000 * number as u64,
+            ..Arrival::default()
+        };
         for sent in pair.p4.model.process(frame, &arrival) {
             expected.entry(sent.port).or_default().push(sent.frame);
         }
     }
-    let counts = expected.iter().map(|(port, frames)| (*port, frames.len())).collect();
+    let counts = expected
+        .iter()
+        .map(|(port, frames)| (*port, frames.len()))
+        .collect();
     let test = "the_model_and_bmv2_do_the_same";
     let mut got = BTreeMap::new();
     // A busy machine may process the next packet before the pass after a pass.
     for _ in 0..3 {
-        let Some(run) = bmv2::run((test, "dta_translator.json"), 1, &pair.p4.commands, &input, &counts)
-        else {
+        let Some(run) = bmv2::run(
+            (test, "dta_translator.json"),
+            1,
+            &pair.p4.commands,
+            &input,
+            &counts,
+        ) else {
             return;
         };
         got = run;
@@ -787,7 +1107,10 @@ fn the_model_and_bmv2_do_the_same() {
         let got = &got[&port];
         if got.len() < expected.len() {
             // Later PSNs and batches are others then.
-            bmv2::skipped(test, "simple_switch dropped packets, as it does when the machine is busy");
+            bmv2::skipped(
+                test,
+                "simple_switch dropped packets, as it does when the machine is busy",
+            );
             return;
         }
         assert_eq!(*got, expected, "port {port}");

@@ -23,8 +23,19 @@ const fn sketch(
     (depth, columns, width): (u8, u32, u8),
     reporters: u32,
 ) -> StoreEntry {
-    let geometry = Geometry::Sketch { kind, op, shape: Columns { depth, columns, width } };
-    StoreEntry { reporters, ..StoreEntry::new(region, id, geometry) }
+    let geometry = Geometry::Sketch {
+        kind,
+        op,
+        shape: Columns {
+            depth,
+            columns,
+            width,
+        },
+    };
+    StoreEntry {
+        reporters,
+        ..StoreEntry::new(region, id, geometry)
+    }
 }
 
 /// A collector's sketches, of which so many columns are written together.
@@ -45,7 +56,10 @@ pub(crate) fn stores(collector: u8, batch: u32) -> Vec<StoreEntry> {
             sketch(11, 8, (HyperLogLog, Min), (1, 6, 8), 2),
         ],
         _ if batch == 1 => vec![sketch(9, 4, (CountMin, Sum), (16, 3, 4), 2)],
-        _ => vec![sketch(9, 7, (HyperLogLog, Max), (2, 9, 8), 1), sketch(10, 8, (Count, Max), (1, 3, 4), 2)],
+        _ => vec![
+            sketch(9, 7, (HyperLogLog, Max), (2, 9, 8), 1),
+            sketch(10, 8, (Count, Max), (1, 3, 4), 2),
+        ],
     }
 }
 
@@ -56,7 +70,9 @@ pub(crate) fn install(
     store: &StoreEntry,
     (batch, timer): (u32, u64),
 ) -> Vec<(u8, u32, u32)> {
-    let Geometry::Sketch { kind, op, shape } = store.geometry else { panic!("no sketch") };
+    let Geometry::Sketch { kind, op, shape } = store.geometry else {
+        panic!("no sketch")
+    };
     let index = u32::from(collector) * PLACES as u32 + u32::from(store.region) - 9;
     let parameters = vec![
         address(collector, store.region).into(),
@@ -73,7 +89,13 @@ pub(crate) fn install(
         batch.into(),
         timer.into(),
     ];
-    insert(p4, "store", &[collector.into(), 5, store.id.into()], "sketch", parameters);
+    insert(
+        p4,
+        "store",
+        &[collector.into(), 5, store.id.into()],
+        "sketch",
+        parameters,
+    );
     (0..2).map(|parity| (5, parity, store.id.into())).collect()
 }
 
@@ -109,10 +131,19 @@ impl Reporters {
     pub(crate) fn report(&mut self, rng: &mut Rng, collector: u8, batch: u32) -> Vec<u8> {
         let stores = stores(collector, batch);
         let store = stores[rng.below(stores.len())];
-        let Geometry::Sketch { op, shape, .. } = store.geometry else { panic!("no sketch") };
+        let Geometry::Sketch { op, shape, .. } = store.geometry else {
+            panic!("no sketch")
+        };
         let progress = self.sketches.entry((collector, store.id)).or_insert_with(|| {
-            let epoch = if rng.below(2) == 0 { 0xfffe } else { rng.roll() as u16 };
-            Progress { epoch, ..Progress::default() }
+            let epoch = if rng.below(2) == 0 {
+                0xfffe
+            } else {
+                rng.roll() as u16
+            };
+            Progress {
+                epoch,
+                ..Progress::default()
+            }
         });
         if progress.stalls > 2 || progress.next.iter().all(|next| *next == shape.columns) {
             (progress.epoch, progress.next, progress.stalls) = (progress.epoch.wrapping_add(1), [0; OWN], 0);
@@ -139,7 +170,13 @@ impl Reporters {
         let left = shape.columns.saturating_sub(first).clamp(1, fits);
         let columns = 1 + rng.below(left as usize) as u32 + u32::from(rng.below(50) == 0);
         let (depth, width) = (shape.depth + u8::from(rng.below(60) == 0), shape.width);
-        self.attempt = Some(Attempt { collector, sketch: store.id, epoch, reporter, end: first + columns });
+        self.attempt = Some(Attempt {
+            collector,
+            sketch: store.id,
+            epoch,
+            reporter,
+            end: first + columns,
+        });
         let id = match rng.below(30) {
             0 => IDS[OWN].0,
             1 => 0x5555_5555,
@@ -155,7 +192,11 @@ impl Reporters {
         out.extend_from_slice(&[depth, width, op as u8, columns as u8]);
         for _ in 0..u32::from(depth) * columns {
             // High ones, so that sums overflow.
-            let number = if rng.below(4) == 0 { u64::MAX - rng.roll() % 5 } else { rng.roll() };
+            let number = if rng.below(4) == 0 {
+                u64::MAX - rng.roll() % 5
+            } else {
+                rng.roll()
+            };
             out.extend_from_slice(&number.to_be_bytes()[8 - usize::from(width)..]);
         }
         match rng.below(60) {
@@ -168,8 +209,19 @@ impl Reporters {
 
     /// Whether the last report's columns were merged.
     pub(crate) fn merged(&mut self, is_merged: bool) {
-        let Some(Attempt { collector, sketch, epoch, reporter, end }) = self.attempt.take() else { return };
-        let Some(progress) = self.sketches.get_mut(&(collector, sketch)) else { return };
+        let Some(Attempt {
+            collector,
+            sketch,
+            epoch,
+            reporter,
+            end,
+        }) = self.attempt.take()
+        else {
+            return;
+        };
+        let Some(progress) = self.sketches.get_mut(&(collector, sketch)) else {
+            return;
+        };
         progress.stalls += 1;
         if is_merged {
             if epoch != progress.epoch && epoch.wrapping_sub(progress.epoch) < 0x8000 {

@@ -35,26 +35,46 @@ fn the_model_and_bmv2_do_the_same() {
         let mut pair = Pair::new(&mut rng, &program, edges, TIMELESS);
         let mut expected = [Vec::new(), Vec::new()];
         for frame in &input {
-            for sent in pair.p4.process(frame, &p4_model::Arrival { port: 1, ..Default::default() }) {
+            for sent in pair.p4.process(
+                frame,
+                &p4_model::Arrival {
+                    port: 1,
+                    ..Default::default()
+                },
+            ) {
                 expected[usize::from(sent.port == COLLECTOR)].push(sent.frame);
             }
         }
         let counts = [(2, expected[0].len()), (COLLECTOR, expected[1].len())].into();
         let commands = commands(&pair.setup);
-        let got = bmv2::run(("the_model_and_bmv2_do_the_same", "int.json"), 1, &commands, &input, &counts);
+        let got = bmv2::run(
+            ("the_model_and_bmv2_do_the_same", "int.json"),
+            1,
+            &commands,
+            &input,
+            &counts,
+        );
         let Some(mut got) = got else { return };
         let mut got = [2, COLLECTOR].map(|port| got.remove(&port).unwrap_or_default());
-        expected[1].iter_mut().chain(&mut got[1]).for_each(|report| mask(&mut report[42..]));
+        expected[1]
+            .iter_mut()
+            .chain(&mut got[1])
+            .for_each(|report| mask(&mut report[42..]));
         for (port, (expected, got)) in expected.iter().zip(&got).enumerate() {
             // BMv2 drops packets when the machine is busy, and a report of a drop can overtake one of a flow.
             let mut left = expected.clone();
             for frame in got {
                 let found = left.iter().position(|wanted| wanted == frame);
-                let Some(at) = found else { panic!("edges {edges:?}, output {port}\n  bmv2  {frame:02x?}") };
+                let Some(at) = found else {
+                    panic!("edges {edges:?}, output {port}\n  bmv2  {frame:02x?}")
+                };
                 left.remove(at);
             }
             let (sent, wanted) = (got.len(), expected.len());
-            assert!(sent * 2 >= wanted, "edges {edges:?}, output {port}: only {sent} of {wanted}");
+            assert!(
+                sent * 2 >= wanted,
+                "edges {edges:?}, output {port}: only {sent} of {wanted}"
+            );
         }
         // What the source and the transit sent is what the next one receives; some of it is corrupted.
         let [packets, _] = got;

@@ -8,7 +8,11 @@ pub(crate) fn packet(rng: &mut Rng) -> Vec<u8> {
     let payload = [0, 1, 3, 7, 8, 9, 40, 200, rng.below(40)][rng.below(9)];
     let l4 = if udp { 8 } else { 20 };
     let body: Vec<u8> = (0..payload).map(|_| rng.roll() as u8).collect();
-    let dscp = [0, 10, 0x17, 63][if rng.below(10) == 0 { 2 } else { [0, 1, 3][rng.below(3)] }] << 2;
+    let dscp = [0, 10, 0x17, 63][if rng.below(10) == 0 {
+        2
+    } else {
+        [0, 1, 3][rng.below(3)]
+    }] << 2;
     let (src_port, dst_port) = (rng.roll() as u16, rng.roll() as u16);
     let mut segment = [src_port.to_be_bytes(), dst_port.to_be_bytes()].concat();
     if udp {
@@ -51,7 +55,11 @@ pub(crate) fn packet(rng: &mut Rng) -> Vec<u8> {
     frame.extend_from_slice(&addresses);
     frame.extend_from_slice(&segment);
     // Ethernet pads short frames.
-    let padding = if rng.below(2) == 0 { 60_usize.saturating_sub(frame.len()) } else { 0 };
+    let padding = if rng.below(2) == 0 {
+        60_usize.saturating_sub(frame.len())
+    } else {
+        0
+    };
     frame.resize(frame.len() + padding, 0);
     frame
 }
@@ -59,9 +67,13 @@ pub(crate) fn packet(rng: &mut Rng) -> Vec<u8> {
 /// A packet with INT as a host may forge it: sometimes with the mark as the DSCP that a sink restores, before a payload or before INT
 /// again.
 pub(crate) fn forge(rng: &mut Rng, frame: &mut Vec<u8>) {
-    let Ok(contents) = wire::packet::contents(frame, &wire::Profile::default()) else { return };
+    let Ok(contents) = wire::packet::contents(frame, &wire::Profile::default()) else {
+        return;
+    };
     let is_udp = contents.flow.is_some_and(|flow| flow.proto() == 17);
-    let Some(location) = contents.location.filter(|_| rng.below(3) == 0) else { return };
+    let Some(location) = contents.location.filter(|_| rng.below(3) == 0) else {
+        return;
+    };
     if rng.below(2) == 0 {
         let int = frame[location.start..location.end].to_vec();
         let len = int.len() as u16;
@@ -139,11 +151,19 @@ pub(crate) fn has_l4(frame: &[u8]) -> bool {
     let Some((at, v6)) = ip(frame) else { return true };
     let packet = &frame[at..];
     let (proto, head, end) = if v6 {
-        (packet[6], 40, usize::from(u16::from_be_bytes([packet[4], packet[5]])) + 40)
+        (
+            packet[6],
+            40,
+            usize::from(u16::from_be_bytes([packet[4], packet[5]])) + 40,
+        )
     } else {
         let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
         let end = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-        (if fragment { 0 } else { packet[9] }, usize::from(packet[0] & 15) * 4, end)
+        (
+            if fragment { 0 } else { packet[9] },
+            usize::from(packet[0] & 15) * 4,
+            end,
+        )
     };
     let l4 = packet.get(head..end).unwrap_or_default();
     match proto {
@@ -155,7 +175,9 @@ pub(crate) fn has_l4(frame: &[u8]) -> bool {
 
 /// What a router does that has a route only to addresses whose first bit is 0, or to all.
 pub(crate) fn routed(frame: &[u8], routes_half: bool) -> Routed {
-    let Some((at, v6)) = ip(frame) else { return Routed::Lost };
+    let Some((at, v6)) = ip(frame) else {
+        return Routed::Lost;
+    };
     let mut frame = frame.to_vec();
     let ip = &mut frame[at..];
     let (hops, dst) = if v6 { (7, 24) } else { (8, 16) };
@@ -182,7 +204,9 @@ pub(crate) fn is_beyond(frame: &[u8]) -> bool {
     use wire::int::{Mode, Version, layout};
     use wire::packet::{Encapsulation, Location, Mark};
     let profile = wire::Profile::default();
-    let Ok(contents) = wire::packet::contents(frame, &profile) else { return is_refused_elsewhere(frame) };
+    let Ok(contents) = wire::packet::contents(frame, &profile) else {
+        return is_refused_elsewhere(frame);
+    };
     let Some(int) = contents.int.filter(|_| contents.tunnel.is_none()) else {
         return contents.destination || contents.tunnel.is_some();
     };
@@ -208,8 +232,14 @@ pub(crate) fn is_beyond(frame: &[u8]) -> bool {
 /// Whether what the switch in Rust refuses lies behind another header than UDP or TCP, or in a tunnel.
 pub(crate) fn is_refused_elsewhere(frame: &[u8]) -> bool {
     let Some((at, v6)) = ip(frame) else { return false };
-    let (proto, head) = if v6 { (6, 40) } else { (9, usize::from(frame[at] & 15) * 4) };
+    let (proto, head) = if v6 {
+        (6, 40)
+    } else {
+        (9, usize::from(frame[at] & 15) * 4)
+    };
     let port = frame.get(at + head + 2..at + head + 4).unwrap_or_default();
-    let is_tunnel = [4789_u16, 4790, 6081].iter().any(|tunnel| tunnel.to_be_bytes() == *port);
+    let is_tunnel = [4789_u16, 4790, 6081]
+        .iter()
+        .any(|tunnel| tunnel.to_be_bytes() == *port);
     !matches!(frame[at + proto], 6 | 17) || frame[at + proto] == 17 && is_tunnel
 }

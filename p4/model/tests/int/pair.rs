@@ -39,20 +39,34 @@ pub(crate) fn watch(rng: &mut Rng) -> Watch {
     let mode = [Mode::Md10, Mode::Md21, Mode::Md21, Mode::Mx21, Mode::Postcard][rng.below(5)];
     let on_stack = matches!(mode, Mode::Md10 | Mode::Md21);
     // The program computes no latency from the timestamps of others.
-    let bits = [0xfc00, if on_stack { 0x9000 } else { 0x9c00 }, 0xa000, 0xff81, 0x8000, 0xfd01, any];
+    let bits = [
+        0xfc00,
+        if on_stack { 0x9000 } else { 0x9c00 },
+        0xa000,
+        0xff81,
+        0x8000,
+        0xfd01,
+        any,
+    ];
     Watch {
         mode,
         bitmap: bits[rng.below(bits.len())] & if on_stack { 0xffff } else { 0xfffe },
         hops: [0, 1, 8, 255][rng.below(4)],
         sample: [0, 1, 1, 1, 1, 1, 2, [3, 10, 1 << 31, u32::MAX][rng.below(4)]][rng.below(8)],
         drops: rng.below(2) == 0,
-        ..Watch::new(Match { proto: [None, Some(17), Some(6)][rng.below(3)], ..Match::default() })
+        ..Watch::new(Match {
+            proto: [None, Some(17), Some(6)][rng.below(3)],
+            ..Match::default()
+        })
     }
 }
 
 /// Reports a flow when its path changes.
-const PATHS_ONLY: Algorithm =
-    Algorithm::Change(Change { latency_bits: 64, queue_bits: 64, keep_alive: u64::MAX });
+const PATHS_ONLY: Algorithm = Algorithm::Change(Change {
+    latency_bits: 64,
+    queue_bits: 64,
+    keep_alive: u64::MAX,
+});
 
 /// A filter of the kinds that the program has.
 pub(crate) fn filter(rng: &mut Rng) -> Filter {
@@ -62,7 +76,9 @@ pub(crate) fn filter(rng: &mut Rng) -> Filter {
         1 => Algorithm::PerHop,
         2 => Algorithm::PerHopOfFlow,
         3 => Algorithm::PerFlow,
-        4 => Algorithm::MovingAverage { alpha: [1, 64, 128, 255][rng.below(4)] },
+        4 => Algorithm::MovingAverage {
+            alpha: [1, 64, 128, 255][rng.below(4)],
+        },
         _ => Algorithm::Change(Change {
             latency_bits: [0, 10, 20, 22, 64][rng.below(5)],
             queue_bits: [0, 8, 18, 64][rng.below(4)],
@@ -73,48 +89,84 @@ pub(crate) fn filter(rng: &mut Rng) -> Filter {
     let metrics = [Metric::HopLatency, Metric::QueueOccupancy, Metric::FlowLatency];
     let metric = metrics[rng.below(if per_hop { 2 } else { 3 })];
     let threshold = [0, 1000, 100_000, 2_000_000, 10_000_000][rng.below(5)];
-    let flows = Match { proto: [None, Some(17), Some(6)][rng.below(3)], ..Match::default() };
-    Filter { flows, detector: Detector { algorithm, metric, threshold } }
+    let flows = Match {
+        proto: [None, Some(17), Some(6)][rng.below(3)],
+        ..Match::default()
+    };
+    Filter {
+        flows,
+        detector: Detector {
+            algorithm,
+            metric,
+            threshold,
+        },
+    }
 }
 
 /// A filter by rule.
 pub(crate) fn by_rule(rng: &mut Rng) -> Filter {
     let algorithm = Algorithm::Rule(Arc::new(rules::random(rng)));
-    Filter { detector: Detector { algorithm, metric: Metric::FlowPath, threshold: 0 }, ..filter(rng) }
+    Filter {
+        detector: Detector {
+            algorithm,
+            metric: Metric::FlowPath,
+            threshold: 0,
+        },
+        ..filter(rng)
+    }
 }
 
 /// The key of a prefix; one of the other version of IP matches nothing.
 fn address(prefix: Option<Prefix>, table: &str) -> Key {
-    let Some(prefix) = prefix else { return Key::Ternary(0, 0) };
+    let Some(prefix) = prefix else {
+        return Key::Ternary(0, 0);
+    };
     let bits = if table.ends_with("v6") { 128 } else { 32 };
-    let mask = if bits == 128 { u128::MAX } else { u128::from(u32::MAX) };
+    let mask = if bits == 128 {
+        u128::MAX
+    } else {
+        u128::from(u32::MAX)
+    };
     let of_v4 = |address: std::net::Ipv4Addr| u128::from(u32::from(address));
     match (prefix.network(), bits) {
         (std::net::IpAddr::V4(address), 32) => {
             Key::Ternary(of_v4(address), mask << (32 - u32::from(prefix.len())) & mask)
         }
-        (std::net::IpAddr::V6(address), 128) => {
-            Key::Ternary(u128::from(address), mask.checked_shl(128 - u32::from(prefix.len())).unwrap_or(0))
-        }
+        (std::net::IpAddr::V6(address), 128) => Key::Ternary(
+            u128::from(address),
+            mask.checked_shl(128 - u32::from(prefix.len())).unwrap_or(0),
+        ),
         _ => Key::Ternary(mask, mask),
     }
 }
 
 /// The entries of a filter, which comes before those of lower priority.
 fn filtered(filter: &Filter, number: usize) -> Vec<Setup> {
-    let Detector { algorithm, metric, threshold } = &filter.detector;
+    let Detector {
+        algorithm,
+        metric,
+        threshold,
+    } = &filter.detector;
     let (number_, metric, threshold) = (number as u128, *metric as u128, u128::from(*threshold));
     let compared = vec![number_, metric, threshold];
     let (action, parameters) = match algorithm {
         Algorithm::PerHop => ("filter_per_hop", compared),
         Algorithm::PerHopOfFlow => ("filter_per_hop_of_flow", compared),
         Algorithm::PerFlow => ("filter_per_flow", compared),
-        Algorithm::MovingAverage { alpha } => {
-            ("filter_moving_average", [compared, vec![u128::from(*alpha)]].concat())
-        }
-        Algorithm::Change(Change { latency_bits, queue_bits, keep_alive }) => {
+        Algorithm::MovingAverage { alpha } => (
+            "filter_moving_average",
+            [compared, vec![u128::from(*alpha)]].concat(),
+        ),
+        Algorithm::Change(Change {
+            latency_bits,
+            queue_bits,
+            keep_alive,
+        }) => {
             let bits = [*latency_bits, *queue_bits].map(u128::from);
-            ("filter_change", vec![number_, bits[0], bits[1], u128::from(*keep_alive)])
+            (
+                "filter_change",
+                vec![number_, bits[0], bits[1], u128::from(*keep_alive)],
+            )
         }
         Algorithm::Rule(_) => ("filter_rule", vec![number_]),
         _ => ("filter_noop", vec![number_]),
@@ -124,20 +176,35 @@ fn filtered(filter: &Filter, number: usize) -> Vec<Setup> {
         _ => Vec::new(),
     };
     let (any, ports) = (Key::Ternary(0, 0), Key::Range(0, 0xffff));
-    let proto = filter.flows.proto.map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
+    let proto = filter
+        .flows
+        .proto
+        .map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
     setup.extend(["filter_v4", "filter_v6"].map(|table| {
         let addresses = [filter.flows.src, filter.flows.dst].map(|prefix| address(prefix, table));
         let keys = vec![addresses[0], addresses[1], proto, ports, ports];
         let priority = 1000 - number as i32;
         let (action, parameters) = (action.to_owned(), parameters.clone());
-        Setup::Entry(table, Entry { keys, priority, action, parameters })
+        Setup::Entry(
+            table,
+            Entry {
+                keys,
+                priority,
+                action,
+                parameters,
+            },
+        )
     }));
     setup
 }
 
 /// Words of a record.
 fn words(watch: &Watch) -> u128 {
-    let wide = if watch.mode == Mode::Md10 { watch.bitmap & 0x0200 } else { watch.bitmap & 0x0e00 };
+    let wide = if watch.mode == Mode::Md10 {
+        watch.bitmap & 0x0200
+    } else {
+        watch.bitmap & 0x0e00
+    };
     u128::from(watch.bitmap.count_ones() + wide.count_ones())
 }
 
@@ -157,19 +224,37 @@ pub(crate) struct Tables<'a> {
 }
 
 pub(crate) fn entry(table: &'static str, keys: Vec<Key>, action: &str, parameters: Vec<u128>) -> Setup {
-    Setup::Entry(table, Entry { keys, priority: 0, action: action.to_owned(), parameters })
+    Setup::Entry(
+        table,
+        Entry {
+            keys,
+            priority: 0,
+            action: action.to_owned(),
+            parameters,
+        },
+    )
 }
 
 /// The entries of a watch, which comes before those of lower priority.
 fn watched(watch: &Watch, priority: i32) -> [Setup; 2] {
     let any = Key::Ternary(0, 0);
-    let proto = watch.flows.proto.map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
+    let proto = watch
+        .flows
+        .proto
+        .map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
     let ports = Key::Range(0, 0xffff);
     let drops = u128::from(watch.drops);
     let instructions = u128::from(watch.bitmap);
     // Each watch has its own sampler.
     let (sample, sampler) = (u128::from(watch.sample), u128::from(1000 - priority as u32));
-    let record = vec![u128::from(watch.hops), instructions, words(watch), drops, sample, sampler];
+    let record = vec![
+        u128::from(watch.hops),
+        instructions,
+        words(watch),
+        drops,
+        sample,
+        sampler,
+    ];
     let (action, parameters) = match watch.mode {
         Mode::Md10 => ("watch_md_10", record),
         Mode::Mx21 => ("watch_mx_21", vec![instructions, drops, sample, sampler]),
@@ -179,17 +264,35 @@ fn watched(watch: &Watch, priority: i32) -> [Setup; 2] {
     ["watchlist_v4", "watchlist_v6"].map(|table| {
         let keys = vec![any, any, proto, any, ports, ports];
         let (action, parameters) = (action.to_owned(), parameters.clone());
-        Setup::Entry(table, Entry { keys, priority, action, parameters })
+        Setup::Entry(
+            table,
+            Entry {
+                keys,
+                priority,
+                action,
+                parameters,
+            },
+        )
     })
 }
 
 /// What a controller installs, but for where reports go.
 pub(crate) fn setup(tables: &Tables<'_>) -> Vec<Setup> {
-    let Tables { node, config, mtu, edges, .. } = *tables;
+    let Tables {
+        node,
+        config,
+        mtu,
+        edges,
+        ..
+    } = *tables;
     let leaves = u128::from(config.l4_checksum == L4Checksum::Leave);
     let (in_port, out_port) = (Key::Exact(1), Key::Exact(2));
     let mut setup = vec![
-        Setup::Default("node", "set_node", vec![u128::from(node), u128::from(config.available), leaves]),
+        Setup::Default(
+            "node",
+            "set_node",
+            vec![u128::from(node), u128::from(config.available), leaves],
+        ),
         Setup::Session(SESSION, COLLECTOR),
         entry("port_mtu", vec![out_port], "set_mtu", vec![u128::from(mtu)]),
     ];
@@ -214,7 +317,12 @@ pub(crate) fn setup(tables: &Tables<'_>) -> Vec<Setup> {
     }
     let prefix = Key::Lpm(0, u32::from(tables.routes_half));
     for table in ["route_v4", "route_v6"] {
-        setup.push(entry(table, vec![prefix], "next_hop", vec![2, 0x0200_0000_0101, 0x0200_0000_0202]));
+        setup.push(entry(
+            table,
+            vec![prefix],
+            "next_hop",
+            vec![2, 0x0200_0000_0101, 0x0200_0000_0202],
+        ));
     }
     setup
 }
@@ -227,14 +335,26 @@ impl Pair {
             watch.sample = 1;
         }
         let node = 1 + rng.below(1000) as u32;
-        let l4_checksum = if rng.below(3) == 0 { L4Checksum::Leave } else { L4Checksum::Update };
-        let mut config = Config { available, l4_checksum, ..Config::default() };
+        let l4_checksum = if rng.below(3) == 0 {
+            L4Checksum::Leave
+        } else {
+            L4Checksum::Update
+        };
+        let mut config = Config {
+            available,
+            l4_checksum,
+            ..Config::default()
+        };
         let needs_20 = matches!(watch.mode, Mode::Mx21 | Mode::Postcard);
         if !needs_20 && rng.below(3) == 0 {
             config.format.version = Version::V10;
         }
         if available == AVAILABLE && rng.below(2) == 0 {
-            config.congestion = Some(Congestion { rise: 1 << 17, fall: 1 << 16, quota: rng.below(3) as u32 });
+            config.congestion = Some(Congestion {
+                rise: 1 << 17,
+                fall: 1 << 16,
+                quota: rng.below(3) as u32,
+            });
         }
         let mtu = [1500, 1500, 1500, 100, 60, 9000][rng.below(6)];
         let routes_half = rng.below(4) == 0;
@@ -250,7 +370,19 @@ impl Pair {
             others.for_each(|filter| filter.detector.algorithm = PATHS_ONLY);
         }
         let (config, watches, filters) = (&config, &[watch], &filters);
-        Self::with(program, &Tables { node, config, watches, filters, mtu, edges, border, routes_half })
+        Self::with(
+            program,
+            &Tables {
+                node,
+                config,
+                watches,
+                filters,
+                mtu,
+                edges,
+                border,
+                routes_half,
+            },
+        )
     }
 
     /// Both switches with tables that measure and filter every packet. `filter` makes the filters.
@@ -262,8 +394,16 @@ impl Pair {
     ) -> Self {
         let watch = watch(rng);
         let sample = if rng.below(8) == 0 { 2 } else { 1 };
-        let watch = Watch { flows: Match::default(), hops: 8, sample, ..watch };
-        let mut config = Config { available: AVAILABLE, ..Config::default() };
+        let watch = Watch {
+            flows: Match::default(),
+            hops: 8,
+            sample,
+            ..watch
+        };
+        let mut config = Config {
+            available: AVAILABLE,
+            ..Config::default()
+        };
         if matches!(watch.mode, Mode::Md21 | Mode::Md10) && rng.below(3) == 0 {
             config.format.version = Version::V10;
         }
@@ -273,30 +413,68 @@ impl Pair {
         }
         let (node, border, routes_half) = (1 + rng.below(6) as u32, false, false);
         let (config, watches, filters) = (&config, &[watch], &filters);
-        let tables = Tables { node, config, watches, filters, mtu: 1500, edges, border, routes_half };
+        let tables = Tables {
+            node,
+            config,
+            watches,
+            filters,
+            mtu: 1500,
+            edges,
+            border,
+            routes_half,
+        };
         Self::with(program, &tables)
     }
 
     /// Both switches with these tables.
     pub(crate) fn with(program: &Arc<Program>, tables: &Tables<'_>) -> Self {
-        let Tables { node, config, mtu, edges, border, routes_half, watches, filters } = *tables;
-        let report = if config.format.version == Version::V10 { "report_to_10" } else { "report_to" };
+        let Tables {
+            node,
+            config,
+            mtu,
+            edges,
+            border,
+            routes_half,
+            watches,
+            filters,
+        } = *tables;
+        let report = if config.format.version == Version::V10 {
+            "report_to_10"
+        } else {
+            "report_to"
+        };
         let mut setup = setup(tables);
-        setup.push(Setup::Default("report_session", report, vec![1, 2, 0x0a00_0001, 0x0a00_0002, 32766]));
+        setup.push(Setup::Default(
+            "report_session",
+            report,
+            vec![1, 2, 0x0a00_0001, 0x0a00_0002, 32766],
+        ));
         let p4 = installed(program, &setup);
         let mut rust = Switch::new(node, config.clone(), Watchlist::new(watches.to_vec())).unwrap();
         rust.set_filters(Filters::new(filters.to_vec(), REGISTERS, Units::default()).unwrap());
-        Self { rust, p4, mtu, edges, border, routes_half, setup }
+        Self {
+            rust,
+            p4,
+            mtu,
+            edges,
+            border,
+            routes_half,
+            setup,
+        }
     }
 
     /// Replaces the watchlists.
     pub(crate) fn watch(&mut self, watches: &[Watch]) {
         let is_watch = |one: &Setup| matches!(one, Setup::Entry("watchlist_v4" | "watchlist_v6", _));
         self.setup.retain(|one| !is_watch(one));
-        ["watchlist_v4", "watchlist_v6"].iter().for_each(|table| self.p4.clear(table).unwrap());
+        ["watchlist_v4", "watchlist_v6"]
+            .iter()
+            .for_each(|table| self.p4.clear(table).unwrap());
         for (place, watch) in watches.iter().enumerate() {
             for one in watched(watch, 1000 - place as i32) {
-                let Setup::Entry(table, entry) = &one else { continue };
+                let Setup::Entry(table, entry) = &one else {
+                    continue;
+                };
                 self.p4.insert(table, entry).unwrap();
                 self.setup.push(one);
             }
@@ -333,7 +511,10 @@ impl Pair {
         let sent = self.p4.process(frame, &arrival);
         let mut outbox = Outbox::default();
         let routed = by_rust(&mut self.rust, (frame, next), visit, &mut outbox);
-        let packet = sent.iter().find(|sent| sent.port == 2).map_or(&[][..], |sent| &sent.frame);
+        let packet = sent
+            .iter()
+            .find(|sent| sent.port == 2)
+            .map_or(&[][..], |sent| &sent.frame);
         if packet != routed {
             return Err(format!(
                 "packets differ, counters {:?}, mtu {} edges {:?}\n  rust {routed:02x?}\n  p4   {packet:02x?}",
@@ -343,10 +524,15 @@ impl Pair {
             ));
         }
         let reports: Vec<&[u8]> = outbox.datagrams().map(|datagram| datagram.payload).collect();
-        let sent: Vec<&[u8]> =
-            sent.iter().filter(|sent| sent.port == COLLECTOR).map(|sent| &sent.frame[42..]).collect();
+        let sent: Vec<&[u8]> = sent
+            .iter()
+            .filter(|sent| sent.port == COLLECTOR)
+            .map(|sent| &sent.frame[42..])
+            .collect();
         if reports != sent {
-            return Err(format!("reports differ\n  rust {reports:02x?}\n  p4   {sent:02x?}"));
+            return Err(format!(
+                "reports differ\n  rust {reports:02x?}\n  p4   {sent:02x?}"
+            ));
         }
         self.counters().map(|()| routed)
     }
@@ -393,7 +579,9 @@ impl Pair {
         for ((filter, counts), p4) in self.rust.filters().entries().zip(decisions.chunks(8)) {
             let rust = [&counts.decisions[..], &[counts.collisions]].concat();
             if rust != p4[..7] {
-                return Err(format!("decisions of {filter:?} differ: rust {rust:?}, p4 {p4:?}"));
+                return Err(format!(
+                    "decisions of {filter:?} differ: rust {rust:?}, p4 {p4:?}"
+                ));
             }
         }
         Ok(())
@@ -415,7 +603,15 @@ pub(crate) fn by_rust(
             packet
         }
         Routed::Dropped(reason) => {
-            rust.dropped(frame, &Visit { egress_if: 0, ..visit }, reason, outbox);
+            rust.dropped(
+                frame,
+                &Visit {
+                    egress_if: 0,
+                    ..visit
+                },
+                reason,
+                outbox,
+            );
             Vec::new()
         }
         Routed::Lost => Vec::new(),

@@ -38,8 +38,12 @@ pub(crate) fn random(rng: &mut Rng) -> Program {
         let named = |number: usize, rng: &mut Rng| (number.to_string(), condition(rng, 3));
         let rules: Vec<(String, String)> = (0..count).map(|number| named(number, rng)).collect();
         // Too many clauses.
-        let Ok(rules) = RuleSet::compile(&rules) else { continue };
-        let Ok(program) = Program::new(&rules) else { continue };
+        let Ok(rules) = RuleSet::compile(&rules) else {
+            continue;
+        };
+        let Ok(program) = Program::new(&rules) else {
+            continue;
+        };
         let Table { clauses, .. } = &program.table;
         let highest = clauses.iter().fold(0, |all, clauses| all | clauses);
         if program.table.comparisons().len() <= TERMS && highest >> CLAUSES == 0 {
@@ -63,14 +67,30 @@ fn condition(rng: &mut Rng, depth: usize) -> String {
 /// Values are those of a few switches, and ends of ranges.
 fn comparison(rng: &mut Rng) -> String {
     let (subject, values) = match rng.below(2) {
-        0 => ("hop_latency", ["0", "1ms", "2500us", "4ms", "5ms", "1s", "0xffffffffffff"]),
-        _ => {
-            ("queue_occupancy", ["0", "1000", "0x20000", "0x40000", "0x70000", "0xffffff", "0xffffffffffff"])
-        }
+        0 => (
+            "hop_latency",
+            ["0", "1ms", "2500us", "4ms", "5ms", "1s", "0xffffffffffff"],
+        ),
+        _ => (
+            "queue_occupancy",
+            [
+                "0",
+                "1000",
+                "0x20000",
+                "0x40000",
+                "0x70000",
+                "0xffffff",
+                "0xffffffffffff",
+            ],
+        ),
     };
     let compares = COMPARISONS[rng.below(6)];
     let value = values[rng.below(values.len())];
-    let node = if rng.below(4) == 0 { format!("@{}", 1 + rng.below(6)) } else { String::new() };
+    let node = if rng.below(4) == 0 {
+        format!("@{}", 1 + rng.below(6))
+    } else {
+        String::new()
+    };
     let few = rng.below(6);
     match rng.below(9) {
         0..=2 => {
@@ -81,9 +101,15 @@ fn comparison(rng: &mut Rng) -> String {
             let aggregate = ["any", "all"][rng.below(2)];
             format!("{aggregate}({subject}{node} {compares} {value})")
         }
-        5 => format!("count({subject}{node} {compares} {value}) {} {few}", COMPARISONS[rng.below(6)]),
+        5 => format!(
+            "count({subject}{node} {compares} {value}) {} {few}",
+            COMPARISONS[rng.below(6)]
+        ),
         6 => format!("count({subject}{node}) {compares} {few}"),
-        7 => format!("flow_latency {compares} {}", ["0", "2ms", "5ms", "8ms", "2s"][rng.below(5)]),
+        7 => format!(
+            "flow_latency {compares} {}",
+            ["0", "2ms", "5ms", "8ms", "2s"][rng.below(5)]
+        ),
         _ => match rng.below(3) {
             0 => "loop".to_owned(),
             _ => format!("hops {compares} {few}"),
@@ -106,7 +132,15 @@ pub(crate) fn entries(table: &Table, filter: u128) -> Vec<Setup> {
             u128::from(clauses),
         ];
         let (keys, action) = (vec![Key::Exact(filter)], "filter_term".to_owned());
-        Setup::Entry(place, Entry { keys, priority: 0, action, parameters })
+        Setup::Entry(
+            place,
+            Entry {
+                keys,
+                priority: 0,
+                action,
+                parameters,
+            },
+        )
     };
     let mut setup: Vec<Setup> = table.comparisons().into_iter().zip(TABLES).map(term).collect();
     for rule in (0..64).filter(|rule| table.rules >> rule & 1 == 1) {
@@ -115,7 +149,12 @@ pub(crate) fn entries(table: &Table, filter: u128) -> Vec<Setup> {
         let (action, parameters) = ("filter_fires".to_owned(), Vec::new());
         setup.push(Setup::Entry(
             "filter_rules",
-            Entry { keys, priority: 1 + rule as i32, action, parameters },
+            Entry {
+                keys,
+                priority: 1 + rule as i32,
+                action,
+                parameters,
+            },
         ));
     }
     setup

@@ -18,22 +18,49 @@ use crate::setup::commands;
 /// An entry for UDP and one for TCP.
 fn watches(mode: Mode, samples: [u32; 2]) -> Vec<Watch> {
     let watch = |(proto, sample)| {
-        let flows = Match { proto: Some(proto), ..Match::default() };
-        Watch { mode, bitmap: 0xc000, sample, drops: false, ..Watch::new(flows) }
+        let flows = Match {
+            proto: Some(proto),
+            ..Match::default()
+        };
+        Watch {
+            mode,
+            bitmap: 0xc000,
+            sample,
+            drops: false,
+            ..Watch::new(flows)
+        }
     };
     [17, 6].into_iter().zip(samples).map(watch).collect()
 }
 
 fn pair(program: &Arc<Program>, mode: Mode, samples: [u32; 2], edges: (bool, bool)) -> Pair {
-    let config = Config { available: AVAILABLE, ..Config::default() };
+    let config = Config {
+        available: AVAILABLE,
+        ..Config::default()
+    };
     let (config, watches, filters) = (&config, &watches(mode, samples)[..], &[][..]);
     let (border, routes_half) = (edges.0, false);
-    Pair::with(program, &Tables { node: 7, config, watches, filters, mtu: 1500, edges, border, routes_half })
+    Pair::with(
+        program,
+        &Tables {
+            node: 7,
+            config,
+            watches,
+            filters,
+            mtu: 1500,
+            edges,
+            border,
+            routes_half,
+        },
+    )
 }
 
 /// Packets measured of those that matched, of both entries.
 fn shares(pair: &Pair) -> Vec<(u64, u64)> {
-    pair.rust.matched().map(|(_, counted)| (counted.measured, counted.matched)).collect()
+    pair.rust
+        .matched()
+        .map(|(_, counted)| (counted.measured, counted.matched))
+        .collect()
 }
 
 const MODES: [(Mode, (bool, bool)); 6] = [
@@ -70,7 +97,10 @@ fn both_measure_the_same_share_also_after_it_changes() {
             measured > 0 && measured * sample > matched / 2 && measured * sample < matched * 2
         };
         let later = (then[1].0 - first[1].0, then[1].1 - first[1].1);
-        assert!(is_about(first[0], 3) && is_about(later, 2), "{mode:?}: {first:?}, {then:?}");
+        assert!(
+            is_about(first[0], 3) && is_about(later, 2),
+            "{mode:?}: {first:?}, {then:?}"
+        );
     }
 }
 
@@ -84,13 +114,28 @@ fn bmv2_measures_the_same_share() {
         let input: Vec<Vec<u8>> = (0..200).map(|_| packet(&mut rng)).collect();
         let mut expected = BTreeMap::from([(2, Vec::new()), (COLLECTOR, Vec::new())]);
         for frame in &input {
-            for sent in pair.p4.process(frame, &Arrival { port: 1, ..Arrival::default() }) {
+            for sent in pair.p4.process(
+                frame,
+                &Arrival {
+                    port: 1,
+                    ..Arrival::default()
+                },
+            ) {
                 expected.entry(sent.port).or_default().push(sent.frame);
             }
         }
-        let counts = expected.iter().map(|(port, frames)| (*port, frames.len())).collect();
+        let counts = expected
+            .iter()
+            .map(|(port, frames)| (*port, frames.len()))
+            .collect();
         let commands = commands(&pair.setup);
-        let got = bmv2::run(("bmv2_measures_the_same_share", "int.json"), 1, &commands, &input, &counts);
+        let got = bmv2::run(
+            ("bmv2_measures_the_same_share", "int.json"),
+            1,
+            &commands,
+            &input,
+            &counts,
+        );
         let Some(got) = got else { return };
         // The packet of a report begins behind 20 bytes of headers and two items.
         let flows = |frames: &[Vec<u8>]| {

@@ -18,18 +18,30 @@ use crate::reader::{Line, Vector, of_kind};
 /// The part of a switch that a vector needs and the program does not have.
 fn lacks(vector: &Vector) -> Option<&'static str> {
     let has = |key: &str, word: &str| {
-        vector.lines.iter().any(|line| line.key == key && line.words.iter().any(|have| have == word))
+        vector
+            .lines
+            .iter()
+            .any(|line| line.key == key && line.words.iter().any(|have| have == word))
     };
     let set = |key: &str, name: &str, value: &str| {
         vector.lines.iter().any(|line| {
-            line.key == key && line.fields.get(name).is_some_and(|have| value.is_empty() || have == value)
+            line.key == key
+                && line
+                    .fields
+                    .get(name)
+                    .is_some_and(|have| value.is_empty() || have == value)
         })
     };
     let lines = |key: &str| vector.lines.iter().any(|line| line.key == key);
     let history = ["previous(", "change(", "average(", "+for+"];
-    let rules =
-        vector.lines.iter().filter(|line| line.key == "filter").filter_map(|line| line.fields.get("rule"));
-    let remembers = rules.into_iter().any(|rule| history.iter().any(|word| rule.contains(word)));
+    let rules = vector
+        .lines
+        .iter()
+        .filter(|line| line.key == "filter")
+        .filter_map(|line| line.fields.get("rule"));
+    let remembers = rules
+        .into_iter()
+        .any(|rule| history.iter().any(|word| rule.contains(word)));
     let edges = vector.lines.iter().filter_map(|line| line.fields.get("edge"));
     let mtus = vector.lines.iter().filter_map(|line| line.fields.get("mtu"));
     Some(match () {
@@ -48,7 +60,11 @@ fn lacks(vector: &Vector) -> Option<&'static str> {
 fn config(vector: &Vector) -> Config {
     let mut config = Config::default();
     for line in vector.lines.iter().filter(|line| line.key == "config") {
-        if line.fields.get("treatment").is_some_and(|treatment| treatment == "leave") {
+        if line
+            .fields
+            .get("treatment")
+            .is_some_and(|treatment| treatment == "leave")
+        {
             config.l4_checksum = L4Checksum::Leave;
         }
         if line.fields.get("version").is_some_and(|version| version == "1.0") {
@@ -65,22 +81,40 @@ fn config(vector: &Vector) -> Config {
 }
 
 fn watch(line: &Line) -> Watch {
-    assert!(line.fields.keys().all(|key| key != "src" && key != "dst"), "the test does not map prefixes");
+    assert!(
+        line.fields.keys().all(|key| key != "src" && key != "dst"),
+        "the test does not map prefixes"
+    );
     let mode = match line.need::<String>("mode").as_str() {
         "md10" => Mode::Md10,
         "mx21" => Mode::Mx21,
         "postcard" => Mode::Postcard,
         _ => Mode::Md21,
     };
-    let flows = Match { proto: line.get("proto"), ..Match::default() };
-    Watch { mode, bitmap: line.hex16("bitmap").unwrap(), hops: line.need("hops"), ..Watch::new(flows) }
+    let flows = Match {
+        proto: line.get("proto"),
+        ..Match::default()
+    };
+    Watch {
+        mode,
+        bitmap: line.hex16("bitmap").unwrap(),
+        hops: line.need("hops"),
+        ..Watch::new(flows)
+    }
 }
 
 fn filter(line: &Line) -> Filter {
     let prefix = |name: &str| line.get(name).map(|prefix: String| prefix.parse().unwrap());
-    let flows =
-        Match { proto: line.get("proto"), src: prefix("src"), dst: prefix("dst"), ..Match::default() };
-    Filter { flows, detector: line.detector() }
+    let flows = Match {
+        proto: line.get("proto"),
+        src: prefix("src"),
+        dst: prefix("dst"),
+        ..Match::default()
+    };
+    Filter {
+        flows,
+        detector: line.detector(),
+    }
 }
 
 /// The time that BMv2 has: 48 bits.
@@ -101,14 +135,43 @@ fn run(program: &Arc<Program>, vector: &Vector) -> Result<usize, String> {
         };
         border |= line.get::<String>("edge").as_deref() == Some("border");
     }
-    let watches: Vec<Watch> = vector.lines.iter().filter(|line| line.key == "watch").map(watch).collect();
-    let filters: Vec<Filter> = vector.lines.iter().filter(|line| line.key == "filter").map(filter).collect();
-    let node = vector.lines.iter().find(|line| line.key == "node").map(|line| line.words[0].parse().unwrap());
+    let watches: Vec<Watch> = vector
+        .lines
+        .iter()
+        .filter(|line| line.key == "watch")
+        .map(watch)
+        .collect();
+    let filters: Vec<Filter> = vector
+        .lines
+        .iter()
+        .filter(|line| line.key == "filter")
+        .map(filter)
+        .collect();
+    let node = vector
+        .lines
+        .iter()
+        .find(|line| line.key == "node")
+        .map(|line| line.words[0].parse().unwrap());
     let node = node.unwrap();
     let (config, watches, filters) = (&config, &watches, &filters);
-    let tables = Tables { node, config, watches, filters, mtu, edges, border, routes_half: false };
+    let tables = Tables {
+        node,
+        config,
+        watches,
+        filters,
+        mtu,
+        edges,
+        border,
+        routes_half: false,
+    };
     let mut pair = Pair::with(program, &tables);
-    let (mut arrival, mut passed) = (Arrival { port: 1, ..Arrival::default() }, 0);
+    let (mut arrival, mut passed) = (
+        Arrival {
+            port: 1,
+            ..Arrival::default()
+        },
+        0,
+    );
     for line in &vector.lines {
         match line.key.as_str() {
             "visit" => {
@@ -157,20 +220,41 @@ fn switch_vectors_are_the_same() {
 #[test]
 fn packets_of_vectors_are_the_same() {
     let program = Arc::new(Program::read(crate::PROGRAM).unwrap());
-    let config = Config { available: AVAILABLE, ..Config::default() };
+    let config = Config {
+        available: AVAILABLE,
+        ..Config::default()
+    };
     let mut passed = 0;
-    for vector in testkit::vectors::all().iter().filter(|vector| vector.kind == Kind::Packet) {
+    for vector in testkit::vectors::all()
+        .iter()
+        .filter(|vector| vector.kind == Kind::Packet)
+    {
         for edges in [(true, false), (false, false), (false, true), (true, true)] {
             let watches = [Watch::new(Match::default())];
             let (config, watches, filters) = (&config, &watches, &[]);
             let (border, routes_half) = (false, false);
-            let tables = Tables { node: 7, config, watches, filters, mtu: 1500, edges, border, routes_half };
+            let tables = Tables {
+                node: 7,
+                config,
+                watches,
+                filters,
+                mtu: 1500,
+                edges,
+                border,
+                routes_half,
+            };
             if is_beyond(&vector.bytes) {
                 continue;
             }
             let mut pair = Pair::with(&program, &tables);
-            let arrival = Arrival { port: 1, ingress_ts: 5_000_000, egress_ts: 5_000_003, deq_qdepth: 64 };
-            pair.pass(&vector.bytes, arrival).unwrap_or_else(|error| panic!("{}: {error}", vector.name));
+            let arrival = Arrival {
+                port: 1,
+                ingress_ts: 5_000_000,
+                egress_ts: 5_000_003,
+                deq_qdepth: 64,
+            };
+            pair.pass(&vector.bytes, arrival)
+                .unwrap_or_else(|error| panic!("{}: {error}", vector.name));
             passed += 1;
         }
     }

@@ -30,7 +30,9 @@ const OPTIONS: [&[u8]; 7] = [
     &[5, 2, 0, 0, 0x1e, 8, 1, 2, 3, 4, 5, 6, 7, 8],
     &[1, 0, 5, 2, 0, 0],
     &[5, 9, 0, 0, 0, 0],
-    &[0x1e, 0, 0x7e, 0, 0x9e, 0, 0xbe, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 0, 0, 0, 0, 0],
+    &[
+        0x1e, 0, 0x7e, 0, 0x9e, 0, 0xbe, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 0, 0, 0, 0, 0,
+    ],
 ];
 
 fn insert_options(rng: &mut Rng, frame: &mut Vec<u8>, ip: usize) {
@@ -88,7 +90,10 @@ fn forge(rng: &mut Rng, head: &mut [u8]) {
 /// Changes fields of INT, or some bytes of headers, or any.
 pub(crate) fn distort(rng: &mut Rng, frame: &mut Vec<u8>) {
     let contents = wire::packet::contents(frame, &wire::Profile::default());
-    let location = contents.ok().and_then(|contents| contents.location).filter(|_| rng.below(4) != 0);
+    let location = contents
+        .ok()
+        .and_then(|contents| contents.location)
+        .filter(|_| rng.below(4) != 0);
     if let Some(location) = location {
         return forge(rng, &mut frame[location.header..location.stack]);
     }
@@ -130,14 +135,18 @@ fn options(header: &[u8]) -> (Vec<(u8, usize)>, bool) {
 /// Whether a hop-by-hop header is one that the program reads otherwise: INT that is not its first option, more options than it parses,
 /// IOAM, or other headers behind it.
 fn has_unusual_options(packet: &[u8]) -> bool {
-    let Some([next, units, ..]) = packet.get(40..) else { return true };
+    let Some([next, units, ..]) = packet.get(40..) else {
+        return true;
+    };
     let len = 8 + usize::from(*units) * 8;
     let payload = match u16::from_be_bytes([packet[4], packet[5]]) {
         // Then the rest of the frame is read.
         0 => packet.len() - 40,
         payload => usize::from(payload),
     };
-    let Some(header) = packet.get(40..40 + len).filter(|_| len <= payload) else { return true };
+    let Some(header) = packet.get(40..40 + len).filter(|_| len <= payload) else {
+        return true;
+    };
     let (found, is_whole) = options(header);
     let is_int = found.first().is_some_and(|(kind, _)| *kind == INT);
     let padding = match found.get(1) {
@@ -152,7 +161,9 @@ fn has_unusual_options(packet: &[u8]) -> bool {
     is_other_int
         || others.len() + usize::from(!is_whole) > 4
         || many_zeros
-        || others.iter().any(|(kind, _)| matches!(kind, 0x31 | 0x11) || (*kind == INT && !is_int))
+        || others
+            .iter()
+            .any(|(kind, _)| matches!(kind, 0x31 | 0x11) || (*kind == INT && !is_int))
         || !is_whole && !announces_int && header.contains(&INT)
         || !matches!(next, 6 | 17 | 58 | 59 | 100..=130)
         || packet[0] << 2 & 0x3c | packet[1] >> 6 == MARK
@@ -188,7 +199,10 @@ pub(crate) fn is_beyond(frame: &[u8]) -> bool {
         return crate::packets::is_refused_elsewhere(frame) && frame[at + if v6 { 6 } else { 9 }] != 0;
     };
     let elsewhere = contents.location.is_some_and(|location| {
-        !matches!(location.encapsulation, Encapsulation::Udp | Encapsulation::Tcp | Encapsulation::HopByHop)
+        !matches!(
+            location.encapsulation,
+            Encapsulation::Udp | Encapsulation::Tcp | Encapsulation::HopByHop
+        )
     });
     contents.tunnel.is_some() || elsewhere || contents.int.is_some_and(|int| int.sf.is_none())
 }

@@ -1,6 +1,9 @@
 //! The program `sf` and the switch in Rust do the same: random flows, packets and measurements, byte for byte, with the registers.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 mod against_bmv2;
 #[path = "../support/bmv2.rs"]
@@ -30,7 +33,10 @@ const PROGRAM: &str = include_str!("../../../v1model/sf.json");
 
 /// Number of random networks; `HOPWISE_P4_SEEDS` for a longer search.
 fn seeds() -> u64 {
-    std::env::var("HOPWISE_P4_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(300)
+    std::env::var("HOPWISE_P4_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok())
+        .unwrap_or(300)
 }
 
 /// Sends a packet from switch to switch until it is dropped, and distorts it before one switch of `distorted`. Returns how many
@@ -50,7 +56,15 @@ fn send_along(
         }
         let ingress_ts = now + hop as u64 * 100;
         let (egress_ts, deq_qdepth) = (ingress_ts + rng.roll() % 50, rng.below(200) as u32);
-        let sent = pair.pass(&frame, Arrival { port: 1, ingress_ts, egress_ts, deq_qdepth });
+        let sent = pair.pass(
+            &frame,
+            Arrival {
+                port: 1,
+                ingress_ts,
+                egress_ts,
+                deq_qdepth,
+            },
+        );
         frame = sent.unwrap_or_else(|error| panic!("seed {seed}, hop {hop}: {error}\n  in   {frame:02x?}"));
     }
     path.len()
@@ -65,8 +79,14 @@ fn packets_reports_registers_and_rules_are_the_same() {
     for seed in 0..seeds() {
         let mut rng = Rng(seed);
         let flows: Vec<Vec<u8>> = (0..1 + rng.below(4)).map(|_| flow(&mut rng)).collect();
-        let roles =
-            [(true, false), (true, false), (false, false), (false, false), (false, true), (true, true)];
+        let roles = [
+            (true, false),
+            (true, false),
+            (false, false),
+            (false, false),
+            (false, true),
+            (true, true),
+        ];
         let pairs = roles.map(|edges| Pair::new(&mut rng, &program, edges));
         let [mut first, mut second, mut near, mut far, mut sink, mut both] = pairs;
         let mut now = 50_000_000;
@@ -87,12 +107,34 @@ fn packets_reports_registers_and_rules_are_the_same() {
                 2 => vec![&mut second, &mut near, &mut far, &mut sink],
                 _ => vec![&mut first, &mut near, &mut far, &mut sink],
             };
-            sent += send_along(&mut path, frame, (seed, &mut rng), (now, [12, 6][seed as usize % 2]));
+            sent += send_along(
+                &mut path,
+                frame,
+                (seed, &mut rng),
+                (now, [12, 6][seed as usize % 2]),
+            );
         }
         for stats in [&first, &second, &near, &far, &sink, &both].map(|pair| pair.rust.stats()) {
-            rules.iter_mut().zip(stats.sf_rules).for_each(|(sum, count)| *sum += count);
-            let Stats { recorded, swapped, reported, urgent, hops_exceeded, mtu_exceeded, .. } = *stats;
-            let Stats { not_restorable, malformed_stripped, edge_stripped, refused, .. } = *stats;
+            rules
+                .iter_mut()
+                .zip(stats.sf_rules)
+                .for_each(|(sum, count)| *sum += count);
+            let Stats {
+                recorded,
+                swapped,
+                reported,
+                urgent,
+                hops_exceeded,
+                mtu_exceeded,
+                ..
+            } = *stats;
+            let Stats {
+                not_restorable,
+                malformed_stripped,
+                edge_stripped,
+                refused,
+                ..
+            } = *stats;
             let now = [
                 recorded,
                 swapped,
@@ -122,10 +164,21 @@ fn ipv6_without_a_length_is_left_alone() {
     let (mut plain, mut refused) = (0, 0);
     for seed in 0..seeds() / 2 {
         let mut rng = Rng(seed);
-        let roles = [(true, false), (true, false), (false, false), (false, true), (true, true)];
+        let roles = [
+            (true, false),
+            (true, false),
+            (false, false),
+            (false, true),
+            (true, true),
+        ];
         let [mut host, rest @ ..] = roles.map(|edges| Pair::new(&mut rng, &program, edges));
         for mut pair in rest {
-            let arrival = Arrival { port: 1, ingress_ts: 50_000_000, egress_ts: 50_000_100, deq_qdepth: 1 };
+            let arrival = Arrival {
+                port: 1,
+                ingress_ts: 50_000_000,
+                egress_ts: 50_000_100,
+                deq_qdepth: 1,
+            };
             let frame = flow(&mut rng);
             if is_beyond(&frame) {
                 continue;
@@ -139,5 +192,8 @@ fn ipv6_without_a_length_is_left_alone() {
             refused += pair.rust.stats().refused;
         }
     }
-    assert!(plain >= 60 && refused >= 60, "{plain} plain, {refused} refused: the test has become idle");
+    assert!(
+        plain >= 60 && refused >= 60,
+        "{plain} plain, {refused} refused: the test has become idle"
+    );
 }

@@ -43,13 +43,23 @@ pub(crate) struct Pair {
 }
 
 fn watch(rng: &mut Rng) -> Watch {
-    let bits = [0xac00, 0x8000, 0xfc00, 0xa000, 0xfffe, rng.roll() as u16 & 0xfffe | 0x8000];
+    let bits = [
+        0xac00,
+        0x8000,
+        0xfc00,
+        0xa000,
+        0xfffe,
+        rng.roll() as u16 & 0xfffe | 0x8000,
+    ];
     Watch {
         mode: Mode::Sf,
         bitmap: bits[rng.below(bits.len())],
         hops: [1, 2, 8, 255][rng.below(12).min(3)],
         sample: [1, 1, 0, 2, 3, 10][rng.below(6)],
-        ..Watch::new(Match { proto: [None, None, Some(17), Some(6)][rng.below(4)], ..Match::default() })
+        ..Watch::new(Match {
+            proto: [None, None, Some(17), Some(6)][rng.below(4)],
+            ..Match::default()
+        })
     }
 }
 
@@ -59,19 +69,47 @@ fn words(bitmap: u16) -> u128 {
 }
 
 fn entry(table: &'static str, keys: Vec<Key>, action: &str, parameters: Vec<u128>) -> Setup {
-    Setup::Entry(table, Entry { keys, priority: 0, action: action.to_owned(), parameters })
+    Setup::Entry(
+        table,
+        Entry {
+            keys,
+            priority: 0,
+            action: action.to_owned(),
+            parameters,
+        },
+    )
 }
 
 fn setup(tables: &Tables<'_>) -> Vec<Setup> {
-    let Tables { node, config, watches, edges, border } = *tables;
+    let Tables {
+        node,
+        config,
+        watches,
+        edges,
+        border,
+    } = *tables;
     let leaves = u128::from(config.l4_checksum == L4Checksum::Leave);
-    let SfConfig { aging, form, urgent, .. } = config.sf;
+    let SfConfig {
+        aging, form, urgent, ..
+    } = config.sf;
     let compact = u128::from(form == Form::Compact);
     let [every, queue] = [urgent.every, urgent.queue].map(|limit| u128::from(limit.unwrap_or(0)));
     let mut setup = vec![
-        Setup::Default("node", "set_node", vec![u128::from(node), u128::from(config.available), leaves]),
-        Setup::Default("sf_settings", "set_sf", vec![u128::from(aging), compact, every, queue]),
-        Setup::Default("report_session", "report_to", vec![1, 2, 0x0a00_0001, 0x0a00_0002, 32766]),
+        Setup::Default(
+            "node",
+            "set_node",
+            vec![u128::from(node), u128::from(config.available), leaves],
+        ),
+        Setup::Default(
+            "sf_settings",
+            "set_sf",
+            vec![u128::from(aging), compact, every, queue],
+        ),
+        Setup::Default(
+            "report_session",
+            "report_to",
+            vec![1, 2, 0x0a00_0001, 0x0a00_0002, 32766],
+        ),
         Setup::Session(SESSION, COLLECTOR),
     ];
     let (in_port, out_port) = (Key::Exact(1), Key::Exact(2));
@@ -86,12 +124,24 @@ fn setup(tables: &Tables<'_>) -> Vec<Setup> {
     }
     let (any, ports) = (Key::Ternary(0, 0), Key::Range(0, 0xffff));
     for (sampler, watch) in watches.iter().enumerate() {
-        let proto = watch.flows.proto.map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
+        let proto = watch
+            .flows
+            .proto
+            .map_or(any, |proto| Key::Ternary(u128::from(proto), 0xff));
         let (sample, sampler) = (u128::from(watch.sample), sampler as u128);
-        let record = [u128::from(watch.hops), u128::from(watch.bitmap), words(watch.bitmap)];
+        let record = [
+            u128::from(watch.hops),
+            u128::from(watch.bitmap),
+            words(watch.bitmap),
+        ];
         let measured = [&record[..], &[sample, sampler]].concat();
         for table in ["watchlist_v4", "watchlist_v6"] {
-            setup.push(entry(table, vec![any, any, proto, any, ports, ports], "watch_sf", measured.clone()));
+            setup.push(entry(
+                table,
+                vec![any, any, proto, any, ports, ports],
+                "watch_sf",
+                measured.clone(),
+            ));
         }
     }
     for table in ["route_v4", "route_v6"] {
@@ -113,12 +163,26 @@ impl Pair {
             urgent: Urgent { every, queue },
             ..SfConfig::default()
         };
-        let l4_checksum = if rng.below(3) == 0 { L4Checksum::Leave } else { L4Checksum::Update };
-        let config = Config { available: AVAILABLE, l4_checksum, sf, ..Config::default() };
+        let l4_checksum = if rng.below(3) == 0 {
+            L4Checksum::Leave
+        } else {
+            L4Checksum::Update
+        };
+        let config = Config {
+            available: AVAILABLE,
+            l4_checksum,
+            sf,
+            ..Config::default()
+        };
         let border = edges.0 && rng.below(2) == 0;
         let edges = (edges.0 && !(border && rng.below(2) == 0), edges.1);
-        let tables =
-            Tables { node: 1 + rng.below(1000) as u32, config: &config, watches: &watches, edges, border };
+        let tables = Tables {
+            node: 1 + rng.below(1000) as u32,
+            config: &config,
+            watches: &watches,
+            edges,
+            border,
+        };
         let mut pair = Self::with(program, &tables);
         pair.set_mtu([130, 100, 1500, 9000][rng.below(10).min(3)]);
         pair
@@ -126,25 +190,44 @@ impl Pair {
 
     /// Both switches with these tables.
     pub(crate) fn with(program: &Arc<Program>, tables: &Tables<'_>) -> Self {
-        let Tables { node, config, edges, border, watches } = *tables;
+        let Tables {
+            node,
+            config,
+            edges,
+            border,
+            watches,
+        } = *tables;
         let setup = setup(tables);
         let p4 = installed(program, &setup);
         let rust = Switch::new(node, config.clone(), Watchlist::new(watches.to_vec())).unwrap();
-        Self { rust, p4, mtu: 1500, edges, border, setup }
+        Self {
+            rust,
+            p4,
+            mtu: 1500,
+            edges,
+            border,
+            setup,
+        }
     }
 
     /// The MTU of the egress link.
     pub(crate) fn set_mtu(&mut self, mtu: u16) {
         self.mtu = mtu;
-        self.p4.set_default("port_mtu", "set_mtu", &[u128::from(mtu)]).unwrap();
+        self.p4
+            .set_default("port_mtu", "set_mtu", &[u128::from(mtu)])
+            .unwrap();
         let set = |one: &Setup| matches!(one, Setup::Default("port_mtu", ..));
         self.setup.retain(|one| !set(one));
-        self.setup.push(Setup::Default("port_mtu", "set_mtu", vec![u128::from(mtu)]));
+        self.setup
+            .push(Setup::Default("port_mtu", "set_mtu", vec![u128::from(mtu)]));
     }
 
     /// Puts a record into the register of a flow.
     pub(crate) fn put(&mut self, flow: &FlowKey, record: &Record<'_>) {
-        assert!(self.rust.registers_mut().put(flow, record), "the record is too long");
+        assert!(
+            self.rust.registers_mut().put(flow, record),
+            "the record is too long"
+        );
         let tag = flow.flow_id();
         let place = tag as usize & 1023;
         let mut set = |name: &str, value: u128| self.p4.registers_mut(name).unwrap()[place] = value;
@@ -184,18 +267,30 @@ impl Pair {
             packet.clear();
         }
         let sent = self.p4.process(frame, &arrival);
-        let got = sent.iter().find(|sent| sent.port == 2).map_or(&[][..], |sent| &sent.frame);
+        let got = sent
+            .iter()
+            .find(|sent| sent.port == 2)
+            .map_or(&[][..], |sent| &sent.frame);
         if got != packet {
             let (counts, setting) = (self.p4.counter("packets"), (self.mtu, self.edges, self.border));
-            let counts =
-                format!("counters {counts:?}, rust {:?}, mtu and edges {setting:?}", self.rust.stats());
-            return Err(format!("packets differ, {counts}\n  rust {packet:02x?}\n  p4   {got:02x?}"));
+            let counts = format!(
+                "counters {counts:?}, rust {:?}, mtu and edges {setting:?}",
+                self.rust.stats()
+            );
+            return Err(format!(
+                "packets differ, {counts}\n  rust {packet:02x?}\n  p4   {got:02x?}"
+            ));
         }
         let reports: Vec<&[u8]> = outbox.datagrams().map(|datagram| datagram.payload).collect();
-        let sent = sent.iter().filter(|sent| sent.port == COLLECTOR).map(|sent| &sent.frame[42..]);
+        let sent = sent
+            .iter()
+            .filter(|sent| sent.port == COLLECTOR)
+            .map(|sent| &sent.frame[42..]);
         let sent: Vec<&[u8]> = sent.collect();
         if reports != sent {
-            return Err(format!("reports differ\n  rust {reports:02x?}\n  p4   {sent:02x?}"));
+            return Err(format!(
+                "reports differ\n  rust {reports:02x?}\n  p4   {sent:02x?}"
+            ));
         }
         self.counters()?;
         flow.map_or(Ok(()), |flow| self.register(&flow))?;
@@ -218,14 +313,37 @@ impl Pair {
             since: cell("sf_since") as u64,
             record: &record,
         });
-        if rust == p4 { Ok(()) } else { Err(format!("registers differ\n  rust {rust:?}\n  p4   {p4:?}")) }
+        if rust == p4 {
+            Ok(())
+        } else {
+            Err(format!("registers differ\n  rust {rust:?}\n  p4   {p4:?}"))
+        }
     }
 
     fn counters(&self) -> Result<(), String> {
-        let Stats { plain, refused, recorded, hops_exceeded, mtu_exceeded, not_restorable, .. } =
-            *self.rust.stats();
-        let Stats { reported, malformed_stripped, edge_stripped, edge_refused, .. } = *self.rust.stats();
-        let Stats { swapped, urgent, plain_nodes, sf_rules, .. } = *self.rust.stats();
+        let Stats {
+            plain,
+            refused,
+            recorded,
+            hops_exceeded,
+            mtu_exceeded,
+            not_restorable,
+            ..
+        } = *self.rust.stats();
+        let Stats {
+            reported,
+            malformed_stripped,
+            edge_stripped,
+            edge_refused,
+            ..
+        } = *self.rust.stats();
+        let Stats {
+            swapped,
+            urgent,
+            plain_nodes,
+            sf_rules,
+            ..
+        } = *self.rust.stats();
         let rust = [
             plain,
             refused,

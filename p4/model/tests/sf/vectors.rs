@@ -21,7 +21,11 @@ use crate::reader::{Line, Vector, of_kind};
 fn lacks(vector: &Vector) -> Option<&'static str> {
     let configs = || vector.lines.iter().filter(|line| line.key == "config");
     let set = |name: &str, value: &str| {
-        configs().any(|line| line.fields.get(name).is_some_and(|have| value.is_empty() || have == value))
+        configs().any(|line| {
+            line.fields
+                .get(name)
+                .is_some_and(|have| value.is_empty() || have == value)
+        })
     };
     Some(match () {
         () if set("port", "") => "a UDP port as mark",
@@ -36,11 +40,17 @@ fn is_of_sf(vector: &Vector) -> bool {
 }
 
 fn config(vector: &Vector) -> Config {
-    let mut config = Config { available: AVAILABLE, ..Config::default() };
+    let mut config = Config {
+        available: AVAILABLE,
+        ..Config::default()
+    };
     for line in vector.lines.iter().filter(|line| line.key == "config") {
         config.available = line.hex16("available").unwrap_or(config.available);
         config.sf.aging = line.get("aging").unwrap_or(config.sf.aging);
-        config.sf.urgent = Urgent { every: line.get("urgent_every"), queue: line.get("urgent_queue") };
+        config.sf.urgent = Urgent {
+            every: line.get("urgent_every"),
+            queue: line.get("urgent_queue"),
+        };
         if line.get::<String>("form").is_some_and(|form| form == "compact") {
             config.sf.form = Form::Compact;
         }
@@ -62,7 +72,9 @@ fn micros(ns: u64) -> u64 {
 /// Sends the packets of a vector through both switches. Returns how many.
 fn run(program: &Arc<Program>, vector: &Vector) -> Result<usize, String> {
     let find = |key: &'static str| vector.lines.iter().filter(move |line| line.key == key);
-    let edge = find("visit").find_map(|line| line.get::<String>("edge")).unwrap_or_default();
+    let edge = find("visit")
+        .find_map(|line| line.get::<String>("edge"))
+        .unwrap_or_default();
     let edges = (edge == "in" || edge == "both", edge == "out" || edge == "both");
     let watch = |line: &Line| Watch {
         mode: Mode::Sf,
@@ -73,8 +85,23 @@ fn run(program: &Arc<Program>, vector: &Vector) -> Result<usize, String> {
     let watches: Vec<Watch> = find("watch").map(watch).collect();
     let node = find("node").next().unwrap().words[0].parse().unwrap();
     let (config, watches) = (&config(vector), &watches);
-    let mut pair = Pair::with(program, &Tables { node, config, watches, edges, border: edge == "border" });
-    let (mut arrival, mut passed) = (Arrival { port: 1, ..Arrival::default() }, 0);
+    let mut pair = Pair::with(
+        program,
+        &Tables {
+            node,
+            config,
+            watches,
+            edges,
+            border: edge == "border",
+        },
+    );
+    let (mut arrival, mut passed) = (
+        Arrival {
+            port: 1,
+            ..Arrival::default()
+        },
+        0,
+    );
     for line in &vector.lines {
         match line.key.as_str() {
             "register" => {
@@ -134,18 +161,43 @@ fn sf_vectors_are_the_same() {
 #[test]
 fn packets_of_vectors_are_the_same() {
     let program = Arc::new(Program::read(crate::PROGRAM).unwrap());
-    let config = Config { available: AVAILABLE, ..Config::default() };
+    let config = Config {
+        available: AVAILABLE,
+        ..Config::default()
+    };
     let mut passed = 0;
-    for vector in testkit::vectors::all().iter().filter(|vector| vector.kind == Kind::Packet) {
+    for vector in testkit::vectors::all()
+        .iter()
+        .filter(|vector| vector.kind == Kind::Packet)
+    {
         for edges in [(true, false), (false, false), (false, true), (true, true)] {
-            let watches = [Watch { mode: Mode::Sf, bitmap: 0xac00, ..Watch::new(Match::default()) }];
+            let watches = [Watch {
+                mode: Mode::Sf,
+                bitmap: 0xac00,
+                ..Watch::new(Match::default())
+            }];
             let (config, watches) = (&config, &watches);
             if is_beyond(&vector.bytes) {
                 continue;
             }
-            let mut pair = Pair::with(&program, &Tables { node: 7, config, watches, edges, border: false });
-            let arrival = Arrival { port: 1, ingress_ts: 5_000_000, egress_ts: 5_000_003, deq_qdepth: 64 };
-            pair.pass(&vector.bytes, arrival).unwrap_or_else(|error| panic!("{}: {error}", vector.name));
+            let mut pair = Pair::with(
+                &program,
+                &Tables {
+                    node: 7,
+                    config,
+                    watches,
+                    edges,
+                    border: false,
+                },
+            );
+            let arrival = Arrival {
+                port: 1,
+                ingress_ts: 5_000_000,
+                egress_ts: 5_000_003,
+                deq_qdepth: 64,
+            };
+            pair.pass(&vector.bytes, arrival)
+                .unwrap_or_else(|error| panic!("{}: {error}", vector.name));
             passed += 1;
         }
     }
@@ -166,18 +218,40 @@ fn second_option() -> Vec<u8> {
 #[test]
 fn other_int_is_refused() {
     let program = Arc::new(Program::read(crate::PROGRAM).unwrap());
-    let config = Config { available: AVAILABLE, ..Config::default() };
+    let config = Config {
+        available: AVAILABLE,
+        ..Config::default()
+    };
     let of_vector = |name| (name, testkit::vectors::bytes(name));
     let second = ("second option", second_option());
-    for (name, frame) in
-        [of_vector("int21_md_tcp"), of_vector("int10_tcp"), of_vector("sfint_type_1_with_flag"), second]
-    {
+    for (name, frame) in [
+        of_vector("int21_md_tcp"),
+        of_vector("int10_tcp"),
+        of_vector("sfint_type_1_with_flag"),
+        second,
+    ] {
         for edges in [(false, false), (false, true), (true, false)] {
-            let tables = Tables { node: 7, config: &config, watches: &[], edges, border: false };
+            let tables = Tables {
+                node: 7,
+                config: &config,
+                watches: &[],
+                edges,
+                border: false,
+            };
             let mut p4 = Pair::with(&program, &tables).p4;
-            let sent = p4.process(&frame, &Arrival { port: 1, ..Arrival::default() });
+            let sent = p4.process(
+                &frame,
+                &Arrival {
+                    port: 1,
+                    ..Arrival::default()
+                },
+            );
             let counts = p4.counter("packets").unwrap();
-            assert_eq!((counts[1], counts[12]), (1, u64::from(edges.0)), "{name} {edges:?}");
+            assert_eq!(
+                (counts[1], counts[12]),
+                (1, u64::from(edges.0)),
+                "{name} {edges:?}"
+            );
             // Behind the hop limit, and IPv4's checksum.
             let got: Vec<&[u8]> = sent.iter().map(|sent| &sent.frame[26..]).collect();
             let wanted: &[&[u8]] = if edges.0 { &[] } else { &[&frame[26..]] };

@@ -19,7 +19,9 @@ pub(crate) fn skipped(test: &str, why: &str) {
 
 /// A capture (libpcap, Ethernet) of these frames, ten milliseconds apart: no queue overflows.
 fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0];
+    let mut bytes = vec![
+        0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0,
+    ];
     for (number, frame) in frames.iter().enumerate() {
         let (number, len) = (number as u32, (frame.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&(number / 100).to_le_bytes());
@@ -38,7 +40,9 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while let Some(head) = rest.first_chunk::<16>() {
         let len = u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
-        let Some(frame) = rest.get(16..16 + len) else { break };
+        let Some(frame) = rest.get(16..16 + len) else {
+            break;
+        };
         frames.push(frame.to_vec());
         rest = &rest[16 + len..];
     }
@@ -64,19 +68,38 @@ pub(crate) fn is_found(name: &str) -> bool {
 fn start(json: &Path, commands: &str, from: u16, input: &[Vec<u8>], ports: &[u16]) -> Option<Running> {
     /// Distinguishes the switches of one process. Relaxed: threads only need different numbers.
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let (name, number) = (json.file_stem()?.to_string_lossy(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let (name, number) = (
+        json.file_stem()?.to_string_lossy(),
+        NEXT.fetch_add(1, Ordering::Relaxed),
+    );
     let folder = std::env::temp_dir().join(format!("hopwise-bmv2-{}-{number}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let thrift = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let thrift = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+        .to_string();
     let mut switch = Command::new("simple_switch");
     // The packets are read a few seconds later, when the tables are filled.
-    switch.current_dir(&folder).args(["--use-files", "5", "--thrift-port", &thrift]);
+    switch
+        .current_dir(&folder)
+        .args(["--use-files", "5", "--thrift-port", &thrift]);
     for port in [from].iter().chain(ports).collect::<BTreeSet<_>>() {
-        let packets = if *port == from { capture(input) } else { capture(&[]) };
+        let packets = if *port == from {
+            capture(input)
+        } else {
+            capture(&[])
+        };
         std::fs::write(folder.join(format!("p{port}_in.pcap")), packets).unwrap();
         switch.args(["-i", &format!("{port}@p{port}")]);
     }
-    let child = switch.arg(json).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+    let child = switch
+        .arg(json)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
     let running = Running(child, folder);
     let begun = Instant::now();
     loop {
@@ -119,8 +142,10 @@ pub(crate) fn run(
     let begun = Instant::now();
     let wait = PATIENCE + Duration::from_millis(10 * input.len() as u64);
     loop {
-        let got: BTreeMap<_, _> =
-            ports.iter().map(|port| (*port, frames(&running.1.join(format!("p{port}_out.pcap"))))).collect();
+        let got: BTreeMap<_, _> = ports
+            .iter()
+            .map(|port| (*port, frames(&running.1.join(format!("p{port}_out.pcap")))))
+            .collect();
         if begun.elapsed() > wait || got.iter().all(|(port, frames)| frames.len() == expected[port]) {
             return Some(got);
         }

@@ -30,7 +30,13 @@ pub(crate) fn installed(program: &Arc<Program>, setup: &[Setup]) -> Switch {
 /// The commands of `simple_switch_CLI`.
 pub(crate) fn commands(setup: &[Setup]) -> String {
     let mut text = String::new();
-    let list = |values: &[u128]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let list = |values: &[u128]| {
+        values
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     for one in setup {
         match one {
             Setup::Default(table, action, parameters) => {
@@ -47,12 +53,23 @@ pub(crate) fn commands(setup: &[Setup]) -> String {
                     Key::Range(first, last) => format!("{first}->{last}"),
                 };
                 let keys: Vec<String> = entry.keys.iter().map(key).collect();
-                let chooses = entry.keys.iter().any(|key| matches!(key, Key::Ternary(..) | Key::Range(..)));
+                let chooses = entry
+                    .keys
+                    .iter()
+                    .any(|key| matches!(key, Key::Ternary(..) | Key::Range(..)));
                 // In BMv2 the smallest one applies.
-                let priority = if chooses { (1_000_000 - entry.priority).to_string() } else { String::new() };
+                let priority = if chooses {
+                    (1_000_000 - entry.priority).to_string()
+                } else {
+                    String::new()
+                };
                 let (keys, parameters) = (keys.join(" "), list(&entry.parameters));
-                writeln!(text, "table_add {table} {} {keys} => {parameters} {priority}", entry.action)
-                    .unwrap();
+                writeln!(
+                    text,
+                    "table_add {table} {} {keys} => {parameters} {priority}",
+                    entry.action
+                )
+                .unwrap();
             }
         }
     }

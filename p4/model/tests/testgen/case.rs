@@ -17,7 +17,8 @@ impl Tables {
         let tables = pipelines.flat_map(|pipeline| pipeline["tables"].as_array().unwrap());
         let keys = |table: &Value| {
             let keys = table["key"].as_array().unwrap().iter();
-            keys.map(|key| (text(&key["name"]), text(&key["match_type"]))).collect()
+            keys.map(|key| (text(&key["name"]), text(&key["match_type"])))
+                .collect()
         };
         Self(tables.map(|table| (text(&table["name"]), keys(table))).collect())
     }
@@ -51,7 +52,11 @@ fn number(text: &str) -> Option<(u128, u128, u32)> {
     };
     let (mut value, mut mask) = (0, 0);
     for digit in digits.chars() {
-        let (of, all) = if digit == '*' { (0, 0) } else { (digit.to_digit(1 << bits)?, (1 << bits) - 1) };
+        let (of, all) = if digit == '*' {
+            (0, 0)
+        } else {
+            (digit.to_digit(1 << bits)?, (1 << bits) - 1)
+        };
         (value, mask) = (value << bits | u128::from(of), mask << bits | all);
     }
     Some((value, mask, bits * digits.len() as u32))
@@ -79,8 +84,9 @@ fn action(text: &str) -> Option<(String, Vec<u128>)> {
     let (name, rest) = quoted(text)?;
     let inside = rest.trim().strip_prefix('(')?.strip_suffix(')')?;
     let values = inside.split(',').filter(|one| !one.trim().is_empty());
-    let parameters: Option<Vec<u128>> =
-        values.map(|one| number(one.rsplit_once(':')?.1.trim()).map(|(value, ..)| value)).collect();
+    let parameters: Option<Vec<u128>> = values
+        .map(|one| number(one.rsplit_once(':')?.1.trim()).map(|(value, ..)| value))
+        .collect();
     Some((name.to_owned(), parameters?))
 }
 
@@ -102,10 +108,24 @@ fn entry(text: &str, tables: &Tables) -> Option<(String, Entry)> {
         rest = left;
     }
     // p4testgen orders them otherwise.
-    let keys = tables.0.get(table)?.iter().map(|(name, kind)| key(fields.remove(name.as_str())?, kind));
+    let keys = tables
+        .0
+        .get(table)?
+        .iter()
+        .map(|(name, kind)| key(fields.remove(name.as_str())?, kind));
     let keys = keys.collect::<Option<Vec<Key>>>()?;
     let (action, parameters) = action(rest)?;
-    fields.is_empty().then(|| (table.to_owned(), Entry { keys, priority, action, parameters }))
+    fields.is_empty().then(|| {
+        (
+            table.to_owned(),
+            Entry {
+                keys,
+                priority,
+                action,
+                parameters,
+            },
+        )
+    })
 }
 
 fn bytes(digits: &str) -> Option<Vec<u8>> {
@@ -119,7 +139,10 @@ impl Case {
     /// `None`: something that this reader does not know.
     pub(crate) fn read(text: &str, tables: &Tables) -> Option<Self> {
         let mut case = Self::default();
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let lines = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
         for line in lines {
             let (word, rest) = line.split_once(' ')?;
             let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -135,7 +158,10 @@ impl Case {
                 "expect" => {
                     let digits = second.trim().trim_end_matches('$').to_lowercase();
                     let digits = Some(digits).filter(|digits| !digits.is_empty());
-                    case.expected.push(Expected { port: first.parse().ok()?, digits });
+                    case.expected.push(Expected {
+                        port: first.parse().ok()?,
+                        digits,
+                    });
                 }
                 _ => return None,
             }
@@ -162,7 +188,9 @@ impl Case {
         let mut left: Vec<&(u16, Vec<u8>)> = sent.iter().collect();
         for Expected { port, digits } in &self.expected {
             let Some(digits) = digits else { continue };
-            let found = left.iter().position(|(out, frame)| out == port && is_as(frame, digits));
+            let found = left
+                .iter()
+                .position(|(out, frame)| out == port && is_as(frame, digits));
             let at =
                 found.ok_or_else(|| format!("port {port} does not send {digits}, but {}", written(sent)))?;
             left.remove(at);
@@ -170,16 +198,29 @@ impl Case {
         // p4testgen follows the packet or its copy, and does not know what becomes of the other.
         let is_open = |port: &u16| match self.session {
             Some((_, copies)) if self.expected.is_empty() => *port != copies,
-            _ => self.expected.iter().any(|expected| expected.digits.is_none() && expected.port == *port),
+            _ => self
+                .expected
+                .iter()
+                .any(|expected| expected.digits.is_none() && expected.port == *port),
         };
         left.retain(|(port, _)| !is_open(port));
-        if left.is_empty() { Ok(()) } else { Err(format!("sends what is not expected: {}", written(sent))) }
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("sends what is not expected: {}", written(sent)))
+        }
     }
 
     /// The commands of `simple_switch_CLI`.
     pub(crate) fn commands(&self) -> String {
         let mut text = String::new();
-        let list = |values: &[u128]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let list = |values: &[u128]| {
+            values
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         for (table, action, parameters) in &self.defaults {
             writeln!(text, "table_set_default {table} {action} {}", list(parameters)).unwrap();
         }
@@ -194,9 +235,18 @@ impl Case {
                 Key::Range(first, last) => format!("{first}->{last}"),
             };
             let keys: Vec<String> = entry.keys.iter().map(key).collect();
-            let priority = if entry.priority == 0 { String::new() } else { entry.priority.to_string() };
+            let priority = if entry.priority == 0 {
+                String::new()
+            } else {
+                entry.priority.to_string()
+            };
             let (keys, parameters) = (keys.join(" "), list(&entry.parameters));
-            writeln!(text, "table_add {table} {} {keys} => {parameters} {priority}", entry.action).unwrap();
+            writeln!(
+                text,
+                "table_add {table} {} {keys} => {parameters} {priority}",
+                entry.action
+            )
+            .unwrap();
         }
         text
     }
@@ -204,9 +254,15 @@ impl Case {
 
 /// Whether a frame has these digits. p4testgen does not know `truncate`: a frame that ends with its IPv4 packet may be followed by more.
 fn is_as(frame: &[u8], digits: &str) -> bool {
-    let total_len = frame.get(16..18).map_or(0, |len| usize::from(len[0]) << 8 | usize::from(len[1]));
+    let total_len = frame
+        .get(16..18)
+        .map_or(0, |len| usize::from(len[0]) << 8 | usize::from(len[1]));
     let is_cut = frame.len() * 2 < digits.len() && frame.len() == 14 + total_len;
-    let digits = if is_cut { &digits[..frame.len() * 2] } else { digits };
+    let digits = if is_cut {
+        &digits[..frame.len() * 2]
+    } else {
+        digits
+    };
     let same = |(wanted, digit): (char, char)| wanted == '*' || wanted == digit;
     frame.len() * 2 == digits.len() && digits.chars().zip(hex(frame).chars()).all(same)
 }
@@ -216,8 +272,15 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn written(sent: &[(u16, Vec<u8>)]) -> String {
-    let frames: Vec<String> = sent.iter().map(|(port, frame)| format!("{port} {}", hex(frame))).collect();
-    if frames.is_empty() { "nothing".to_owned() } else { frames.join(", ") }
+    let frames: Vec<String> = sent
+        .iter()
+        .map(|(port, frame)| format!("{port} {}", hex(frame)))
+        .collect();
+    if frames.is_empty() {
+        "nothing".to_owned()
+    } else {
+        frames.join(", ")
+    }
 }
 
 #[test]
@@ -241,7 +304,10 @@ fn a_test_is_read_and_judged() {
         case,
         Case {
             entries: vec![
-                ("I.route".to_owned(), entry(&[Key::Lpm(10 << 24, 8)], 0, "I.next", &[2])),
+                (
+                    "I.route".to_owned(),
+                    entry(&[Key::Lpm(10 << 24, 8)], 0, "I.next", &[2])
+                ),
                 ("E.watch".to_owned(), entry(&watch, 7, "NoAction", &[])),
             ],
             defaults: vec![("E.node".to_owned(), "E.set".to_owned(), vec![0x1f, 0])],
@@ -249,16 +315,33 @@ fn a_test_is_read_and_judged() {
             port: 1,
             frame: vec![0, 0xff],
             expected: vec![
-                Expected { port: 3, digits: None },
-                Expected { port: 2, digits: Some("0*f0".to_owned()) },
+                Expected {
+                    port: 3,
+                    digits: None
+                },
+                Expected {
+                    port: 2,
+                    digits: Some("0*f0".to_owned())
+                },
             ],
         }
     );
     let sent = |frames: &[(u16, &[u8])]| {
-        case.judge(&frames.iter().map(|(port, frame)| (*port, frame.to_vec())).collect::<Vec<_>>())
+        case.judge(
+            &frames
+                .iter()
+                .map(|(port, frame)| (*port, frame.to_vec()))
+                .collect::<Vec<_>>(),
+        )
     };
     assert_eq!(sent(&[(3, &[1]), (2, &[0x0a, 0xf0])]), Ok(()));
-    assert_eq!(sent(&[(2, &[0x1a, 0xf0])]), Err("port 2 does not send 0*f0, but 2 1af0".to_owned()));
-    assert_eq!(sent(&[(2, &[0, 0xf0]), (4, &[])]), Err("sends what is not expected: 2 00f0, 4 ".to_owned()));
+    assert_eq!(
+        sent(&[(2, &[0x1a, 0xf0])]),
+        Err("port 2 does not send 0*f0, but 2 1af0".to_owned())
+    );
+    assert_eq!(
+        sent(&[(2, &[0, 0xf0]), (4, &[])]),
+        Err("sends what is not expected: 2 00f0, 4 ".to_owned())
+    );
     assert_eq!(Case::read("wait 1", &Tables::of(json)), None);
 }

@@ -1,7 +1,10 @@
 //! p4testgen makes tests of the programs' paths; the model and BMv2 do what each test expects. Where `p4testgen` is not on PATH, the tests are
 //! skipped; where BMv2 is not, only its part. `HOPWISE_P4TESTGEN_TESTS` is how many times as many tests it makes.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 #[path = "../support/bmv2.rs"]
 mod bmv2;
@@ -23,7 +26,9 @@ const BY_BMV2: usize = 2;
 fn model(program: &Program, case: &Case) -> Result<Vec<(u16, Vec<u8>)>, String> {
     let mut switch = Switch::new(program.clone());
     for (table, name, parameters) in &case.defaults {
-        switch.set_default(table, name, parameters).map_err(|error| error.to_string())?;
+        switch
+            .set_default(table, name, parameters)
+            .map_err(|error| error.to_string())?;
     }
     for (table, entry) in &case.entries {
         switch.insert(table, entry).map_err(|error| error.to_string())?;
@@ -31,7 +36,13 @@ fn model(program: &Program, case: &Case) -> Result<Vec<(u16, Vec<u8>)>, String> 
     if let Some((session, port)) = case.session {
         switch.set_session(session, port);
     }
-    let sent = switch.process(&case.frame, &Arrival { port: case.port, ..Arrival::default() });
+    let sent = switch.process(
+        &case.frame,
+        &Arrival {
+            port: case.port,
+            ..Arrival::default()
+        },
+    );
     Ok(sent.into_iter().map(|one| (one.port, one.frame)).collect())
 }
 
@@ -51,7 +62,10 @@ fn bmv2(name: &str, case: &Case) -> Option<Result<(), String>> {
         .flat_map(|(port, frames)| frames.into_iter().map(move |frame| (port, frame)))
         .collect();
     if sent.is_empty() {
-        skipped(&test, "simple_switch sent nothing, as it does when the machine is busy");
+        skipped(
+            &test,
+            "simple_switch sent nothing, as it does when the machine is busy",
+        );
         return None;
     }
     Some(case.judge(&sent))
@@ -62,11 +76,16 @@ fn check(name: &str, tests: u32, sending: u32) {
     if !bmv2::is_found("p4testgen") {
         return skipped(&format!("p4testgen of {name}"), "p4testgen is not installed");
     }
-    let times: u32 =
-        std::env::var("HOPWISE_P4TESTGEN_TESTS").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    let times: u32 = std::env::var("HOPWISE_P4TESTGEN_TESTS")
+        .ok()
+        .and_then(|times| times.parse().ok())
+        .unwrap_or(1);
     // Those of the large programs take minutes.
     let sending = if times > 1 { sending.max(1) } else { sending };
-    for (count, sending) in [(tests, false), (sending, true)].into_iter().filter(|(count, _)| *count > 0) {
+    for (count, sending) in [(tests, false), (sending, true)]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+    {
         let folder = format!("hopwise-testgen-{}-{name}-{sending}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         execute(name, &generate(&folder, name, count * times, sending));
@@ -81,7 +100,9 @@ fn execute(name: &str, made: &Made) {
     let (mut ran, mut sends, mut tried, mut by_bmv2, mut wrong) = (0, 0, 0, 0, Vec::new());
     for file in &made.tests {
         let text = std::fs::read_to_string(file).unwrap();
-        let Some(case) = Case::read(&text, &tables) else { continue };
+        let Some(case) = Case::read(&text, &tables) else {
+            continue;
+        };
         ran += 1;
         sends += usize::from(case.sends());
         let judged = model(&program, &case).and_then(|sent| case.judge(&sent));

@@ -18,7 +18,10 @@ use crate::{
 
 #[test]
 fn it_looks_less_often_when_it_fails() {
-    assert_eq!([0, 1, 4, 5, 6, u32::MAX].map(|failures| pause(failures).as_secs()), [2, 4, 32, 64, 64, 64]);
+    assert_eq!(
+        [0, 1, 4, 5, 6, u32::MAX].map(|failures| pause(failures).as_secs()),
+        [2, 4, 32, 64, 64, 64]
+    );
 }
 
 /// A worker with a rule, in simulated time.
@@ -35,27 +38,55 @@ impl Simulated {
     fn new() -> Self {
         let control = Control::new().0;
         let hub = Arc::new(Hub::new(1, 10_000, std::collections::BTreeMap::new()));
-        let queues =
-            Config { batch: 1024, queue: 1 << 20, store_queue: 1 << 20, policy: Policy::Shed, store: None };
+        let queues = Config {
+            batch: 1024,
+            queue: 1 << 20,
+            store_queue: 1 << 20,
+            policy: Policy::Shed,
+            store: None,
+        };
         let mut pipeline = Pipeline::new(queues, Arc::clone(&hub), control);
         pipeline.start().unwrap();
         let rules = [("other", "hops > 9"), ("deep", "max(queue_occupancy) > 50")];
-        let config = collector::Config { detection: detection([0, 100, 100, 5, 5, 100], &rules), ..config() };
+        let config = collector::Config {
+            detection: detection([0, 100, 100, 5, 5, 100], &rules),
+            ..config()
+        };
         let names = rules.map(|(name, _)| name.to_owned());
-        let (worker, handle) =
-            Worker::new(Collector::new(config), pipeline.outlet().unwrap(), names.into(), None);
-        Self { worker, handle, pipeline, hub, now: START, seq: 0 }
+        let (worker, handle) = Worker::new(
+            Collector::new(config),
+            pipeline.outlet().unwrap(),
+            names.into(),
+            None,
+        );
+        Self {
+            worker,
+            handle,
+            pipeline,
+            hub,
+            now: START,
+            seq: 0,
+        }
     }
 
     /// A report of flow 1, for which the rule is true or not.
     fn report(&mut self, is_true: bool) {
         (self.now, self.seq) = (self.now + SECOND / 10, self.seq + 1);
         let queue = Some((0, if is_true { 80 } else { 10 }));
-        let sent = Sent { hops: vec![Node { queue, ..node(7) }], seq: self.seq, ..Sent::default() };
+        let sent = Sent {
+            hops: vec![Node { queue, ..node(7) }],
+            seq: self.seq,
+            ..Sent::default()
+        };
         let payload = sent.v10();
         let source = std::net::Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().octets();
-        let datagram =
-            Datagram { payload: &payload, source, src_port: 5000, listener: 0, received: self.now };
+        let datagram = Datagram {
+            payload: &payload,
+            source,
+            src_port: 5000,
+            listener: 0,
+            received: self.now,
+        };
         self.worker.process_reports(&[datagram]);
     }
 
@@ -63,7 +94,8 @@ impl Simulated {
     fn remind(&self, end: Nanos) {
         let alerts: Arc<[Alert]> = [alert()].into();
         drop_answer(
-            self.handle.emit(move |collector, output| report_again(&alerts, end, (collector, output))),
+            self.handle
+                .emit(move |collector, output| report_again(&alerts, end, (collector, output))),
         );
     }
 
@@ -98,9 +130,20 @@ fn alert() -> Alert {
         basis: Basis::Measured,
         ..testkit::records::bare(START)
     };
-    let row = store::EventRow { event, rule: Some("deep".to_owned()), path: Vec::new(), first: None };
+    let row = store::EventRow {
+        event,
+        rule: Some("deep".to_owned()),
+        path: Vec::new(),
+        first: None,
+    };
     let mut past = crate::alerts::Past::new((0, u64::MAX));
-    past.read([RuleEvent { row, by: vec![Hearer::default()] }].into_iter());
+    past.read(
+        [RuleEvent {
+            row,
+            by: vec![Hearer::default()],
+        }]
+        .into_iter(),
+    );
     past.alerts().remove(0)
 }
 
@@ -109,7 +152,10 @@ fn nobody_hears_of_an_alert_again_after_its_end() {
     let (mut reminders, mut refused) = (0, 0);
     for seed in 0..200 {
         let (mut rng, mut simulated) = (Rng(seed), Simulated::new());
-        let mut heard = simulated.hub.subscribe(Topic::Events(Filter::default()), None).unwrap();
+        let mut heard = simulated
+            .hub
+            .subscribe(Topic::Events(Filter::default()), None)
+            .unwrap();
         let (mut is_true, mut reports, mut asked, mut end) = (false, 0, 0_usize, START);
         for _ in 0..40 {
             match rng.below(5) {
@@ -136,7 +182,10 @@ fn nobody_hears_of_an_alert_again_after_its_end() {
         let mut fires = false;
         let (mut began, mut again) = (0, 0_usize);
         for (place, (is_on, ts)) in events.iter().enumerate() {
-            assert!(place == 0 || *ts >= events[place - 1].1, "seed {seed}: an earlier time: {events:?}");
+            assert!(
+                place == 0 || *ts >= events[place - 1].1,
+                "seed {seed}: an earlier time: {events:?}"
+            );
             match (*is_on, fires) {
                 (true, true) => again += 1,
                 (true, false) => began += 1,
@@ -145,7 +194,10 @@ fn nobody_hears_of_an_alert_again_after_its_end() {
             fires = *is_on;
         }
         assert_eq!(fires, is_true, "seed {seed}: {events:?}");
-        assert_eq!(began, reports, "seed {seed}: one was reported that was not true: {events:?}");
+        assert_eq!(
+            began, reports,
+            "seed {seed}: one was reported that was not true: {events:?}"
+        );
         reminders += again;
         refused += asked.saturating_sub(again);
     }
@@ -159,13 +211,22 @@ fn events_are_searched_back_to_the_beginning() {
         one.last.flow = Some(flow(port, false));
         one
     };
-    let mut search = Search { to: 1_000, seen: HashSet::new() };
+    let mut search = Search {
+        to: 1_000,
+        seen: HashSet::new(),
+    };
     let mut part = |alerts: &[u16], known_since| {
-        let found = search.unseen(alerts.iter().map(|port| named(*port)).collect()).count();
+        let found = search
+            .unseen(alerts.iter().map(|port| named(*port)).collect())
+            .count();
         (found, search.goes_on(known_since), search.to)
     };
     assert_eq!(part(&[1, 2], Some(700)), (2, true, 700));
-    assert_eq!(part(&[2, 3], Some(700)), (1, true, 699), "all of one time: it goes on before it");
+    assert_eq!(
+        part(&[2, 3], Some(700)),
+        (1, true, 699),
+        "all of one time: it goes on before it"
+    );
     assert_eq!(part(&[1, 4], Some(300)), (1, true, 300));
     assert_eq!(part(&[5], None), (1, false, 300));
 }

@@ -13,7 +13,11 @@ impl Statement {
         self.equal("node", "UInt32", filter.node.map(|node| node.to_string()));
         self.terms.push(format!("flow = '' AND node != {ABSENT}"));
         let latest = self.time("ts >=", filter.latest());
-        let of_seconds = if interval > 1 { format!(" OR interval = 1 AND {latest}") } else { String::new() };
+        let of_seconds = if interval > 1 {
+            format!(" OR interval = 1 AND {latest}")
+        } else {
+            String::new()
+        };
         self.terms.push(format!("(interval = {interval}{of_seconds})"));
         self.range(Some(filter.from), Some(filter.to));
         let (summed, limit) = (self.summed(pairs), filter.limit);

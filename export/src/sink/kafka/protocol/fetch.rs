@@ -77,7 +77,11 @@ pub fn read_fetch(body: &[u8], version: i16) -> Result<Fetched<'_>, Malformed> {
         let error = reader.i16()?;
         reader.i32()?;
         if error != 0 {
-            return Ok(Fetched { error, end: -1, batches: &[] });
+            return Ok(Fetched {
+                error,
+                end: -1,
+                batches: &[],
+            });
         }
     }
     if reader.i32()? != 1 {

@@ -70,7 +70,9 @@ impl Server {
         change: impl FnOnce(tonic::transport::Server) -> tonic::transport::Server,
     ) -> (Self, SocketAddr) {
         let server = Self::default();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
         let serving = change(tonic::transport::Server::builder())
             .serve_with_incoming(server.clone(), TcpIncoming::from(listener));
@@ -96,15 +98,24 @@ impl Server {
                 None => json!(list),
             };
             let value = Value::JsonIetfVal(json.to_string().into_bytes());
-            update.push(Update { path: Some(path.clone()), val: Some(TypedValue { value: Some(value) }) });
+            update.push(Update {
+                path: Some(path.clone()),
+                val: Some(TypedValue { value: Some(value) }),
+            });
         }
-        let notification = vec![Notification { update, ..Notification::default() }];
+        let notification = vec![Notification {
+            update,
+            ..Notification::default()
+        }];
         Ok(tonic::Response::new(GetResponse { notification }))
     }
 
     fn set(&self, request: &SetRequest) -> Answer<SetResponse> {
         let mut device = self.device();
-        let election = request.extension.iter().find_map(|one| one.master_arbitration?.election_id);
+        let election = request
+            .extension
+            .iter()
+            .find_map(|one| one.master_arbitration?.election_id);
         if let Some(election) = election.filter(|_| device.conduct != Conduct::Lax) {
             if election < device.highest {
                 return Err(Status::permission_denied("a higher election id is known"));
@@ -127,7 +138,10 @@ impl Server {
             };
             let json =
                 serde_json::from_slice(bytes).map_err(|error| Status::invalid_argument(error.to_string()))?;
-            let path = update.path.as_ref().ok_or_else(|| Status::invalid_argument("no path"))?;
+            let path = update
+                .path
+                .as_ref()
+                .ok_or_else(|| Status::invalid_argument("no path"))?;
             device.entries.insert(place(path), json);
         }
         device.notify();
@@ -140,7 +154,9 @@ impl Server {
             return Err(Status::unimplemented("no subscriptions"));
         }
         let (send, receive) = mpsc::unbounded_channel();
-        let _ = send.send(Ok(SubscribeResponse { response: Some(Response::SyncResponse(true)) }));
+        let _ = send.send(Ok(SubscribeResponse {
+            response: Some(Response::SyncResponse(true)),
+        }));
         device.streams.push(send);
         Ok(tonic::Response::new(Queue(receive)))
     }
@@ -149,15 +165,22 @@ impl Server {
 impl Device {
     /// Tells all subscribers that something changed.
     pub(crate) fn notify(&mut self) {
-        let response = SubscribeResponse { response: Some(Response::Update(Notification::default())) };
-        self.streams.retain(|stream| stream.send(Ok(response.clone())).is_ok());
+        let response = SubscribeResponse {
+            response: Some(Response::Update(Notification::default())),
+        };
+        self.streams
+            .retain(|stream| stream.send(Ok(response.clone())).is_ok());
     }
 }
 
 /// The list and the key of the path of an entry.
 fn place(path: &Path) -> (String, String) {
     let mut list = path.clone();
-    let key = list.elem.last_mut().map(|last| std::mem::take(&mut last.key)).unwrap_or_default();
+    let key = list
+        .elem
+        .last_mut()
+        .map(|last| std::mem::take(&mut last.key))
+        .unwrap_or_default();
     (path::text(&list), key.into_values().collect::<Vec<_>>().join(","))
 }
 
@@ -210,7 +233,11 @@ impl Server {
         request: http::Request<Body>,
     ) -> Pin<Box<dyn Future<Output = http::Response<Body>> + Send>> {
         let name = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let user = format!("{} {}", name("username").unwrap_or("-"), name("password").unwrap_or("-"));
+        let user = format!(
+            "{} {}",
+            name("username").unwrap_or("-"),
+            name("password").unwrap_or("-")
+        );
         let conduct = {
             let mut device = self.device();
             device.users.push(user);
@@ -220,11 +247,15 @@ impl Server {
             "/gnmi.gNMI/Get" if conduct == Conduct::Mute => Box::pin(pending()),
             "/gnmi.gNMI/Get" => Box::pin(async move {
                 let call = Call(move |request: Request<GetRequest>| self.get(request.get_ref()));
-                Grpc::new(ProstCodec::<GetResponse, GetRequest>::default()).unary(call, request).await
+                Grpc::new(ProstCodec::<GetResponse, GetRequest>::default())
+                    .unary(call, request)
+                    .await
             }),
             "/gnmi.gNMI/Set" => Box::pin(async move {
                 let call = Call(move |request: Request<SetRequest>| self.set(request.get_ref()));
-                Grpc::new(ProstCodec::<SetResponse, SetRequest>::default()).unary(call, request).await
+                Grpc::new(ProstCodec::<SetResponse, SetRequest>::default())
+                    .unary(call, request)
+                    .await
             }),
             "/gnmi.gNMI/Subscribe" => Box::pin(async move {
                 let call = Call(move |_: Request<Streaming<SubscribeRequest>>| self.subscribe());

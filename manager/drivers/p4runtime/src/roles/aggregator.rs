@@ -140,9 +140,20 @@ impl AggregatorSettings {
             let key = vec![("udp_dport", u128::from(*port))];
             rows.push(Row::entry("postcard_port", key, "accept_postcards", Vec::new()).last());
         }
-        let slots = if self.kind.has_scope() { self.registers } else { self.destinations.len() as u32 };
-        let frames = (0..slots).map(|slot| frame(&[[0; 4], slot.to_be_bytes()].concat())).collect();
-        Role::new(RoleKind::Aggregator, rows, frames, (&self.cross_connect, &self.timer_frames))
+        let slots = if self.kind.has_scope() {
+            self.registers
+        } else {
+            self.destinations.len() as u32
+        };
+        let frames = (0..slots)
+            .map(|slot| frame(&[[0; 4], slot.to_be_bytes()].concat()))
+            .collect();
+        Role::new(
+            RoleKind::Aggregator,
+            rows,
+            frames,
+            (&self.cross_connect, &self.timer_frames),
+        )
     }
 
     /// What it does, in a few words.
@@ -151,7 +162,12 @@ impl AggregatorSettings {
         let mut to: Vec<String> = to.take(MAX_NAMED).map(|to| to.to_string()).collect();
         let more = self.destinations.len().saturating_sub(MAX_NAMED);
         to.extend((more > 0).then(|| format!("{more} more")));
-        format!("{} of {} postcards to {}", self.kind.word(), self.r, to.join(", "))
+        format!(
+            "{} of {} postcards to {}",
+            self.kind.word(),
+            self.r,
+            to.join(", ")
+        )
     }
 
     fn check(&self) -> Result<(), String> {
@@ -162,7 +178,9 @@ impl AggregatorSettings {
             return Err(format!("destinations: write 1 to {MAX_DESTINATIONS}"));
         }
         if !self.registers.is_power_of_two() || self.registers > MAX_REGISTERS {
-            return Err(format!("registers: write a power of two, at most {MAX_REGISTERS}"));
+            return Err(format!(
+                "registers: write a power of two, at most {MAX_REGISTERS}"
+            ));
         }
         match (self.kind.is_correlated(), self.r) {
             (_, 0) => Err("r: write at least 1".to_owned()),
@@ -178,7 +196,9 @@ impl AggregatorSettings {
 impl DestinationSettings {
     fn row(&self, number: usize) -> Result<Row, String> {
         let key = |name: &str| format!("destinations[{number}].{name}");
-        let to = self.to.ok_or_else(|| format!("{}: write it like \"192.0.2.100:32767\"", key("to")))?;
+        let to = self
+            .to
+            .ok_or_else(|| format!("{}: write it like \"192.0.2.100:32767\"", key("to")))?;
         let source = self
             .source
             .ok_or_else(|| format!("{}: write the address from which aggregates come", key("source")))?;
@@ -188,7 +208,12 @@ impl DestinationSettings {
                 ("send", u128::from(source.to_bits()), u128::from(to.to_bits()))
             }
             (IpAddr::V6(source), IpAddr::V6(to)) => ("send_v6", source.to_bits(), to.to_bits()),
-            _ => return Err(format!("{}: write an address of the same family as `to`", key("source"))),
+            _ => {
+                return Err(format!(
+                    "{}: write an address of the same family as `to`",
+                    key("source")
+                ));
+            }
         };
         let params = vec![
             ("port", u128::from(port(self.port, &key("port"))?)),
@@ -198,6 +223,11 @@ impl DestinationSettings {
             ("dst_ip", dst),
             ("dst_port", to.port().into()),
         ];
-        Ok(Row::entry("destination", vec![("destination", number as u128)], action, params))
+        Ok(Row::entry(
+            "destination",
+            vec![("destination", number as u128)],
+            action,
+            params,
+        ))
     }
 }

@@ -67,9 +67,21 @@ pub(crate) struct Row {
 /// What kind of entry it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    Table { table: &'static str, default: bool, key: Numbers, action: &'static str, params: Numbers },
-    Clone { session: u32, port: u32 },
-    Group { group: u32, replicas: Vec<(u32, u32)> },
+    Table {
+        table: &'static str,
+        default: bool,
+        key: Numbers,
+        action: &'static str,
+        params: Numbers,
+    },
+    Clone {
+        session: u32,
+        port: u32,
+    },
+    Group {
+        group: u32,
+        replicas: Vec<(u32, u32)>,
+    },
 }
 
 /// Names and numbers.
@@ -77,20 +89,44 @@ pub(crate) type Numbers = Vec<(&'static str, u128)>;
 
 impl Row {
     fn entry(table: &'static str, key: Numbers, action: &'static str, params: Numbers) -> Self {
-        Self { step: 1, form: Form::Table { table, default: false, key, action, params } }
+        Self {
+            step: 1,
+            form: Form::Table {
+                table,
+                default: false,
+                key,
+                action,
+                params,
+            },
+        }
     }
 
     fn default(table: &'static str, action: &'static str, params: Numbers) -> Self {
-        Self { step: 1, form: Form::Table { table, default: true, key: Vec::new(), action, params } }
+        Self {
+            step: 1,
+            form: Form::Table {
+                table,
+                default: true,
+                key: Vec::new(),
+                action,
+                params,
+            },
+        }
     }
 
     fn clone_session(session: u32, port: u32) -> Self {
-        Self { step: 0, form: Form::Clone { session, port } }
+        Self {
+            step: 0,
+            form: Form::Clone { session, port },
+        }
     }
 
     /// Copies to these ports, each with its instance.
     fn group(group: u32, replicas: Vec<(u32, u32)>) -> Self {
-        Self { step: 0, form: Form::Group { group, replicas } }
+        Self {
+            step: 0,
+            form: Form::Group { group, replicas },
+        }
     }
 
     /// It lets packets in, and so comes last.
@@ -132,7 +168,12 @@ impl Role {
             let key = vec![("ingress_port", port(*one, "timer_frames.ports")?.into())];
             rows.push(Row::entry("timer_port", key, "accept_timer", Vec::new()));
         }
-        Ok(Self { kind, frames, period, rows })
+        Ok(Self {
+            kind,
+            frames,
+            period,
+            rows,
+        })
     }
 }
 
@@ -203,7 +244,9 @@ fn port(number: u32, key: &str) -> Result<u32, String> {
 fn ipv4(address: Option<IpAddr>, key: &str) -> Result<Ipv4Addr, String> {
     match address {
         Some(IpAddr::V4(address)) => Ok(address),
-        Some(IpAddr::V6(_)) => Err(format!("{key}: the program knows IPv4 only; write an IPv4 address")),
+        Some(IpAddr::V6(_)) => Err(format!(
+            "{key}: the program knows IPv4 only; write an IPv4 address"
+        )),
         None => Err(format!("{key}: write an address such as \"192.0.2.1\"")),
     }
 }
@@ -211,7 +254,11 @@ fn ipv4(address: Option<IpAddr>, key: &str) -> Result<Ipv4Addr, String> {
 /// Microseconds of a time that the program counts in 48 bits.
 fn micros(time: Duration, key: &str) -> Result<u128, String> {
     let micros = time.as_micros();
-    if (1..1 << 40).contains(&micros) { Ok(micros) } else { Err(format!("{key}: write \"1us\" to \"12d\"")) }
+    if (1..1 << 40).contains(&micros) {
+        Ok(micros)
+    } else {
+        Err(format!("{key}: write \"1us\" to \"12d\""))
+    }
 }
 
 /// A MAC address.
@@ -221,10 +268,18 @@ fn micros(time: Duration, key: &str) -> Result<u128, String> {
 pub fn mac(text: &str) -> Result<u64, String> {
     let bytes: Option<Vec<u8>> = text
         .split(':')
-        .map(|part| (part.len() == 2).then(|| u8::from_str_radix(part, 16).ok()).flatten())
+        .map(|part| {
+            (part.len() == 2)
+                .then(|| u8::from_str_radix(part, 16).ok())
+                .flatten()
+        })
         .collect();
     match bytes.filter(|bytes| bytes.len() == 6) {
-        Some(bytes) => Ok(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))),
-        None => Err(format!("`{text}` is not a MAC address; write it as \"02:00:00:00:00:01\"")),
+        Some(bytes) => Ok(bytes
+            .iter()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte))),
+        None => Err(format!(
+            "`{text}` is not a MAC address; write it as \"02:00:00:00:00:01\""
+        )),
     }
 }

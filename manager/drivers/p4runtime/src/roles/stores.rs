@@ -111,13 +111,33 @@ impl StoreSettings {
     pub(super) fn offer(&self) -> Offer {
         let family = Family::V1;
         let geometry = match self.kind {
-            P4StoreKind::KeyWrite => Geometry::KeyWrite { slots: self.slots, data_len: self.data, family },
-            P4StoreKind::KeyIncrement => Geometry::KeyIncrement { slots: self.slots, family },
-            P4StoreKind::Postcarding => Geometry::Postcarding { slots: self.slots, hops: self.hops, family },
+            P4StoreKind::KeyWrite => Geometry::KeyWrite {
+                slots: self.slots,
+                data_len: self.data,
+                family,
+            },
+            P4StoreKind::KeyIncrement => Geometry::KeyIncrement {
+                slots: self.slots,
+                family,
+            },
+            P4StoreKind::Postcarding => Geometry::Postcarding {
+                slots: self.slots,
+                hops: self.hops,
+                family,
+            },
             P4StoreKind::Append => {
                 let (entry_len, entries, batch) = (self.entry, self.entries, self.batch);
-                let ring = Ring { entry_len, entries, batch, tagged: false };
-                Geometry::Append { lists: self.lists, first_list: self.id, ring }
+                let ring = Ring {
+                    entry_len,
+                    entries,
+                    batch,
+                    tagged: false,
+                };
+                Geometry::Append {
+                    lists: self.lists,
+                    first_list: self.id,
+                    ring,
+                }
             }
             P4StoreKind::Sketch => {
                 let kind = match self.sketch {
@@ -126,12 +146,34 @@ impl StoreSettings {
                     P4SketchKind::HyperLogLog => SketchKind::HyperLogLog,
                     P4SketchKind::Aroma => SketchKind::Aroma,
                 };
-                let shape = Columns { depth: self.depth, columns: self.columns, width: self.width };
-                Geometry::Sketch { kind, op: kind.op(), shape }
+                let shape = Columns {
+                    depth: self.depth,
+                    columns: self.columns,
+                    width: self.width,
+                };
+                Geometry::Sketch {
+                    kind,
+                    op: kind.op(),
+                    shape,
+                }
             }
         };
-        let Self { id, address, rkey, reporters, places, .. } = *self;
-        Offer { id, geometry, address, rkey, reporters, places }
+        let Self {
+            id,
+            address,
+            rkey,
+            reporters,
+            places,
+            ..
+        } = *self;
+        Offer {
+            id,
+            geometry,
+            address,
+            rkey,
+            reporters,
+            places,
+        }
     }
 }
 
@@ -188,7 +230,9 @@ impl Taken {
         }
         self.geometry(collector, offer, waits)?;
         if self.rows.len() > STORES {
-            return Err(format!("the program has room for {STORES} stores and lists of all collectors"));
+            return Err(format!(
+                "the program has room for {STORES} stores and lists of all collectors"
+            ));
         }
         Ok(())
     }
@@ -203,7 +247,11 @@ impl Taken {
             Family::Artifact => Err("the program has the hash functions `v1` only".to_owned()),
         };
         match offer.geometry {
-            Geometry::KeyWrite { slots, data_len, family: of } => {
+            Geometry::KeyWrite {
+                slots,
+                data_len,
+                family: of,
+            } => {
                 family(of)?;
                 let words = words_of(data_len)?;
                 let params = slot_params(offer, slots, slot_stride(data_len), ("data_words", words.into()));
@@ -216,10 +264,16 @@ impl Taken {
                 self.store((collector, 3, offer.id), "slots", params);
                 Ok(())
             }
-            Geometry::Append { lists, first_list, ring } => {
-                self.append(collector, offer, (lists, first_list, ring), waits)
-            }
-            Geometry::Postcarding { slots, hops, family: of } => {
+            Geometry::Append {
+                lists,
+                first_list,
+                ring,
+            } => self.append(collector, offer, (lists, first_list, ring), waits),
+            Geometry::Postcarding {
+                slots,
+                hops,
+                family: of,
+            } => {
                 family(of)?;
                 self.postcards(collector, offer, (slots, hops), waits)
             }
@@ -233,12 +287,21 @@ impl Taken {
         action: &'static str,
         params: super::Numbers,
     ) {
-        let key = vec![("collector", collector.into()), ("opcode", opcode.into()), ("id", id.into())];
+        let key = vec![
+            ("collector", collector.into()),
+            ("opcode", opcode.into()),
+            ("id", id.into()),
+        ];
         self.rows.push(Row::entry("store", key, action, params));
     }
 
     fn timer(&mut self, collector: u8, opcode: u8, place: u16, id: u32) {
-        let content = [&[collector, opcode << 4][..], &place.to_be_bytes(), &id.to_be_bytes()].concat();
+        let content = [
+            &[collector, opcode << 4][..],
+            &place.to_be_bytes(),
+            &id.to_be_bytes(),
+        ]
+        .concat();
         self.frames.push(frame(&content));
     }
 
@@ -251,7 +314,7 @@ impl Taken {
     ) -> Result<(), String> {
         if ring.tagged {
             return Err(
-                "the program writes bare lists; set tagged = false in the collector's memory".to_owned()
+                "the program writes bare lists; set tagged = false in the collector's memory".to_owned(),
             );
         }
         if ![4, 8, 16, 32, 64].contains(&ring.entry_len) {
@@ -296,7 +359,9 @@ impl Taken {
             return Err(format!("a path of the program has at most {WORDS} hops"));
         }
         if !places.is_power_of_two() || places < 4 || places > PATHS - self.places {
-            return Err(format!("`places` is a power of two from 4 on; all stores together have {PATHS}"));
+            return Err(format!(
+                "`places` is a power of two from 4 on; all stores together have {PATHS}"
+            ));
         }
         let mut params = slot_params(offer, slots, postcard_stride(hops), ("hops", hops.into()));
         params.extend([
@@ -322,7 +387,10 @@ impl Taken {
         if column_words > WORDS {
             return Err("a column of a sketch has at most 64 bytes".to_owned());
         }
-        let (words, columns) = (2 * column_words * u64::from(shape.columns), 2 * u64::from(shape.columns));
+        let (words, columns) = (
+            2 * column_words * u64::from(shape.columns),
+            2 * u64::from(shape.columns),
+        );
         if self.sketches == SKETCHES
             || words > SKETCH_WORDS - self.words
             || columns > SKETCH_COLUMNS - self.columns

@@ -75,23 +75,34 @@ fn entries(program: &str, role: Role) -> Vec<String> {
     let included = Included::named(program).unwrap();
     let name = included.map.unwrap();
     let map = map::read(map::shipped(name).unwrap(), name).unwrap();
-    let local = Local { role: Some(role), ..Local::default() };
+    let local = Local {
+        role: Some(role),
+        ..Local::default()
+    };
     let program =
         Program::new(&map, &included.info().unwrap(), &local).unwrap_or_else(|all| panic!("{all:#?}"));
-    let entries = program.encode_all([&manager::device::Rule::Forwarding], &Entries::new()).unwrap();
+    let entries = program
+        .encode_all([&manager::device::Rule::Forwarding], &Entries::new())
+        .unwrap();
     entries.iter().map(|entry| program.describe(entry)).collect()
 }
 
 #[test]
 fn an_aggregator_is_entries() {
     let role = aggregator(AGGREGATOR).unwrap();
-    assert_eq!((role.kind, role.frames.len(), role.period.as_millis()), (RoleKind::Aggregator, 16, 100));
+    assert_eq!(
+        (role.kind, role.frames.len(), role.period.as_millis()),
+        (RoleKind::Aggregator, 16, 100)
+    );
     // Slot 9: EtherType, not `stop`, and its number.
     assert_eq!(role.frames[9][12..22], [0x88, 0xb5, 0, 0, 0, 0, 0, 0, 0, 9]);
     assert!(role.frames.iter().all(|frame| frame.len() == 60));
     assert_eq!(role.size(), [6, 0, 1]);
     let about = read::<AggregatorSettings>(AGGREGATOR).about();
-    assert_eq!(about, "agg_nf of 3 postcards to 192.0.2.100:32767, [fd00::9]:32767");
+    assert_eq!(
+        about,
+        "agg_nf of 3 postcards to 192.0.2.100:32767, [fd00::9]:32767"
+    );
     let expected = [
         "the entry of destination for destination 0 (AggregatorIngress.send)",
         "the entry of destination for destination 1 (AggregatorIngress.send_v6)",
@@ -102,10 +113,18 @@ fn an_aggregator_is_entries() {
         "the entry of timer_port for ingress_port 64 (AggregatorIngress.accept_timer)",
     ];
     assert_eq!(entries("aggregator", role), expected);
-    let aggregate = aggregator(AGGREGATOR).unwrap().rows().iter().find_map(|row| match &row.form {
-        Form::Table { table: "aggregator", params, .. } => Some(params.clone()),
-        _ => None,
-    });
+    let aggregate = aggregator(AGGREGATOR)
+        .unwrap()
+        .rows()
+        .iter()
+        .find_map(|row| match &row.form {
+            Form::Table {
+                table: "aggregator",
+                params,
+                ..
+            } => Some(params.clone()),
+            _ => None,
+        });
     let numbers: Vec<u128> = aggregate.unwrap().into_iter().map(|(_, number)| number).collect();
     assert_eq!(numbers, [3, 3, 1000, 11, 15, 2, 0]);
 }
@@ -115,10 +134,16 @@ fn a_translator_is_entries() {
     let role = translator(TRANSLATOR).unwrap();
     // 3 lists, 8 places, 2 epochs.
     assert_eq!((role.kind, role.frames.len()), (RoleKind::Translator, 13));
-    assert_eq!(role.frames[4][12..24], [0x88, 0xb5, 0, 0x40, 0, 1, 0, 0, 0, 5, 0, 0]);
+    assert_eq!(
+        role.frames[4][12..24],
+        [0x88, 0xb5, 0, 0x40, 0, 1, 0, 0, 0, 5, 0, 0]
+    );
     assert_eq!(role.size(), [26, 12, 2]);
     let about = read::<TranslatorSettings>(TRANSLATOR).about();
-    assert_eq!(about, "DTA to 2 collector(s) with 6 store(s); 2 reporter(s) of essential reports");
+    assert_eq!(
+        about,
+        "DTA to 2 collector(s) with 6 store(s); 2 reporter(s) of essential reports"
+    );
     let written = entries("dta_translator", role);
     for (part, number) in [
         ("multicast group ", 12),
@@ -140,30 +165,61 @@ fn a_translator_is_entries() {
         );
     }
     assert_eq!(written.len(), 40);
-    assert!(written.contains(&"multicast group 14 (to port 4)".to_owned()), "{written:#?}");
+    assert!(
+        written.contains(&"multicast group 14 (to port 4)".to_owned()),
+        "{written:#?}"
+    );
 }
 
 #[test]
 fn what_an_aggregator_cannot_do_is_refused() {
     for (from, to, part) in [
-        ("r = 3", "r = 24", "r: an aggregate of `agg_nf` has at most 23 postcards"),
+        (
+            "r = 3",
+            "r = 24",
+            "r: an aggregate of `agg_nf` has at most 23 postcards",
+        ),
         ("r = 3", "r = 0", "r: write at least 1"),
-        ("registers = 16", "registers = 8192", "registers: write a power of two, at most 4096"),
-        ("registers = 16", "registers = 12", "registers: write a power of two"),
+        (
+            "registers = 16",
+            "registers = 8192",
+            "registers: write a power of two, at most 4096",
+        ),
+        (
+            "registers = 16",
+            "registers = 12",
+            "registers: write a power of two",
+        ),
         (
             "registers = 16",
             "registers = 4096",
             "timer_frames.every: 4096 frames in that time are more than 5000 per second; write at least \"820ms\"",
         ),
-        ("ports = [64], every", "every", "timer_frames.ports: which one is the switch's CPU port?"),
-        ("\"100ms\"", "\"1ms\"", "timer_frames.every: write \"10ms\" to \"1h\""),
+        (
+            "ports = [64], every",
+            "every",
+            "timer_frames.ports: which one is the switch's CPU port?",
+        ),
+        (
+            "\"100ms\"",
+            "\"1ms\"",
+            "timer_frames.every: write \"10ms\" to \"1h\"",
+        ),
         (
             "\"fd00::1\"",
             "\"10.0.0.1\"",
             "destinations[1].source: write an address of the same family as `to`",
         ),
-        ("port = 5", "port = 0", "destinations[1].port: a port has a number from 1 to 510"),
-        ("02:00:00:00:01:01", "02:00", "destinations[1].mac: `02:00` is not a MAC address"),
+        (
+            "port = 5",
+            "port = 0",
+            "destinations[1].port: a port has a number from 1 to 510",
+        ),
+        (
+            "02:00:00:00:01:01",
+            "02:00",
+            "destinations[1].mac: `02:00` is not a MAC address",
+        ),
         ("r = 3", "listen = []", "listen: write the UDP ports"),
         ("from = 1", "from = 0", "from: a port has a number"),
     ] {
@@ -174,7 +230,14 @@ fn what_an_aggregator_cannot_do_is_refused() {
     }
     assert_eq!(aggregator("").unwrap_err(), "destinations: write 1 to 64");
     // A kind that holds no postcards has room for any number.
-    assert!(aggregator(&AGGREGATOR.replace("agg_nf", "cor_nf").replace("r = 3", "r = 1000")).is_ok());
+    assert!(
+        aggregator(
+            &AGGREGATOR
+                .replace("agg_nf", "cor_nf")
+                .replace("r = 3", "r = 1000")
+        )
+        .is_ok()
+    );
 }
 
 #[test]
@@ -185,9 +248,21 @@ fn what_a_translator_cannot_do_is_refused() {
             "slots = 1000, data = 20",
             "collectors[0].stores[0]: slots must be a power of two",
         ),
-        ("data = 20", "data = 18", "collectors[0].stores[0]: the program writes whole words, 4 to 64 bytes"),
-        ("data = 20", "data = 68", "collectors[0].stores[0]: the program writes whole words"),
-        ("0x7f0000000000", "0x7f0000000004", "collectors[0].stores[0]: `address` is a multiple of 8"),
+        (
+            "data = 20",
+            "data = 18",
+            "collectors[0].stores[0]: the program writes whole words, 4 to 64 bytes",
+        ),
+        (
+            "data = 20",
+            "data = 68",
+            "collectors[0].stores[0]: the program writes whole words",
+        ),
+        (
+            "0x7f0000000000",
+            "0x7f0000000004",
+            "collectors[0].stores[0]: `address` is a multiple of 8",
+        ),
         (
             "batch = 16",
             "batch = 32",
@@ -203,9 +278,21 @@ fn what_a_translator_cannot_do_is_refused() {
             "lists = 1025",
             "collectors[0].stores[2]: the program has 1024 lists for all collectors",
         ),
-        ("places = 8", "places = 6", "collectors[0].stores[3]: `places` is a power of two from 4 on"),
-        ("hops = 5", "hops = 17", "collectors[0].stores[3]: a path of the program has at most 16 hops"),
-        ("columns = 9", "columns = 9000", "collectors[0].stores[4]: the program has 16 sketches"),
+        (
+            "places = 8",
+            "places = 6",
+            "collectors[0].stores[3]: `places` is a power of two from 4 on",
+        ),
+        (
+            "hops = 5",
+            "hops = 17",
+            "collectors[0].stores[3]: a path of the program has at most 16 hops",
+        ),
+        (
+            "columns = 9",
+            "columns = 9000",
+            "collectors[0].stores[4]: the program has 16 sketches",
+        ),
         (
             "depth = 4",
             "depth = 16, width = 8",
@@ -216,12 +303,32 @@ fn what_a_translator_cannot_do_is_refused() {
             "kind = \"key-write\"",
             "collectors[0].stores: two of a kind have the ID 1",
         ),
-        ("192.0.2.201", "192.0.2.200", "collectors[1].reports: 192.0.2.200 is another collector's"),
-        ("192.0.2.201", "fd00::1", "collectors[1].address: the program knows IPv4 only"),
-        ("reliable = 0x103", "reliable = 0", "collectors[1].reliable: a queue pair has a number of 24 bits"),
-        ("report_ports = [1, 2]", "", "report_ports: by which ports do messages to reporters leave?"),
+        (
+            "192.0.2.201",
+            "192.0.2.200",
+            "collectors[1].reports: 192.0.2.200 is another collector's",
+        ),
+        (
+            "192.0.2.201",
+            "fd00::1",
+            "collectors[1].address: the program knows IPv4 only",
+        ),
+        (
+            "reliable = 0x103",
+            "reliable = 0",
+            "collectors[1].reliable: a queue pair has a number of 24 bits",
+        ),
+        (
+            "report_ports = [1, 2]",
+            "",
+            "report_ports: by which ports do messages to reporters leave?",
+        ),
         ("id = 8", "id = 7", "reporters[1].id: 7 is written twice"),
-        ("address = \"10.0.0.8\"", "", "reporters[1].address: write an address"),
+        (
+            "address = \"10.0.0.8\"",
+            "",
+            "reporters[1].address: write an address",
+        ),
         (
             "[1, 2]",
             "[1, 2]\nreporter_rate = 1\nreporter_burst = 4000000000",
@@ -243,7 +350,10 @@ fn limits_are_those_of_the_programs() {
     let size = |program: &str, kind: &str, name: &str| {
         let root = Message::read(Included::named(program).unwrap().text).unwrap();
         let is_named = |one: &&Message| one.first("preamble").is_some_and(|of| of.text("alias") == name);
-        root.all(kind).find(is_named).unwrap_or_else(|| panic!("{program} has no {name}")).number("size")
+        root.all(kind)
+            .find(is_named)
+            .unwrap_or_else(|| panic!("{program} has no {name}"))
+            .number("size")
     };
     for (program, kind, name, expected) in [
         ("aggregator", "registers", "count_of", 4096),

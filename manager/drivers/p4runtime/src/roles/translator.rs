@@ -126,7 +126,12 @@ impl TranslatorSettings {
         if self.collectors.is_empty() || self.collectors.len() > COLLECTORS {
             return Err(format!("collectors: write 1 to {COLLECTORS}"));
         }
-        let waits = Waits::new(self.flush, self.postcard_timeout, self.sketch_timeout, self.sketch_columns)?;
+        let waits = Waits::new(
+            self.flush,
+            self.postcard_timeout,
+            self.sketch_timeout,
+            self.sketch_columns,
+        )?;
         let (mut rows, mut taken) = (self.limits()?, Taken::default());
         let mut destinations = BTreeSet::new();
         for (number, collector) in self.collectors.iter().enumerate() {
@@ -146,7 +151,12 @@ impl TranslatorSettings {
         }
         check_twice(&taken.rows)?;
         rows.append(&mut taken.rows);
-        Role::new(RoleKind::Translator, rows, taken.frames, (&self.cross_connect, &self.timer_frames))
+        Role::new(
+            RoleKind::Translator,
+            rows,
+            taken.frames,
+            (&self.cross_connect, &self.timer_frames),
+        )
     }
 
     /// What it does, in a few words.
@@ -164,7 +174,7 @@ impl TranslatorSettings {
         let burst = u128::from(cost) * u128::from(self.reporter_burst);
         if burst >= 1 << 62 {
             return Err(
-                "reporter_burst: it takes longer than 19 hours at `reporter_rate`; write less".to_owned()
+                "reporter_burst: it takes longer than 19 hours at `reporter_rate`; write less".to_owned(),
             );
         }
         let mut rows = vec![
@@ -215,7 +225,10 @@ impl TranslatorSettings {
             let address = ipv4(reporter.address, &format!("reporters[{index}].address"))?;
             senders.insert(address);
             if !ids.insert(reporter.id) {
-                return Err(format!("reporters[{index}].id: {} is written twice; remove one", reporter.id));
+                return Err(format!(
+                    "reporters[{index}].id: {} is written twice; remove one",
+                    reporter.id
+                ));
             }
             for collector in 0..self.collectors.len() {
                 let key = vec![("collector", collector as u128), ("reporter", reporter.id.into())];
@@ -225,14 +238,22 @@ impl TranslatorSettings {
             }
         }
         if let Some(all) = &self.senders {
-            senders = all.iter().map(|one| ipv4(Some(*one), "senders")).collect::<Result<_, _>>()?;
+            senders = all
+                .iter()
+                .map(|one| ipv4(Some(*one), "senders"))
+                .collect::<Result<_, _>>()?;
         }
         if senders.len() > SENDERS {
             return Err(format!("senders: at most {SENDERS}; the others share a rate"));
         }
         for (index, sender) in senders.into_iter().enumerate() {
             let key = vec![("ipv4_src", sender.to_bits().into())];
-            rows.push(Row::entry("sender", key, "count_sender", vec![("index", index as u128)]));
+            rows.push(Row::entry(
+                "sender",
+                key,
+                "count_sender",
+                vec![("index", index as u128)],
+            ));
         }
         Ok(())
     }
@@ -242,18 +263,26 @@ impl CollectorSettings {
     /// What the settings say of it.
     fn link(&self) -> Result<Link, String> {
         let address = ipv4(self.address, "address")?;
-        for (key, number) in [("unreliable", self.unreliable), ("reliable", self.reliable), ("own", self.own)]
-        {
+        for (key, number) in [
+            ("unreliable", self.unreliable),
+            ("reliable", self.reliable),
+            ("own", self.own),
+        ] {
             if !(1..1 << 24).contains(&number) {
                 return Err(format!("{key}: a queue pair has a number of 24 bits, not 0"));
             }
         }
         let stores = self.stores.iter().map(StoreSettings::offer).collect();
-        Ok(Link { address, queue_pairs: [self.unreliable, self.reliable, self.own], stores })
+        Ok(Link {
+            address,
+            queue_pairs: [self.unreliable, self.reliable, self.own],
+            stores,
+        })
     }
 
     fn reports_to(&self, link: &Link) -> Result<Ipv4Addr, String> {
-        self.reports.map_or(Ok(link.address), |reports| ipv4(Some(reports), "reports"))
+        self.reports
+            .map_or(Ok(link.address), |reports| ipv4(Some(reports), "reports"))
     }
 
     fn rows(&self, number: u8, link: &Link) -> Result<Vec<Row>, String> {
@@ -268,14 +297,30 @@ impl CollectorSettings {
                 ("dst_mac", of(&self.mac, "mac")?.into()),
                 ("src_ip", source.to_bits().into()),
                 ("dst_ip", link.address.to_bits().into()),
-                ("src_port", self.source_port.unwrap_or(SOURCE_PORT + u16::from(number)).into()),
+                (
+                    "src_port",
+                    self.source_port.unwrap_or(SOURCE_PORT + u16::from(number)).into(),
+                ),
                 ("queue_pair", queue_pair.into()),
             ];
             let place = u128::from(number) * 2 + index as u128;
-            rows.push(Row::entry("queue_pair", vec![("queue_pair", place)], "send_to", params));
+            rows.push(Row::entry(
+                "queue_pair",
+                vec![("queue_pair", place)],
+                "send_to",
+                params,
+            ));
         }
-        let key = vec![("ipv4_src", link.address.to_bits().into()), ("queue_pair", own.into())];
-        rows.push(Row::entry("answer", key, "resynchronise", vec![("index", u128::from(number) * 2 + 1)]));
+        let key = vec![
+            ("ipv4_src", link.address.to_bits().into()),
+            ("queue_pair", own.into()),
+        ];
+        rows.push(Row::entry(
+            "answer",
+            key,
+            "resynchronise",
+            vec![("index", u128::from(number) * 2 + 1)],
+        ));
         if self.rate > 0 || self.bandwidth.is_some() {
             let bytes = self.bandwidth.map_or(0, |rate| (rate.0 / 8).max(1));
             let params = vec![
@@ -283,7 +328,12 @@ impl CollectorSettings {
                 ("byte", cost(bytes).into()),
                 ("burst", u128::from(BURST) << 16),
             ];
-            rows.push(Row::entry("collector_rate", vec![("collector", number.into())], "meter_by", params));
+            rows.push(Row::entry(
+                "collector_rate",
+                vec![("collector", number.into())],
+                "meter_by",
+                params,
+            ));
         }
         let key = vec![("ipv4_dst", self.reports_to(link)?.to_bits().into())];
         rows.push(Row::entry("collector", key, "translate", vec![("collector", number.into())]).last());
@@ -297,7 +347,9 @@ fn groups(number: u8, port: u32) -> Vec<Row> {
     let (group, replica) = AGAIN;
     let of_copies =
         (1..group).map(|copies| Row::group(first + copies, (1..=copies).map(|copy| (port, copy)).collect()));
-    of_copies.chain([Row::group(first + group, vec![(port, 1), (port, replica)])]).collect()
+    of_copies
+        .chain([Row::group(first + group, vec![(port, 1), (port, replica)])])
+        .collect()
 }
 
 /// What one of so many per second costs: ns with 16 bits of fraction; 0: no limit.
@@ -309,9 +361,13 @@ fn cost(rate: u64) -> u64 {
 fn check_twice(rows: &[Row]) -> Result<(), String> {
     let mut keys = BTreeSet::new();
     for row in rows {
-        let super::Form::Table { key, .. } = &row.form else { continue };
+        let super::Form::Table { key, .. } = &row.form else {
+            continue;
+        };
         if !keys.insert(key) {
-            let [(_, collector), _, (_, id)] = key.as_slice() else { continue };
+            let [(_, collector), _, (_, id)] = key.as_slice() else {
+                continue;
+            };
             return Err(format!(
                 "collectors[{collector}].stores: two of a kind have the ID {id}; give each its own"
             ));

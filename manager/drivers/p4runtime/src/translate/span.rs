@@ -24,7 +24,9 @@ pub(super) fn address_number(address: IpAddr) -> u128 {
 
 pub(super) fn address(number: u128, width: u32) -> Option<IpAddr> {
     match width {
-        32 => u32::try_from(number).ok().map(|number| Ipv4Addr::from(number).into()),
+        32 => u32::try_from(number)
+            .ok()
+            .map(|number| Ipv4Addr::from(number).into()),
         128 => Some(IpAddr::from(Ipv6Addr::from(number))),
         _ => None,
     }
@@ -35,7 +37,10 @@ pub(super) fn prefix_span(prefix: Option<Prefix>, place: &Place) -> Result<Optio
     let Some(prefix) = prefix else { return Ok(None) };
     if prefix.is_v6() != (place.width == 128) {
         let version = if prefix.is_v6() { "IPv6" } else { "IPv4" };
-        return Err(format!("the field `{}` of the program does not hold {version} addresses", place.name));
+        return Err(format!(
+            "the field `{}` of the program does not hold {version} addresses",
+            place.name
+        ));
     }
     let low = address_number(prefix.network());
     Ok(Some((low, low | ones(place.width - u32::from(prefix.len())))))
@@ -49,7 +54,10 @@ pub(super) fn port_span(ports: Ports) -> Option<Span> {
 pub(super) fn span(field: &Field, place: &Place) -> Option<Span> {
     let all = ones(place.width);
     if let (Value::Variable(Variable::Clauses), Field::Ternary(value, mask)) = (place.value, field) {
-        return value.number().filter(|_| value == mask).map(|clauses| (clauses, clauses));
+        return value
+            .number()
+            .filter(|_| value == mask)
+            .map(|clauses| (clauses, clauses));
     }
     match field {
         Field::Exact(value) | Field::Optional(value) => value.number().map(|number| (number, number)),

@@ -27,7 +27,12 @@ pub(crate) struct Bench {
 
 pub(crate) fn settings(address: SocketAddr, map: &str) -> Settings {
     Settings {
-        peer: Peer { address: address.to_string(), device_id: 1, role: String::new(), tls: None },
+        peer: Peer {
+            address: address.to_string(),
+            device_id: 1,
+            role: String::new(),
+            tls: None,
+        },
         via: None,
         map: (map.to_owned(), Arc::new(shipped(map))),
         local: local(),
@@ -39,7 +44,13 @@ impl Bench {
     pub(crate) fn new(settings: Settings) -> Self {
         let (send, messages) = mpsc::unbounded_channel();
         let driver = Driver::start(settings, move |message| drop(send.send(message)));
-        Self { driver, messages, events: Vec::new(), next: 0, election: Election { term: TERM, epoch: 0 } }
+        Self {
+            driver,
+            messages,
+            events: Vec::new(),
+            next: 0,
+            election: Election { term: TERM, epoch: 0 },
+        }
     }
 
     pub(crate) async fn message(&mut self) -> Message {
@@ -49,7 +60,12 @@ impl Bench {
 
     pub(crate) async fn ask(&mut self, request: Request) -> Answer {
         self.next += 1;
-        assert!(self.driver.send(Command { node: 7, id: self.next, request, limit: 2_000_000_000 }));
+        assert!(self.driver.send(Command {
+            node: 7,
+            id: self.next,
+            request,
+            limit: 2_000_000_000
+        }));
         loop {
             match self.message().await {
                 Message::Answer(7, id, answer) if id == self.next => return answer,
@@ -72,7 +88,12 @@ impl Bench {
 
     pub(crate) async fn apply(&mut self, etag: &Etag, changes: Vec<Change>) -> Answer {
         let election = self.election;
-        self.ask(Request::Apply { election, etag: etag.clone(), changes }).await
+        self.ask(Request::Apply {
+            election,
+            etag: etag.clone(),
+            changes,
+        })
+        .await
     }
 
     /// Waits for the loss of the device, and returns the reason.

@@ -16,7 +16,9 @@ pub(crate) const CPU_PORT: u32 = 64;
 /// The program; `None`: a line was written that says that it is missing.
 pub(crate) fn tool(test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = std::env::var_os("HOPWISE_P4_TOOLS").into_iter().map(PathBuf::from);
+    let more = std::env::var_os("HOPWISE_P4_TOOLS")
+        .into_iter()
+        .map(PathBuf::from);
     let found = std::env::split_paths(&path).chain(more).find_map(|folder| {
         let file = folder.join("simple_switch_grpc");
         file.is_file().then_some(file)
@@ -34,7 +36,11 @@ pub(crate) fn skipped(test: &str, missing: &str) {
 }
 
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// A switch without a program.
@@ -43,14 +49,27 @@ pub(crate) struct Switch(Child);
 impl Switch {
     pub(crate) fn start(program: &PathBuf, port: u16) -> Self {
         let mut command = Command::new(program);
-        command.args(["--no-p4", "--device-id", "1", "--thrift-port", &free_port().to_string(), "--"]);
+        command.args([
+            "--no-p4",
+            "--device-id",
+            "1",
+            "--thrift-port",
+            &free_port().to_string(),
+            "--",
+        ]);
         command.args([
             "--grpc-server-addr",
             &format!("127.0.0.1:{port}"),
             "--cpu-port",
             &CPU_PORT.to_string(),
         ]);
-        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        Self(
+            command
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
     }
 }
 
@@ -68,7 +87,9 @@ pub(crate) async fn claimed(bench: &mut Bench) {
             Answer::Claimed => return,
             // It starts, or has not seen yet that another controller has left.
             Answer::Unreachable(reason)
-                if ["refused", "loaded", "another controller"].iter().any(|one| reason.contains(one)) =>
+                if ["refused", "loaded", "another controller"]
+                    .iter()
+                    .any(|one| reason.contains(one)) =>
             {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

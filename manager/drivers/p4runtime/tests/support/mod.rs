@@ -16,9 +16,18 @@ pub(crate) const PROGRAMS: [(&str, &str); 6] = [
     ("onos-int", include_str!("../published/onos-int.txt")),
     ("geant-int", include_str!("../published/geant-int.txt")),
     ("fabric-tna", include_str!("../published/fabric-tna.txt")),
-    ("hopwise-int", include_str!("../../../../../p4/v1model/int.p4info.txtpb")),
-    ("hopwise-sf", include_str!("../../../../../p4/v1model/sf.p4info.txtpb")),
-    ("hopwise-dta-reporter", include_str!("../../../../../p4/v1model/dta_reporter.p4info.txtpb")),
+    (
+        "hopwise-int",
+        include_str!("../../../../../p4/v1model/int.p4info.txtpb"),
+    ),
+    (
+        "hopwise-sf",
+        include_str!("../../../../../p4/v1model/sf.p4info.txtpb"),
+    ),
+    (
+        "hopwise-dta-reporter",
+        include_str!("../../../../../p4/v1model/dta_reporter.p4info.txtpb"),
+    ),
 ];
 
 /// The P4Info of one of [`PROGRAMS`].
@@ -34,7 +43,11 @@ pub(crate) fn info(name: &str) -> P4Info {
 pub(crate) fn parse(text: &str) -> P4Info {
     let mut info = P4Info::default();
     let preamble = |id: u32, name: &str| {
-        Some(Preamble { id, name: name.to_owned(), alias: name.rsplit('.').next().unwrap().to_owned() })
+        Some(Preamble {
+            id,
+            name: name.to_owned(),
+            alias: name.rsplit('.').next().unwrap().to_owned(),
+        })
     };
     let mut ids: BTreeMap<String, u32> = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("action ")) {
@@ -48,10 +61,16 @@ pub(crate) fn parse(text: &str) -> P4Info {
             ("table", _) => {
                 let id = 0x0200_0001 + info.tables.len() as u32;
                 let size = number(2).into();
-                info.tables.push(P4Table { preamble: preamble(id, words[1]), size, ..P4Table::default() });
+                info.tables.push(P4Table {
+                    preamble: preamble(id, words[1]),
+                    size,
+                    ..P4Table::default()
+                });
                 if words.get(3) == Some(&"counted") {
-                    info.direct_counters
-                        .push(P4DirectCounter { preamble: preamble(id ^ 7, words[1]), direct_table_id: id });
+                    info.direct_counters.push(P4DirectCounter {
+                        preamble: preamble(id ^ 7, words[1]),
+                        direct_table_id: id,
+                    });
                 }
             }
             ("field", _) => {
@@ -73,18 +92,32 @@ pub(crate) fn parse(text: &str) -> P4Info {
                 });
             }
             ("action", true) => {
-                let scope = if words.len() > 2 { Scope::DefaultOnly } else { Scope::TableAndDefault };
+                let scope = if words.len() > 2 {
+                    Scope::DefaultOnly
+                } else {
+                    Scope::TableAndDefault
+                };
                 let id = ids[words[1]];
-                info.tables.last_mut().unwrap().action_refs.push(P4ActionRef { id, scope: scope.into() });
+                info.tables.last_mut().unwrap().action_refs.push(P4ActionRef {
+                    id,
+                    scope: scope.into(),
+                });
             }
             ("action", false) => {
                 let preamble = preamble(ids[words[1]], words[1]);
-                info.actions.push(P4Action { preamble, params: Vec::new() });
+                info.actions.push(P4Action {
+                    preamble,
+                    params: Vec::new(),
+                });
             }
             ("param", _) => {
                 let params = &mut info.actions.last_mut().unwrap().params;
                 let id = 1 + params.len() as u32;
-                params.push(P4Param { id, name: words[1].to_owned(), bitwidth: number(2) });
+                params.push(P4Param {
+                    id,
+                    name: words[1].to_owned(),
+                    bitwidth: number(2),
+                });
             }
             other => panic!("{other:?}"),
         }
@@ -109,7 +142,11 @@ pub(crate) fn local() -> Local {
         node: 7,
         report: Some(report),
         restart: None,
-        routes: vec![route("10.0.1.0/24", 1), route("fd00:2::1", 2), route("0.0.0.0/0", 3)],
+        routes: vec![
+            route("10.0.1.0/24", 1),
+            route("fd00:2::1", 2),
+            route("0.0.0.0/0", 3),
+        ],
         mtus: vec![(2, 2140)],
         role: None,
     }

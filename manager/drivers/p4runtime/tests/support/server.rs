@@ -123,7 +123,9 @@ impl Server {
             highest: None,
             next_client: 0,
         };
-        let server = Self { switch: Arc::new(Mutex::new(switch)) };
+        let server = Self {
+            switch: Arc::new(Mutex::new(switch)),
+        };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let transport = set(tonic::transport::Server::builder());
@@ -166,17 +168,28 @@ impl Switch {
     }
 
     fn check_device(&self, device_id: u64) -> Answer<()> {
-        if device_id == self.device_id { Ok(()) } else { Err(tonic::Status::not_found("no such device")) }
+        if device_id == self.device_id {
+            Ok(())
+        } else {
+            Err(tonic::Status::not_found("no such device"))
+        }
     }
 
     /// A client whose election id is the highest that was ever seen.
     fn primary(&self) -> Option<Uint128> {
-        self.clients.iter().filter_map(|client| client.election).find(|id| Some(*id) == self.highest)
+        self.clients
+            .iter()
+            .filter_map(|client| client.election)
+            .find(|id| Some(*id) == self.highest)
     }
 
     fn check_primary(&self, election: Option<Uint128>) -> Answer<()> {
         let is_primary = election.is_some() && election == self.primary();
-        if is_primary { Ok(()) } else { Err(tonic::Status::permission_denied("not primary")) }
+        if is_primary {
+            Ok(())
+        } else {
+            Err(tonic::Status::permission_denied("not primary"))
+        }
     }
 
     fn arbitrate(&mut self, number: u64, update: MasterArbitrationUpdate) -> Answer<()> {
@@ -203,7 +216,10 @@ impl Switch {
                 Some(_) => Code::AlreadyExists,
                 None => Code::NotFound,
             };
-            let status = Status { code: code.into(), ..Status::default() };
+            let status = Status {
+                code: code.into(),
+                ..Status::default()
+            };
             let update = MasterArbitrationUpdate {
                 device_id: self.device_id,
                 role: None,
@@ -231,10 +247,18 @@ impl Switch {
         if self.conduct == Conduct::Idle {
             return Ok(WriteResponse {});
         }
-        let before =
-            (self.entries.clone(), self.defaults.clone(), self.sessions.clone(), self.groups.clone());
-        let mut results: Vec<Error> =
-            request.updates.iter().rev().map(|update| result(self.update(&info, update))).collect();
+        let before = (
+            self.entries.clone(),
+            self.defaults.clone(),
+            self.sessions.clone(),
+            self.groups.clone(),
+        );
+        let mut results: Vec<Error> = request
+            .updates
+            .iter()
+            .rev()
+            .map(|update| result(self.update(&info, update)))
+            .collect();
         results.reverse();
         if results.iter().all(|error| error.canonical_code == 0) {
             return Ok(WriteResponse {});
@@ -248,8 +272,16 @@ impl Switch {
             value: error.encode_to_vec(),
         };
         let details = results.iter().map(any).collect();
-        let status = Status { code: Code::Unknown.into(), message: "write failed".to_owned(), details };
-        Err(tonic::Status::with_details(Code::Unknown, "write failed", status.encode_to_vec().into()))
+        let status = Status {
+            code: Code::Unknown.into(),
+            message: "write failed".to_owned(),
+            details,
+        };
+        Err(tonic::Status::with_details(
+            Code::Unknown,
+            "write failed",
+            status.encode_to_vec().into(),
+        ))
     }
 
     fn update(&mut self, info: &P4Info, update: &Update) -> Answer<()> {
@@ -316,7 +348,10 @@ impl Switch {
 
     fn update_table(&mut self, info: &P4Info, kind: UpdateType, entry: &TableEntry) -> Answer<()> {
         let id = |preamble: &Option<Preamble>| preamble.as_ref().map(|preamble| preamble.id);
-        let table = info.tables.iter().find(|table| id(&table.preamble) == Some(entry.table_id));
+        let table = info
+            .tables
+            .iter()
+            .find(|table| id(&table.preamble) == Some(entry.table_id));
         let table = table.ok_or_else(|| tonic::Status::not_found("no such table"))?;
         if entry.is_default_action {
             if kind != UpdateType::Modify || !entry.r#match.is_empty() || entry.priority != 0 {
@@ -354,7 +389,11 @@ impl Switch {
         match (kind, found) {
             (UpdateType::Insert, Some(_)) => Err(tonic::Status::already_exists("entry")),
             (UpdateType::Insert, None) => {
-                let used = self.entries.iter().filter(|other| other.table_id == entry.table_id).count();
+                let used = self
+                    .entries
+                    .iter()
+                    .filter(|other| other.table_id == entry.table_id)
+                    .count();
                 if used as i64 >= table.size {
                     return Err(self.full.clone());
                 }
@@ -382,29 +421,44 @@ impl Switch {
         for entity in &request.entities {
             match entity.entity.as_ref() {
                 Some(EntityKind::TableEntry(wanted)) => entities.extend(self.read_table(wanted)),
-                Some(EntityKind::Counter(CounterEntry { counter_id, index: None, .. })) => {
+                Some(EntityKind::Counter(CounterEntry {
+                    counter_id,
+                    index: None,
+                    ..
+                })) => {
                     let counters = self.counters.get(counter_id);
                     let counters = counters.ok_or_else(|| tonic::Status::unimplemented("counters"))?;
                     entities.extend(counters.iter().enumerate().map(|(place, packets)| {
-                        let data = CounterData { byte_count: 0, packet_count: *packets };
+                        let data = CounterData {
+                            byte_count: 0,
+                            packet_count: *packets,
+                        };
                         let index = Some(Index { index: place as i64 });
-                        EntityKind::Counter(CounterEntry { counter_id: *counter_id, index, data: Some(data) })
+                        EntityKind::Counter(CounterEntry {
+                            counter_id: *counter_id,
+                            index,
+                            data: Some(data),
+                        })
                     }));
                 }
                 Some(EntityKind::PacketReplication(PacketReplicationEngineEntry {
                     r#type: Some(ReplicationKind::CloneSession(wanted)),
                 })) => {
-                    self.refusals.get("Session").map_or(Ok(()), |status| Err(status.clone()))?;
+                    self.refusals
+                        .get("Session")
+                        .map_or(Ok(()), |status| Err(status.clone()))?;
                     let session = self.sessions.get(&wanted.session_id);
                     let session = session.ok_or_else(|| tonic::Status::not_found("clone session"))?;
                     let kind = Some(ReplicationKind::CloneSession(session.clone()));
-                    entities
-                        .push(EntityKind::PacketReplication(PacketReplicationEngineEntry { r#type: kind }));
+                    entities.push(EntityKind::PacketReplication(PacketReplicationEngineEntry {
+                        r#type: kind,
+                    }));
                 }
                 Some(EntityKind::PacketReplication(PacketReplicationEngineEntry {
                     r#type:
                         Some(ReplicationKind::MulticastGroup(MulticastGroupEntry {
-                            multicast_group_id: 0, ..
+                            multicast_group_id: 0,
+                            ..
                         })),
                 })) => entities.extend(self.groups.values().map(|group| {
                     let kind = Some(ReplicationKind::MulticastGroup(group.clone()));
@@ -413,7 +467,10 @@ impl Switch {
                 _ => return Err(invalid("no entity")),
             }
         }
-        let entities = entities.into_iter().map(|entity| Entity { entity: Some(entity) }).collect();
+        let entities = entities
+            .into_iter()
+            .map(|entity| Entity { entity: Some(entity) })
+            .collect();
         Ok(ReadResponse { entities })
     }
 
@@ -427,17 +484,25 @@ impl Switch {
             };
             return vec![EntityKind::TableEntry(default)];
         }
-        let of_table = self.entries.iter().filter(|entry| entry.table_id == wanted.table_id);
+        let of_table = self
+            .entries
+            .iter()
+            .filter(|entry| entry.table_id == wanted.table_id);
         let shown = of_table.map(|entry| {
             let mut entry = entry.clone();
-            entry.counter_data = wanted.counter_data.map(|_| entry.counter_data.unwrap_or_default());
+            entry.counter_data = wanted
+                .counter_data
+                .map(|_| entry.counter_data.unwrap_or_default());
             let action = entry.action.as_mut().and_then(|action| action.r#type.as_mut());
             if let Some(TableActionType::Action(action)) = action {
                 if self.conduct == Conduct::Forger {
                     action.action_id ^= 0x40;
                 }
                 if self.padded {
-                    action.params.iter_mut().for_each(|param| param.value.insert(0, 0));
+                    action
+                        .params
+                        .iter_mut()
+                        .for_each(|param| param.value.insert(0, 0));
                 }
             }
             EntityKind::TableEntry(entry)
@@ -475,7 +540,11 @@ impl Switch {
         }
         self.info()?;
         let (p4info, cookie) = (self.program.clone(), self.cookie);
-        let config = Some(ForwardingPipelineConfig { p4info, cookie, ..Default::default() });
+        let config = Some(ForwardingPipelineConfig {
+            p4info,
+            cookie,
+            ..Default::default()
+        });
         Ok(GetForwardingPipelineConfigResponse { config })
     }
 
@@ -494,7 +563,10 @@ fn invalid(text: &str) -> tonic::Status {
 fn result(done: Answer<()>) -> Error {
     match done {
         Ok(()) => Error::default(),
-        Err(status) => Error { canonical_code: status.code().into(), message: status.message().to_owned() },
+        Err(status) => Error {
+            canonical_code: status.code().into(),
+            message: status.message().to_owned(),
+        },
     }
 }
 
@@ -505,11 +577,17 @@ fn check_bytes(bytes: &[u8], width: i32) -> Answer<()> {
     if !is_canonical {
         return Err(invalid("not a canonical byte string"));
     }
-    if bits > width as usize { Err(tonic::Status::out_of_range("too many bits")) } else { Ok(()) }
+    if bits > width as usize {
+        Err(tonic::Status::out_of_range("too many bits"))
+    } else {
+        Ok(())
+    }
 }
 
 fn number(bytes: &[u8]) -> u128 {
-    bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
+    bytes
+        .iter()
+        .fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
 fn check_key(table: &P4Table, entry: &TableEntry) -> Answer<()> {
@@ -523,11 +601,19 @@ fn check_key(table: &P4Table, entry: &TableEntry) -> Answer<()> {
         check_field(known, field)?;
     }
     let is_exact = |field: &&P4MatchField| field.match_type() == MatchType::Exact;
-    if table.match_fields.iter().filter(is_exact).any(|field| !seen.contains(&field.id)) {
+    if table
+        .match_fields
+        .iter()
+        .filter(is_exact)
+        .any(|field| !seen.contains(&field.id))
+    {
         return Err(invalid("an exact field is missing"));
     }
     let kinds = [MatchType::Ternary, MatchType::Range, MatchType::Optional];
-    let has_priority = table.match_fields.iter().any(|field| kinds.contains(&field.match_type()));
+    let has_priority = table
+        .match_fields
+        .iter()
+        .any(|field| kinds.contains(&field.match_type()));
     if has_priority == (entry.priority > 0) && entry.priority >= 0 {
         Ok(())
     } else {
@@ -546,40 +632,62 @@ fn check_field(known: &P4MatchField, field: &FieldMatch) -> Answer<()> {
             check_bytes(&one.mask, width)?;
             let (value, mask) = (number(&one.value), number(&one.mask));
             let fits = mask != 0 && value & !mask == 0;
-            if fits { Ok(()) } else { Err(invalid("bits outside of the mask, or a mask of 0")) }
+            if fits {
+                Ok(())
+            } else {
+                Err(invalid("bits outside of the mask, or a mask of 0"))
+            }
         }
         (MatchType::Lpm, Some(FieldMatchType::Lpm(one))) => {
             check_bytes(&one.value, width)?;
             let open = all >> one.prefix_len.max(0) as u32;
             let fits = (1..=width).contains(&one.prefix_len) && number(&one.value) & open == 0;
-            if fits { Ok(()) } else { Err(invalid("bits outside of the prefix, or a prefix of 0")) }
+            if fits {
+                Ok(())
+            } else {
+                Err(invalid("bits outside of the prefix, or a prefix of 0"))
+            }
         }
         (MatchType::Range, Some(FieldMatchType::Range(one))) => {
             check_bytes(&one.low, width)?;
             check_bytes(&one.high, width)?;
             let (low, high) = (number(&one.low), number(&one.high));
             let fits = low <= high && (low, high) != (0, all);
-            if fits { Ok(()) } else { Err(invalid("an empty or full range")) }
+            if fits {
+                Ok(())
+            } else {
+                Err(invalid("an empty or full range"))
+            }
         }
         _ => Err(invalid("another kind of match")),
     }
 }
 
 fn check_action(info: &P4Info, table: &P4Table, action: &TableAction, unusable: Scope) -> Answer<()> {
-    let Some(TableActionType::Action(action)) = &action.r#type else { return Err(invalid("no action")) };
-    let may = table.action_refs.iter().any(|one| one.id == action.action_id && one.scope() != unusable);
+    let Some(TableActionType::Action(action)) = &action.r#type else {
+        return Err(invalid("no action"));
+    };
+    let may = table
+        .action_refs
+        .iter()
+        .any(|one| one.id == action.action_id && one.scope() != unusable);
     if !may {
         return Err(invalid("the table does not have the action"));
     }
-    let known =
-        info.actions.iter().find(|one| one.preamble.as_ref().is_some_and(|p| p.id == action.action_id));
+    let known = info
+        .actions
+        .iter()
+        .find(|one| one.preamble.as_ref().is_some_and(|p| p.id == action.action_id));
     let known = known.ok_or_else(|| tonic::Status::not_found("no such action"))?;
     if action.params.len() != known.params.len() {
         return Err(invalid("another number of parameters"));
     }
     for param in &action.params {
         let of = known.params.iter().find(|one| one.id == param.param_id);
-        check_bytes(&param.value, of.ok_or_else(|| invalid("no such parameter"))?.bitwidth)?;
+        check_bytes(
+            &param.value,
+            of.ok_or_else(|| invalid("no such parameter"))?.bitwidth,
+        )?;
     }
     Ok(())
 }
@@ -658,7 +766,11 @@ impl Server {
         let mut switch = self.switch();
         switch.next_client += 1;
         let number = switch.next_client;
-        switch.clients.push(Client { number, election: None, send: send.clone() });
+        switch.clients.push(Client {
+            number,
+            election: None,
+            send: send.clone(),
+        });
         drop(switch);
         let server = self.clone();
         let mut messages = request.into_inner();
@@ -702,7 +814,13 @@ where
     fn call(&mut self, request: Request<ReadRequest>) -> Self::Future {
         let counts = |entity: &Entity| matches!(&entity.entity, Some(EntityKind::TableEntry(entry)) if entry.counter_data.is_some());
         let is_counters = request.get_ref().entities.iter().any(counts);
-        let delay = self.1.switch().delays.get("Counters").copied().filter(|_| is_counters);
+        let delay = self
+            .1
+            .switch()
+            .delays
+            .get("Counters")
+            .copied()
+            .filter(|_| is_counters);
         let done = (self.0)(request);
         Box::pin(async move {
             tokio::time::sleep(delay.unwrap_or_default()).await;
@@ -755,7 +873,9 @@ impl Service<http::Request<Body>> for Server {
                 }
                 "Read" => {
                     let read = server.unary("Read", |switch, request: ReadRequest| switch.read(&request));
-                    Grpc::new(ProstCodec::default()).server_streaming(Read(read, server), request).await
+                    Grpc::new(ProstCodec::default())
+                        .server_streaming(Read(read, server), request)
+                        .await
                 }
                 "GetForwardingPipelineConfig" => {
                     let get = |switch: &mut Switch, request| switch.get(&request);
@@ -764,12 +884,18 @@ impl Service<http::Request<Body>> for Server {
                 }
                 "SetForwardingPipelineConfig" => {
                     let set = |switch: &mut Switch, request| {
-                        switch.load(request).map(|()| SetForwardingPipelineConfigResponse {})
+                        switch
+                            .load(request)
+                            .map(|()| SetForwardingPipelineConfigResponse {})
                     };
                     let call = Call(server.unary("SetForwardingPipelineConfig", set));
                     Grpc::new(ProstCodec::default()).unary(call, request).await
                 }
-                "StreamChannel" => Grpc::new(ProstCodec::default()).streaming(Channel(server), request).await,
+                "StreamChannel" => {
+                    Grpc::new(ProstCodec::default())
+                        .streaming(Channel(server), request)
+                        .await
+                }
                 _ => tonic::Status::unimplemented("no such call").into_http(),
             };
             Ok(response)
