@@ -161,6 +161,7 @@ fn events_are_matched_by_their_own_fields() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn faults_have_a_position_and_say_what_to_write() {
     let most = "x".repeat(5_000);
     let deep = "(".repeat(40);

@@ -44,10 +44,8 @@ impl Process {
             };
         }
         // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-        Ok(Some(Self {
-            id,
-            handle: unsafe { OwnedFd::from_raw_fd(fd as i32) },
-        }))
+        let handle = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        Ok(Some(Self { id, handle }))
     }
 
     /// Its number.

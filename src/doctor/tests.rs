@@ -211,6 +211,7 @@ fn offloads_blocking_are_reported_with_their_command() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list, in its order")]
 fn each_fault_of_an_interface_has_its_verdict_and_its_command() {
     let program = |name: Option<&str>, mode, ours| {
         let name = name.map(str::to_owned);
@@ -434,6 +435,7 @@ fn a_veth_runs_programs_on_two_conditions() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list, in its order")]
 fn the_rx_path_follows_from_the_facts() {
     let rx_path = |facts: &Facts, machine: &Machine| {
         let expected = rx_path::expect(facts, machine, RxPath::ZeroCopy);

@@ -164,6 +164,7 @@ fn upstream(text: &mut Text, view: Option<&UpstreamView>) {
     each("dta_upstream_unsent_total", help, |view| view.unsent);
 }
 
+#[expect(clippy::too_many_lines, reason = "a list, in its order")]
 fn links(text: &mut Text, view: Option<&TranslatorView>) {
     let mut each = |(name, kind, help): (&str, &str, &str), value: &dyn Fn(&CollectorView) -> u64| {
         text.metric(name, kind, help);
@@ -324,6 +325,7 @@ fn in_kernel(text: &mut Text, view: Option<&XdpView>) {
 }
 
 /// Metrics of the collector memory of this process.
+#[expect(clippy::too_many_lines, reason = "a list, in its order")]
 pub(super) fn keeping(text: &mut Text, view: Option<&MemoryView>) {
     one(
         text,

@@ -517,6 +517,7 @@ fn the_sketches_of_two_sections_are_merged_into_one() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn a_growth_made_once_reaches_those_who_report_and_those_who_ask() {
     let directory = TempDir::new();
     let at = directory.join("");

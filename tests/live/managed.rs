@@ -663,6 +663,7 @@ fn the_rule_of_an_intent_is_evaluated_for_its_flows() {
 
 /// A rule that becomes true leads to more detail of its flow for a while, within the limits.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn a_rule_that_becomes_true_is_followed_by_more_detail() {
     let Some(fabric) = Fabric::start() else { return };
     fabric.wait_for_devices("in sync", in_sync);

@@ -631,6 +631,7 @@ const DTA: &str = "[[switch.watch]]\nmode = \"md\"\n[switch.dta]\nprobe = \"0s\"
                    key = [\"flow\"]\ndata = [\"node[5]\"]\nessential = true\n";
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn a_sink_reports_by_dta_instead_and_sends_again_what_is_missed() {
     use wire::dta::{Control, Operation, Report, control};
     let directory = support::TempDir::new();

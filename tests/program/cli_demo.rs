@@ -82,6 +82,7 @@ impl Demo {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn every_report_of_the_demo_is_accounted_for_and_can_be_asked_about() {
     let demo = Demo::start(&[]);
     for promised in [

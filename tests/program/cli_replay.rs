@@ -279,6 +279,7 @@ fn a_replay_fills_a_store() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn stored_events_are_filtered_by_a_condition() {
     let dir = TempDir::new();
     let store = dir.join("store");

@@ -64,6 +64,7 @@ impl Translator {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn one_report_of_each_kind_goes_out_as_written() {
     let translator = Translator::new(1);
     let flow = "10.0.0.1:1234>10.0.0.2:80/6";

@@ -401,6 +401,7 @@ fn a_change_of_a_path_says_the_path_before_and_after_and_how_often_each_was_used
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn traffic_is_stacked_by_what_is_chosen() {
     let server = started();
     let ask = |more: &str| server.json(&format!("/api/v1/traffic?{}&{more}", between(4, 9)));

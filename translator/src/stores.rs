@@ -2,7 +2,7 @@
 
 use wire::dta::hash::{self, Family, Hashes};
 use wire::dta::layout::{self, Geometry};
-use wire::dta::{Base, Operation, PlainAppend, Report};
+use wire::dta::{Operation, PlainAppend, Report};
 
 use super::config::{CollectorConfig, Config, StoreEntry};
 use super::lists::{Lists, Request};
@@ -254,11 +254,8 @@ impl Stores {
         sender: &mut Sender<'_, W>,
         stats: &mut Stats,
     ) -> Result<(), Fault> {
-        let Base {
-            essential: reliable,
-            immediate,
-            ..
-        } = report.base;
+        let reliable = report.base.essential;
+        let immediate = report.base.immediate;
         match report.operation {
             Operation::KeyWrite {
                 copies,
@@ -346,12 +343,10 @@ impl Stores {
                 if !sketch.is_shaped(depth, width, op) {
                     return Err(Fault::Drop(Reason::WrongShape));
                 }
-                let reporter = report.base.reporter;
-                let first = first_column;
                 let delivery = Delivery {
-                    reporter,
+                    reporter: report.base.reporter,
                     epoch,
-                    first,
+                    first: first_column,
                     columns,
                     counters,
                     immediate,

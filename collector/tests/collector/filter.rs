@@ -574,6 +574,7 @@ fn rollups_are_within_twice_the_threshold_of_the_true_ones() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn suppressed_state_of_unknown_flows_is_not_applied_and_removed_flows_are_listed() {
     let mut bench = Bench::new(Config {
         flow_timeout: 10 * SECOND,

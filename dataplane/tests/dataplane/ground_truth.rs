@@ -320,6 +320,7 @@ fn audit(config: Config, watch: Watch) -> (Fabric, Auditor) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn every_report_matches_the_ground_truth() {
     let watch = Watch::new(Match::default());
     let v20 = Format::default();

@@ -306,6 +306,7 @@ fn cut_at_every_byte() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn corruption_is_reported_with_its_position() {
     let little = |bytes: &[u8]| Bytes(Order::Little, bytes.to_vec());
     let header = pcap_pieces(Order::Little, 0xa1b2_c3d4)[0].0.clone();

@@ -50,10 +50,8 @@ impl Ethtool {
             return Err(Error::last("socket", interface));
         }
         // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-        Ok(Self {
-            socket: unsafe { OwnedFd::from_raw_fd(fd) },
-            name,
-        })
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { socket, name })
     }
 
     /// # Safety

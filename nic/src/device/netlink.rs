@@ -29,9 +29,8 @@ impl Netlink {
             return Err(Error::last("socket", "AF_NETLINK"));
         }
         // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-        Ok(Self {
-            socket: unsafe { OwnedFd::from_raw_fd(fd) },
-        })
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { socket })
     }
 
     /// Sends a request of this type and returns the reply after its header.

@@ -92,6 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a list, in its order")]
     fn each_error_says_whose_fault_it_is_and_what_to_do() {
         let verdict = |status, body: &str, whose| {
             let response = Response {

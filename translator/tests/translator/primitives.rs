@@ -677,6 +677,7 @@ fn pending_entries_survive_a_reconnect_and_are_lost_with_their_store() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn settings_that_cannot_be_used_are_named() {
     use translator::{CollectorConfig, ConfigError, Translator};
     let ring = Ring {

@@ -786,6 +786,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
     fn geometries_are_checked() {
         let ring = Ring {
             entry_len: 18,

@@ -20,6 +20,7 @@ const TIMELESS: u16 = 0xc000;
 const PACKETS: usize = 150;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn the_model_and_bmv2_do_the_same() {
     let program = Arc::new(Program::read(crate::PROGRAM).unwrap());
     let mut rng = Rng(7);
