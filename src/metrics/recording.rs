@@ -14,7 +14,7 @@ pub(super) fn recording(text: &mut Text, counts: Option<FlightCounts>) {
     one(
         "flight_recorder_memory_bytes",
         "gauge",
-        "Memory of the flight recorder for datagrams.",
+        "Bytes that the flight recorder may take for datagrams; it takes them as they arrive.",
         |one| one.memory,
     );
     let help = "Reports that the flight recorder passed on to the store.";
