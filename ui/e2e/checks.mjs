@@ -244,6 +244,37 @@ export async function events(page, base) {
   await kind.click();
 }
 
+const DAMAGED = 'hopwise-2026-01-02.db is damaged: its records are missing';
+const GONE = 'hopwise-2026-01-03.db cannot be opened: <b>Permission denied</b>';
+
+/** What the server notes about answers is above what they show: each sentence once, and gone with the page. */
+export async function answerNotes(page, base) {
+  const notes = async () => {
+    const box = page.locator('.answer-notes');
+    return (await box.isVisible()) ? box.locator('li').allTextContents() : [];
+  };
+  const pattern = /\/api\/v1\/(queues|traffic|query)\b/;
+  await page.route(pattern, async (route) => {
+    const answer = await route.fetch();
+    const headers = { ...answer.headers(), 'hopwise-notes': JSON.stringify([DAMAGED, GONE]) };
+    if (!route.request().url().endsWith('/query')) return route.fulfill({ response: answer, headers });
+    // SQL has them in its answer.
+    await route.fulfill({ response: answer, json: { ...(await answer.json()), notes: [DAMAGED] } });
+  });
+  for (const name of ['queues', 'traffic']) {
+    await open(page, base, name);
+    await becomes(notes, [GONE, DAMAGED].sort(), `notes of ${name}`);
+  }
+  await open(page, base, 'sql');
+  await becomes(notes, [], 'no notes about another page');
+  await page.locator('.editor').fill('SELECT kind FROM events LIMIT 1');
+  await page.locator('.editor').press('Control+Enter');
+  await becomes(notes, [DAMAGED], 'notes of SQL');
+  await page.unroute(pattern);
+  await page.locator('.editor').press('Control+Enter');
+  await becomes(notes, [], 'no notes about a later answer');
+}
+
 /** The list is drawn four times a second: the filter works when only events of the chosen kind are left. */
 function onlyKind(page, name) {
   return becomes(

@@ -100,6 +100,7 @@ async function pagesOf(base, token) {
       await check('a flow is silent between its bursts', () => ranges.burstsOfTheDemo(page, base));
     await check('a flow that has expired is found in its time', () => ranges.expired(page, base));
     await check('saved views', () => traffic.views(page, base));
+    await check('notes about damaged files', () => checks.answerNotes(page, base));
     await check('what is set is in the address', () => checks.addresses(page, base));
     await check('pages that there are not', () => checks.unknownPages(page, base));
     await check('filters', () => checks.filters(page, base));

@@ -3,7 +3,13 @@ import { events, flows } from './answers.mjs';
 
 export function answer(fabric, sql) {
   const text = sql.toLowerCase().replace(/\s+/g, ' ').trim();
-  const table = (columns, rows) => ({ columns, rows, truncated: false, elapsed_ms: 3.4071230000000001 });
+  const table = (columns, rows) => ({
+    columns,
+    rows,
+    truncated: false,
+    notes: [],
+    elapsed_ms: 3.4071230000000001,
+  });
   if (!text.startsWith('select') && !text.startsWith('with')) {
     return {
       error: `near "${sql.trim().split(/\s/)[0]}": only SELECT is allowed here; write SELECT … FROM events`,

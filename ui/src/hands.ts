@@ -1,4 +1,5 @@
 import { token } from './api/client';
+import { notes } from './api/notes';
 import { copyText } from './lib/clipboard';
 import { saveBlob } from './lib/csv';
 import { menuButton, type MenuGroup, type MenuItem } from './lib/menu';
@@ -163,7 +164,7 @@ class Files {
     const caption: Caption = {
       title: this.title,
       lines: [`${document.title} · ${timeText(this.isNow)}`],
-      notes: [...(cut === '' ? [] : [cut]), ...zone],
+      notes: [...(cut === '' ? [] : [cut]), ...zone, ...notes.all()],
     };
     if (this.drawing === null && sheet === null) return NOTHING;
     const blob = await (this.drawing === null && sheet

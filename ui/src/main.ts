@@ -3,6 +3,7 @@ import './styles/parts.css';
 import './styles/pages.css';
 import './styles/print.css';
 import { adoptTokenFromAddress, get } from './api/client';
+import { notes } from './api/notes';
 import { poll } from './api/poll';
 import type { Names } from './api/types';
 import { live } from './live';
@@ -99,6 +100,7 @@ function go(): void {
   const time = JSON.stringify([times.range, times.refresh()]);
   const isThere = !session.console || made.remote === true;
   frame.showRange(made.ranged === true && isThere);
+  if (current?.name !== name || current.time !== time) notes.clear();
   if (current?.name === name && current.page.route && (current.time === time || current.page.followsRange)) {
     current.time = time;
     return current.page.route(route);

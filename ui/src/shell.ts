@@ -1,7 +1,8 @@
-import { h, setText, show } from './lib/dom';
+import { h, replace, setText, show } from './lib/dom';
 import { alertBadge } from './alert-badge';
 import { ApiError, get } from './api/client';
 import type { Domain } from './api/manager';
+import { notes } from './api/notes';
 import { poll } from './api/poll';
 import { count, span } from './lib/format';
 import { keys } from './keys';
@@ -64,6 +65,7 @@ export function shell(pages: { name: string; title: string }[]): Shell {
     banner,
     stopped,
     range.element,
+    answerNotes(),
     main,
     dialog.element,
     help,
@@ -116,6 +118,20 @@ function stoppedBanner(): HTMLElement {
       if (error instanceof ApiError && error.status === 404) asked.stop();
     },
   });
+  return element;
+}
+
+/** Notes of the server about what the page shows, above it and once, whichever answers they came with. */
+function answerNotes(): HTMLElement {
+  const list = h('ul', {});
+  const text = h('strong', {}, 'About the data below');
+  const element = h('div', { class: 'answer-notes', role: 'status' }, text, list);
+  const update = (): void => {
+    show(element, notes.all().length > 0);
+    replace(list, notes.all(), (note) => h('li', {}, note));
+  };
+  notes.onChange(update);
+  update();
   return element;
 }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { address } from '../src/api/client';
 import { parseExact } from '../src/api/json';
+import { Notes, notesIn } from '../src/api/notes';
 import { backoff } from '../src/api/poll';
 import { shedCount } from '../src/api/stream';
 import { toCsv } from '../src/lib/csv';
@@ -95,4 +96,20 @@ test('a result is drawn when a time comes first and numbers follow', () => {
     null,
   );
   assert.equal(result(['ts', 'n'], [[1, 1]]), null);
+});
+
+test('notes are those of the latest answer of each path, each once', () => {
+  const notes = new Notes();
+  let changes = 0;
+  notes.onChange(() => (changes += 1));
+  notes.set('events', notesIn('["b","a"]'));
+  notes.set('events', notesIn('["b","a"]'));
+  notes.set('rollups', notesIn('["b"]'));
+  notes.set('status', notesIn(null));
+  assert.deepEqual([notes.all(), changes], [['a', 'b'], 2]);
+  notes.set('events', []);
+  assert.deepEqual(notes.all(), ['b']);
+  notes.clear();
+  assert.deepEqual([notes.all(), changes], [[], 4]);
+  assert.deepEqual(['{"a":1}', 'no', '["a",1]'].map(notesIn), [[], [], ['a']]);
 });

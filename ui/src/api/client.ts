@@ -1,4 +1,5 @@
 import { parseExact } from './json';
+import { notes, notesIn } from './notes';
 
 const TOKEN_KEY = 'hopwise-token';
 const PREFIX = 'api/v1/';
@@ -68,6 +69,7 @@ async function request(path: string, init: RequestInit, params: Params): Promise
     throw new Unreachable('no answer from the hopwise program');
   }
   if (!answer.ok) throw new ApiError(answer.status, errorSentence(body, answer.status));
+  notes.set(path, notesIn(answer.headers.get('hopwise-notes')));
   return body;
 }
 

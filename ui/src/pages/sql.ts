@@ -1,4 +1,5 @@
 import { ApiError, postExact, Unreachable } from '../api/client';
+import { notes } from '../api/notes';
 import type { Cell, QueryResult } from '../api/types';
 import { LineChart } from '../charts/line';
 import { legendEntry } from '../charts/stacked';
@@ -136,6 +137,7 @@ class SqlPage implements Page {
 
   private showResult(answer: QueryResult): void {
     this.result = answer;
+    notes.set('query', answer.notes);
     this.csv.disabled = false;
     show(this.error, false);
     setText(this.info, resultInfo(answer));
