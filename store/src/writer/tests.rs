@@ -224,13 +224,19 @@ fn at_a_high_rate_indexes_are_built_when_a_file_is_complete() {
     );
 }
 
-#[test]
-fn the_writer_keeps_the_indexes_when_too_many_files_wait_for_theirs() {
-    let dir = Dir::new("behind");
-    let (mut writer, shared) = writer(&dir);
+/// A writer whose second file is one without indexes, and ten events in the first.
+fn bulk_writer(dir: &Dir) -> (Writer, Arc<Shared>) {
+    let (mut writer, shared) = writer(dir);
     writer.bulk = Bulk { least: 0, ..SMALL };
     deliver(&mut writer, &shared, changes(START, 10, 10));
     writer.commit();
+    (writer, shared)
+}
+
+#[test]
+fn the_writer_keeps_the_indexes_when_too_many_files_wait_for_theirs() {
+    let dir = Dir::new("behind");
+    let (mut writer, _shared) = bulk_writer(&dir);
     // Nobody takes these out.
     writer.indexer.pretend_waiting(["a", "b"]);
     writer.roll_if_due();
@@ -249,10 +255,7 @@ fn the_writer_keeps_the_indexes_when_too_many_files_wait_for_theirs() {
 #[test]
 fn a_file_that_a_failure_left_without_indexes_gets_them_when_another_is_opened() {
     let dir = Dir::new("failed-bulk");
-    let (mut writer, shared) = writer(&dir);
-    writer.bulk = Bulk { least: 0, ..SMALL };
-    deliver(&mut writer, &shared, changes(START, 10, 10));
-    writer.commit();
+    let (mut writer, shared) = bulk_writer(&dir);
     writer.roll_if_due();
     deliver(&mut writer, &shared, changes(START + SECOND, 10, 10));
     writer.commit();

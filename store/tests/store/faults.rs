@@ -132,15 +132,22 @@ fn a_file_that_is_moved_away_has_all_that_was_committed() {
     assert_eq!((stats.committed, stats.removed), (150, 100));
 }
 
-#[test]
-fn a_removed_log_that_a_reader_holds_is_copied_when_the_reader_is_done() {
-    let dir = Dir::new("log-held");
-    let log = "hopwise-2026-11-21.db-wal";
+const LOG: &str = "hopwise-2026-11-21.db-wal";
+
+/// A store whose log was removed with 150 records in it, and a reader that keeps the log from being copied into the file.
+fn with_removed_log(dir: &Dir) -> (Store, Connection) {
     let store = Store::open(Config::new(dir.path())).unwrap();
     keep(&store, changes(START, 100, 10));
     let reader = hold(&dir.path().join(FILE));
     keep(&store, changes(START + SECOND, 50, 5));
-    fs::remove_file(dir.path().join(log)).unwrap();
+    fs::remove_file(dir.path().join(LOG)).unwrap();
+    (store, reader)
+}
+
+#[test]
+fn a_removed_log_that_a_reader_holds_is_copied_when_the_reader_is_done() {
+    let dir = Dir::new("log-held");
+    let (store, reader) = with_removed_log(&dir);
     keep(&store, changes(START + 2 * SECOND, 10, 1));
     let stats = store.stats();
     assert_eq!(
@@ -151,7 +158,7 @@ fn a_removed_log_that_a_reader_holds_is_copied_when_the_reader_is_done() {
     drop(reader);
     housekeeping(&store);
     let stats = store.stats();
-    assert_eq!(problems(&stats), [(log, ProblemKind::Removed, 0)]);
+    assert_eq!(problems(&stats), [(LOG, ProblemKind::Removed, 0)]);
     assert!(
         stats.problems.list()[0].message.contains("nothing was lost"),
         "{stats:?}"
@@ -164,17 +171,12 @@ fn a_removed_log_that_a_reader_holds_is_copied_when_the_reader_is_done() {
 #[test]
 fn records_of_a_removed_log_that_cannot_be_copied_are_counted_as_lost() {
     let dir = Dir::new("log-lost");
-    let log = "hopwise-2026-11-21.db-wal";
-    let store = Store::open(Config::new(dir.path())).unwrap();
-    keep(&store, changes(START, 100, 10));
-    let reader = hold(&dir.path().join(FILE));
-    keep(&store, changes(START + SECOND, 50, 5));
-    fs::remove_file(dir.path().join(log)).unwrap();
+    let (store, reader) = with_removed_log(&dir);
     let stats = store.close();
     drop(reader);
     balanced(&stats);
     assert_eq!((stats.committed, stats.removed, stats.lost()), (150, 150, 150));
-    assert_eq!(problems(&stats), [(log, ProblemKind::Removed, 150)]);
+    assert_eq!(problems(&stats), [(LOG, ProblemKind::Removed, 150)]);
     let message = &stats.problems.list()[0].message;
     assert!(message.contains("up to 150 records"), "{message}");
 }
