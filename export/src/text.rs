@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
+use settings::time::Date;
 use wire::FlowKey;
 
 use crate::backoff::Nanos;
@@ -95,12 +96,12 @@ pub(crate) fn flow(flow: &FlowKey, out: &mut Vec<u8>) {
 pub(crate) fn rfc3339(ts: Nanos, out: &mut Vec<u8>) {
     let (seconds, fraction) = (ts / 1_000_000_000, ts % 1_000_000_000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
+    let Date { year, month, day } = Date::from_days(days as i64);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    decimal(year, out);
+    decimal(year.unsigned_abs(), out);
     for (before, part) in [
-        (b'-', month),
-        (b'-', day),
+        (b'-', month.into()),
+        (b'-', day.into()),
         (b'T', hour),
         (b':', minute),
         (b':', second),
@@ -115,21 +116,6 @@ pub(crate) fn rfc3339(ts: Nanos, out: &mut Vec<u8>) {
         out.extend(pair(part));
     }
     out.push(b'Z');
-}
-
-/// Year, month and day of the day after 1970-01-01. Years begin with March here, so that a leap day is the last day of a year.
-fn date(days: u64) -> (u64, u64, u64) {
-    const ERA: u64 = 146_097; // Days of 400 years.
-    let days = days + 719_468; // Since 0000-03-01.
-    let (era, day) = (days / ERA, days % ERA);
-    let year = (day - day / 1460 + day / 36_524 - day / (ERA - 1)) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    match month {
-        0..10 => (era * 400 + year, month + 3, day),
-        _ => (era * 400 + year + 1, month - 9, day),
-    }
 }
 
 #[cfg(test)]

@@ -5,18 +5,15 @@
 pub fn nanoseconds(text: &str) -> Option<u64> {
     let (date, time) = text.split_once(['T', 't', ' ']).unwrap_or((text, "00:00"));
     let mut parts = date.split('-');
-    let (year, month, day) = (
-        number(parts.next()?, 4)?,
-        number(parts.next()?, 2)?,
-        number(parts.next()?, 2)?,
-    );
-    let in_range = (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&day);
-    if parts.next().is_some() || !in_range {
-        return None;
-    }
+    let date = Date {
+        year: number(parts.next()?, 4)?,
+        month: number(parts.next()?, 2)? as u8,
+        day: number(parts.next()?, 2)? as u8,
+    };
+    let days = date.days().filter(|_| parts.next().is_none())?;
     let (clock, zone) = time.split_at(time.find(['Z', 'z', '+', '-', ' ']).unwrap_or(time.len()));
     let (seconds, fraction) = time_of_day(clock)?;
-    let seconds = days(year, month, day) * 86_400 + seconds - offset(zone.trim_start())?;
+    let seconds = days * 86_400 + seconds - offset(zone.trim_start())?;
     u64::try_from(seconds)
         .ok()?
         .checked_mul(1_000_000_000)?
@@ -69,45 +66,116 @@ fn offset(zone: &str) -> Option<i64> {
 pub fn text(nanoseconds: u64) -> String {
     let seconds = (nanoseconds / 1_000_000_000) as i64;
     let (day, clock) = (seconds / 86_400, seconds % 86_400);
-    let mut year = 1970 + day / 366;
-    while days(year + 1, 1, 1) <= day {
-        year += 1;
-    }
-    let mut month = 1;
-    while month < 12 && days(year, month + 1, 1) <= day {
-        month += 1;
-    }
-    let date = day - days(year, month, 1) + 1;
+    let Date { year, month, day } = Date::from_days(day);
     format!(
-        "{year:04}-{month:02}-{date:02}T{:02}:{:02}:{:02}Z",
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
         clock / 3600,
         clock / 60 % 60,
         clock % 60
     )
 }
 
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+/// A date of the Gregorian calendar.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Date {
+    /// Astronomical: the year before 1 is 0.
+    pub year: i64,
+    /// 1 to 12.
+    pub month: u8,
+    /// 1 to 31.
+    pub day: u8,
 }
 
-fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 => 28 + i64::from(is_leap(year)),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
+/// Days of 400 years, after which the calendar repeats itself.
+const ERA: i64 = 146_097;
+/// Days from 0000-03-01 to 1970-01-01. Years begin with March below, so that a leap day is the last day of its year and the lengths of
+/// the months follow one formula.
+const EPOCH: i64 = 719_468;
+
+impl Date {
+    /// The date so many days after 1970-01-01.
+    #[inline]
+    pub fn from_days(days: i64) -> Self {
+        let (era, day) = ((days + EPOCH).div_euclid(ERA), (days + EPOCH).rem_euclid(ERA));
+        let year = (day - day / 1460 + day / 36_524 - day / (ERA - 1)) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let is_next_year = month >= 10;
+        Self {
+            year: era * 400 + year + i64::from(is_next_year),
+            month: (month + if is_next_year { -9 } else { 3 }) as u8,
+            day: (day - (153 * month + 2) / 5 + 1) as u8,
+        }
     }
-}
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let leaps = |year: i64| year / 4 - year / 100 + year / 400;
-    let years = (year - 1970) * 365 + leaps(year - 1) - leaps(1969);
-    years + (1..month).map(|month| days_in(year, month)).sum::<i64>() + day - 1
+    /// Days from 1970-01-01 to this date, or `None` if there is no such date.
+    pub fn days(self) -> Option<i64> {
+        let months = 12 * self.year + i64::from(self.month) - 3;
+        let (year, month) = (months.div_euclid(12), months.rem_euclid(12));
+        let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
+        let day = 365 * year + year / 4 - year / 100 + (153 * month + 2) / 5 + i64::from(self.day) - 1;
+        let days = era * ERA + day - EPOCH;
+        // The 30th of February would be a day of March.
+        (Self::from_days(days) == self).then_some(days)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{nanoseconds, text};
+    use super::{Date, nanoseconds, text};
+
+    #[test]
+    fn each_day_follows_the_one_before() {
+        let mut before = Date {
+            year: -1,
+            month: 12,
+            day: 31,
+        };
+        let start = before.days().unwrap();
+        for days in start + 1..start + 3000 * 366 {
+            let date = Date::from_days(days);
+            assert_eq!(date.days(), Some(days));
+            let Date { year, month, day } = before;
+            let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let last = match month {
+                2 => 28 + u8::from(is_leap),
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            let expected = match (month, day) {
+                (12, 31) => (year + 1, 1, 1),
+                (_, day) if day == last => (year, month + 1, 1),
+                _ => (year, month, day + 1),
+            };
+            assert_eq!((date.year, date.month, date.day), expected);
+            before = date;
+        }
+        assert_eq!(
+            Date::from_days(0),
+            Date {
+                year: 1970,
+                month: 1,
+                day: 1
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_no_date_has_no_day() {
+        for (year, month, day) in [
+            (2026, 2, 29),
+            (2100, 2, 29),
+            (2024, 2, 30),
+            (2026, 4, 31),
+            (2026, 1, 32),
+            (2026, 1, 0),
+            (2026, 0, 1),
+            (2026, 13, 1),
+            (2026, 255, 255),
+        ] {
+            assert_eq!(Date { year, month, day }.days(), None, "{year}-{month}-{day}");
+        }
+    }
 
     #[test]
     fn times_are_read_with_their_zone() {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use collector::event::Nanos;
+use settings::time::Date;
 
 use crate::config::{Error, Period};
 use crate::identity::{FileIdentity, check_access};
@@ -74,9 +75,13 @@ impl FileId {
         };
         let (year, rest) = (day.get(..4)?, day.get(4..)?);
         let (month, day) = rest.strip_prefix('-')?.split_once('-')?;
-        let days = days_from_date(year.parse().ok()?, two_digits(month)?, two_digits(day)?)?;
+        let date = Date {
+            year: year.parse().ok()?,
+            month: two_digits(month)?,
+            day: two_digits(day)?,
+        };
         let id = Self {
-            start: days * DAY + hour.unwrap_or(0) * HOUR,
+            start: u64::try_from(date.days()?).ok()? * DAY + hour.map_or(0, u64::from) * HOUR,
             hourly: hour.is_some(),
             part,
         };
@@ -91,7 +96,7 @@ impl FileId {
 /// The file's name.
 impl fmt::Display for FileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day) = date_from_days(self.start / DAY);
+        let Date { year, month, day } = Date::from_days((self.start / DAY) as i64);
         write!(f, "hopwise-{year:04}-{month:02}-{day:02}")?;
         if self.hourly {
             write!(f, "T{:02}", self.start % DAY / HOUR)?;
@@ -266,43 +271,8 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn two_digits(text: &str) -> Option<u64> {
+fn two_digits(text: &str) -> Option<u8> {
     (text.len() == 2).then(|| text.parse().ok())?
-}
-
-/// Days since 1970-01-01 of a date in the proleptic Gregorian calendar; `None` for a date that does not exist.
-fn days_from_date(year: u64, month: u64, day: u64) -> Option<u64> {
-    if year < 1970 || !(1..=12).contains(&month) || day < 1 || day > month_length(year, month) {
-        return None;
-    }
-    let before = |year: u64| year * 365 + year / 4 - year / 100 + year / 400;
-    let months: u64 = (1..month).map(|month| month_length(year, month)).sum();
-    Some(before(year - 1) - before(1969) + months + day - 1)
-}
-
-/// Year, month and day, `days` after 1970-01-01.
-fn date_from_days(days: u64) -> (u64, u64, u64) {
-    // At most one year too early, because a year has at least 365 days; the loops below correct it.
-    let mut year = 1970 + days / 366;
-    while days_from_date(year + 1, 1, 1).is_some_and(|start| start <= days) {
-        year += 1;
-    }
-    let mut rest = days - days_from_date(year, 1, 1).unwrap_or(0);
-    let mut month = 1;
-    while rest >= month_length(year, month) {
-        rest -= month_length(year, month);
-        month += 1;
-    }
-    (year, month, rest + 1)
-}
-
-fn month_length(year: u64, month: u64) -> u64 {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    match month {
-        2 => 28 + u64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
 }
 
 const CORRUPT: &str = ".corrupt-";

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use settings::time::Date;
+
 /// A time span in ns with a unit that keeps three digits: `950 ns`, `1.50 us`, `12.3 ms`, `4.00 s`.
 pub fn nanos(ns: u64) -> String {
     let value = ns as f64;
@@ -77,26 +79,8 @@ pub fn time_of_day(ts: u64) -> String {
 
 /// Date and time, UTC: `2026-03-01 14:03:59.250Z`.
 pub fn date_time(ts: u64) -> String {
-    let (year, month, day) = civil((ts / 1_000_000_000 / 86_400) as i64);
+    let Date { year, month, day } = Date::from_days((ts / 1_000_000_000 / 86_400) as i64);
     format!("{year:04}-{month:02}-{day:02} {}Z", time_of_day(ts))
-}
-
-/// The calendar date of a day number since 1970-01-01. The year is taken to start in March, so that the leap day is its
-/// last and month lengths follow one formula.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_index = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
-    let month = if month_index < 10 {
-        month_index + 3
-    } else {
-        month_index - 9
-    };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 /// Three significant digits.
