@@ -4,11 +4,12 @@
 //! packets. [`reports`] writes reports and records the output of a collector, [`network`] generates random traffic of such reports;
 //! [`datagrams`] generates almost valid datagrams, [`records`] has records for a store, [`rdma`] has a requester and a responder with
 //! an unreliable network between them. [`texts`] fuzzes text formats, [`rng`] has seeded random numbers, [`allocations`] counts allocations, [`modules`] reads the
-//! module graph of a crate, [`compare_page`] checks generated pages.
+//! module graph of a crate, [`compare_page`] checks generated pages, [`descriptors`] opens again what a test has closed.
 #![deny(unsafe_code)]
 
 pub mod allocations;
 pub mod datagrams;
+pub mod descriptors;
 pub mod dta;
 pub mod lldp;
 pub mod meaning;

@@ -59,8 +59,8 @@ pub(crate) fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = 
     command
 }
 
-/// A copy of the program that any user may execute. Another process writes it: a child that another thread starts meanwhile would
-/// inherit a descriptor of this one, and a file that is open for writing cannot be executed (`ETXTBSY`).
+/// A copy of the program that any user may execute. Another process writes it: a file that a process being started holds open for
+/// writing (see `testkit::descriptors`) cannot be executed.
 pub(crate) fn public_copy(directory: &TempDir) -> PathBuf {
     let copy = directory.join("hopwise");
     let status = Command::new("cp")

@@ -43,17 +43,9 @@ fn try_open(namespace: &Namespace, options: &Options) -> Result<OpenInterface, N
     namespace.run(|| receive::open(Pair::DEVICE, options)).unwrap()
 }
 
-/// Opens the interface at the far end again. A process that another test forks meanwhile inherits our sockets until its exec,
-/// which can take a while on a busy machine.
+/// Opens the interface at the far end again.
 fn open_again(pair: &Pair, options: &Options) -> OpenInterface {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        match try_open(&pair.far, options) {
-            Ok(opened) => return opened,
-            Err(error) => assert!(Instant::now() < deadline, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    testkit::descriptors::open_again(|| try_open(&pair.far, options)).unwrap()
 }
 
 /// Receives until `count` datagrams have arrived, or none for half a second; returns payloads and senders.
