@@ -166,6 +166,10 @@ impl fmt::Display for Error {
                 let reason = reason.split(" (os error").next().unwrap_or(&reason);
                 match error.kind() {
                     std::io::ErrorKind::InvalidInput => write!(f, "{path}: {reason}; move it away"),
+                    std::io::ErrorKind::ReadOnlyFilesystem => write!(
+                        f,
+                        "{path}: {reason}; the kernel's log (`dmesg`) says why if it was writable before"
+                    ),
                     _ => {
                         write!(
                             f,
