@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{Receiver, Sender, channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -31,15 +31,33 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Events that a link's thread sends to the translator.
 #[derive(Debug)]
 pub(crate) enum LinkEvent {
-    /// Connected; the address is our own. The translator answers by [`Link::hello`].
-    Reached(u8, IpAddr),
+    /// Connected; the address is our own. The translator answers by [`Commands::hello`].
+    Reached(u8, IpAddr, Commands),
     /// The collector sent `accept`.
     Accepted(u8, Box<Accept>),
     /// The connection ended or failed, for this reason.
     Lost(u8, String),
 }
 
+/// Commands for one connection of a link. They have no effect on the next one: the translator may be slow to process events.
+#[derive(Debug)]
+pub(crate) struct Commands(Sender<Command>);
+
+impl Commands {
+    /// Sends this hello, after [`LinkEvent::Reached`].
+    pub(crate) fn hello(&self, hello: Hello) {
+        // Fails only when the connection has ended.
+        let _ = self.0.send(Command::Hello(Box::new(hello)));
+    }
+
+    /// Reconnects: the queue pairs are broken.
+    pub(crate) fn reconnect(&self, reason: &str) {
+        let _ = self.0.send(Command::Reconnect(reason.to_owned()));
+    }
+}
+
 /// Commands of the translator to a link's thread.
+#[derive(Debug)]
 enum Command {
     Hello(Box<Hello>),
     /// Close the connection and make a new one, for this reason.
@@ -60,7 +78,6 @@ pub(crate) struct Target {
 /// One collector's link.
 #[derive(Debug)]
 pub(crate) struct Link {
-    commands: Sender<Command>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     refusals: Arc<Refusals>,
@@ -92,21 +109,18 @@ impl Link {
         events: Sender<LinkEvent>,
         control: &Control,
     ) -> Result<Self, CliError> {
-        let (commands, inbox) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let refusals = Arc::new(Refusals::default());
         let name = format!("exchange-{}", target.collector);
         let mut worker = Worker {
             target,
             events,
-            inbox,
             stop: Arc::clone(&stop),
             refusals: Arc::clone(&refusals),
             last_logged: None,
         };
         let thread = control.spawn(&name, move || worker.work())?;
         Ok(Self {
-            commands,
             stop,
             thread: Some(thread),
             refusals,
@@ -116,17 +130,6 @@ impl Link {
     /// Refused attempts, by cause.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
-    }
-
-    /// Sends this hello, after [`LinkEvent::Reached`].
-    pub(crate) fn hello(&self, hello: Hello) {
-        // Fails only when the thread has ended, that is at shutdown.
-        let _ = self.commands.send(Command::Hello(Box::new(hello)));
-    }
-
-    /// Reconnects: the queue pairs are broken.
-    pub(crate) fn reconnect(&self, reason: &str) {
-        let _ = self.commands.send(Command::Reconnect(reason.to_owned()));
     }
 }
 
@@ -143,7 +146,6 @@ impl Drop for Link {
 struct Worker {
     target: Target,
     events: Sender<LinkEvent>,
-    inbox: Receiver<Command>,
     stop: Arc<AtomicBool>,
     refusals: Arc<Refusals>,
     /// The last reason that was logged.
@@ -208,19 +210,20 @@ impl Worker {
             }
         }
         connection.allow_long_lines();
-        // Discard commands for an earlier connection.
-        while self.inbox.try_recv().is_ok() {}
-        let _ = self.events.send(LinkEvent::Reached(self.target.collector, local));
+        let (sender, commands) = channel();
+        let _ = self
+            .events
+            .send(LinkEvent::Reached(self.target.collector, local, Commands(sender)));
         let hello = loop {
-            match self.inbox.recv_timeout(SLEEP) {
+            match commands.recv_timeout(SLEEP) {
                 Ok(Command::Hello(hello)) => break hello,
                 Ok(Command::Reconnect(reason)) => return Ok(reason),
-                Err(_) if self.stopped() => return Ok("stopping".to_owned()),
-                Err(_) => {}
+                Err(RecvTimeoutError::Timeout) if !self.stopped() => {}
+                Err(_) => return Ok("stopping".to_owned()),
             }
         };
         connection.send(&Message::Hello(*hello))?;
-        self.run_link(&mut connection)
+        self.run_link(&mut connection, &commands)
     }
 
     /// Counts the refusal; returns its text.
@@ -231,7 +234,7 @@ impl Worker {
         refused.text
     }
 
-    fn run_link(&mut self, connection: &mut Connection) -> io::Result<String> {
+    fn run_link(&mut self, connection: &mut Connection, commands: &Receiver<Command>) -> io::Result<String> {
         let (mut received, mut sent) = (Instant::now(), Instant::now());
         while !self.stopped() {
             match connection.receive() {
@@ -277,7 +280,7 @@ impl Worker {
                 sent = Instant::now();
                 connection.send(&Message::Keepalive)?;
             }
-            if let Ok(Command::Reconnect(reason)) = self.inbox.try_recv() {
+            if let Ok(Command::Reconnect(reason)) = commands.try_recv() {
                 return Ok(reason);
             }
         }

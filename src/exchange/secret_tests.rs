@@ -78,7 +78,7 @@ impl TestCollector {
         let link = Link::start(target, sender, &self.control).unwrap();
         let outcome = loop {
             match events.recv_timeout(TIMEOUT).unwrap() {
-                LinkEvent::Reached(..) => link.hello(hello("a1")),
+                LinkEvent::Reached(_, _, commands) => commands.hello(hello("a1")),
                 outcome => break outcome,
             }
         };

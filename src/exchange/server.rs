@@ -26,11 +26,12 @@ const SLEEP: Duration = Duration::from_millis(100);
 
 /// Responds to hellos: the memory role.
 pub(crate) trait Host: Send + Sync + 'static {
-    /// Creates queue pairs for this translator, which reached us at `local`.
+    /// Creates queue pairs for this translator, which reached us at `local`. `connection` numbers the connections in the order in which
+    /// they were made: hellos of one translator may be answered in another order.
     ///
     /// # Errors
     /// One sentence, for the translator's operator.
-    fn accept(&self, hello: &Hello, local: IpAddr) -> Result<Accept, String>;
+    fn accept(&self, hello: &Hello, connection: u64, local: IpAddr) -> Result<Accept, String>;
 
     /// The connection on which `hello` was answered by `accept` has ended.
     fn disconnected(&self, hello: &Hello, accept: &Accept);
@@ -214,7 +215,7 @@ impl ConnectionContext {
                 return connection.send(&refused.message());
             }
         };
-        let accept = match ask_host(&mut connection, self.host.as_ref(), &hello, local)? {
+        let accept = match ask_host(&mut connection, &|| self.host.accept(&hello, id, local))? {
             Ok(accept) => accept,
             Err(reason) => {
                 let refused = Refused::new(RefusalCause::Rejected, reason);
@@ -290,13 +291,11 @@ fn log_refusal(from: IpAddr, refused: &Refused, permit: Option<u64>) {
 /// Asks the host for a response. It reads every list, which may take a while: meanwhile the translator receives keepalives.
 fn ask_host(
     connection: &mut Connection,
-    host: &dyn Host,
-    hello: &Hello,
-    local: IpAddr,
+    accept: &(dyn Fn() -> Result<Accept, String> + Sync),
 ) -> io::Result<Result<Accept, String>> {
     std::thread::scope(|scope| {
         let (sender, answer) = sync_channel(1);
-        let work = move || drop(sender.send(host.accept(hello, local)));
+        let work = move || drop(sender.send(accept()));
         std::thread::Builder::new()
             .name("exchange-accept".to_owned())
             .spawn_scoped(scope, work)?;

@@ -32,6 +32,8 @@ pub(super) struct Link {
     pub(super) since: Instant,
     /// Number of connections.
     pub(super) connections: u64,
+    /// Number of its connection to the exchange, in the order of all.
+    connection: u64,
 }
 
 impl Link {
@@ -61,7 +63,7 @@ pub(super) fn address_of(path: &Path) -> SocketAddr {
 }
 
 impl Host for Memory {
-    fn accept(&self, hello: &Hello, _local: IpAddr) -> Result<Accept, String> {
+    fn accept(&self, hello: &Hello, connection: u64, _local: IpAddr) -> Result<Accept, String> {
         if hello.address.is_ipv4() != self.listen.is_ipv4() {
             return Err(format!(
                 "this memory is at {}: come from an address of the same family",
@@ -72,6 +74,10 @@ impl Host for Memory {
         let name = (hello.instance.clone(), hello.link);
         let peer = SocketAddr::new(hello.address, hello.port);
         let mut links = self.links();
+        // On a slow machine the translator gives up a connection before its hello is read. It has queue pairs by the next connection then.
+        if links.get(&name).is_some_and(|link| link.connection > connection) {
+            return Err("a later connection replaced this one".to_owned());
+        }
         let mut pairs = self.pairs();
         let before = links.remove(&name);
         let executed = before
@@ -110,6 +116,7 @@ impl Host for Memory {
             up: true,
             since: Instant::now(),
             connections,
+            connection,
         };
         links.insert(name, link);
         drop(links);
@@ -302,4 +309,57 @@ impl Pairs<'_> {
 fn usable_mtu(asked: u16) -> Result<u16, String> {
     let fitting = PMTUS.into_iter().rfind(|mtu| *mtu <= asked);
     fitting.ok_or_else(|| format!("{asked} is not a path MTU of RoCEv2, which has 256 to 4096"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::{config::Settings, memory_role::Ready};
+
+    fn hello(queue_pair: u32) -> Hello {
+        let end = |number| End {
+            queue_pair: queue_pair + number,
+            psn: 7,
+        };
+        Hello {
+            version: VERSION,
+            instance: "a1".to_owned(),
+            link: 0,
+            address: Ipv4Addr::LOCALHOST.into(),
+            port: 5000,
+            mtu: 1024,
+            unreliable: end(0),
+            reliable: end(1),
+        }
+    }
+
+    #[test]
+    fn a_late_hello_of_an_earlier_connection_leaves_the_link_as_it_is() {
+        let directory = std::env::temp_dir().join(format!("hopwise-late-hello-{}", std::process::id()));
+        let text = format!(
+            "[collector.memory]\nlisten = \"127.0.0.1:0\"\nexchange = \"127.0.0.1:0\"\ndirectory = {directory:?}\n\
+             [[collector.memory.stores]]\nname = \"a\"\nid = 1\nslots = 64\ndata = 4\n"
+        );
+        let settings = Settings::parse(&text, "memory.toml").unwrap();
+        let ready = Ready::open(&settings.collector.memory.unwrap()).unwrap();
+        let (memory, local) = (&*ready.memory, Ipv4Addr::LOCALHOST.into());
+        let name = ("a1".to_owned(), 0);
+        let first = memory.accept(&hello(2), 0, local).unwrap();
+        let second = memory.accept(&hello(4), 2, local).unwrap();
+        let late = memory.accept(&hello(8), 1, local).unwrap_err();
+        assert_eq!(late, "a later connection replaced this one");
+        memory.disconnected(&hello(2), &first);
+        let link = memory.links().get(&name).cloned().unwrap();
+        assert_eq!(
+            (link.up, Some(link.reliable), link.connections),
+            (true, second.reliable, 2)
+        );
+        assert_eq!(memory.pairs().state(link.reliable), Some(QueuePairState::Ready));
+        memory.disconnected(&hello(4), &second);
+        assert!(!memory.links()[&name].up);
+        drop(ready);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 }

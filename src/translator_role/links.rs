@@ -19,7 +19,7 @@ use crate::{
     control::Control,
     exchange::{
         Accept, End, Hello, Shape, StoreOffer, VERSION,
-        client::{Link, LinkEvent, Target},
+        client::{Commands, Link, LinkEvent, Target},
     },
 };
 use terminal::CliError;
@@ -28,6 +28,8 @@ use terminal::CliError;
 pub(super) struct Peer {
     pub(super) exchange: SocketAddr,
     pub(super) link: Link,
+    /// Commands for the connection of its link.
+    commands: Option<Commands>,
     /// Whether it must prove the shared secret.
     pub(super) secured: bool,
     /// Index of the socket that sends its RoCEv2.
@@ -42,6 +44,15 @@ pub(super) struct Peer {
     /// Why it is not connected.
     pub(super) lost: Option<String>,
     pub(super) sent: SendOutcome,
+}
+
+impl Peer {
+    /// Makes its link reconnect.
+    fn reconnect(&self, reason: &str) {
+        if let Some(commands) = &self.commands {
+            commands.reconnect(reason);
+        }
+    }
 }
 
 /// What handling an event needs.
@@ -86,6 +97,7 @@ impl Peers {
                     sender.clone(),
                     control,
                 )?,
+                commands: None,
                 secured,
                 socket: None,
                 target: None,
@@ -151,8 +163,7 @@ impl Peers {
     pub(super) fn reconnect_broken(&mut self, links: &mut RdmaTransport) {
         while let Some(Event::Broken { collector, cause }) = links.poll_event() {
             if let Some(peer) = self.list.get_mut(usize::from(collector)) {
-                peer.link
-                    .reconnect(&format!("the reliable queue pair broke ({})", cause.name()));
+                peer.reconnect(&format!("the reliable queue pair broke ({})", cause.name()));
             }
         }
     }
@@ -161,7 +172,12 @@ impl Peers {
     pub(super) fn handle_events(&mut self, context: &mut Context<'_>) {
         while let Ok(event) = self.events.try_recv() {
             let (number, outcome) = match event {
-                LinkEvent::Reached(number, local) => (number, self.send_hello(number, local, context)),
+                LinkEvent::Reached(number, local, commands) => {
+                    if let Some(peer) = self.list.get_mut(usize::from(number)) {
+                        peer.commands = Some(commands);
+                    }
+                    (number, self.send_hello(number, local, context))
+                }
                 LinkEvent::Accepted(number, accept) => (number, self.connect(number, &accept, context)),
                 LinkEvent::Lost(number, reason) => {
                     context.links.disconnect(number);
@@ -172,7 +188,7 @@ impl Peers {
                 }
             };
             if let (Err(reason), Some(peer)) = (outcome, self.list.get_mut(usize::from(number))) {
-                peer.link.reconnect(&reason);
+                peer.reconnect(&reason);
             }
         }
     }
@@ -183,14 +199,18 @@ impl Peers {
         let address = self.source(number, local, settings)?;
         let offer = links.offer(number)?;
         let instance = self.instance.clone();
-        let Some(peer) = self.list.get_mut(usize::from(number)) else {
+        let commands = self
+            .list
+            .get(usize::from(number))
+            .and_then(|peer| peer.commands.as_ref());
+        let Some(commands) = commands else {
             return Ok(());
         };
         let end = |end: rdma::requester::End| End {
             queue_pair: end.queue_pair,
             psn: end.psn.value(),
         };
-        peer.link.hello(Hello {
+        commands.hello(Hello {
             version: VERSION,
             instance,
             link: number,
