@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use collector::{Access, Batch, Datagram, Loss, Losses, Output, Sequencer, StreamId, event::Nanos};
+use collector::{Access, Batch, Datagram, Losses, Sequencer, StreamId, event::Nanos};
 use nic::{pace::Pace, source::Packet};
 use wire::{
     FlowKey, Version,
@@ -171,9 +171,9 @@ impl Ledger {
         } in noted
         {
             if refused {
-                sequencer.observe_refused(&stream, seq, received, &mut LossOutput(batch));
+                sequencer.observe_refused(&stream, seq, received, batch);
             } else {
-                sequencer.observe(&stream, seq, received, &mut LossOutput(batch));
+                sequencer.observe(&stream, seq, received, batch);
             }
         }
     }
@@ -185,7 +185,7 @@ impl Ledger {
             accounts.accounted = now;
             accounts
                 .sequencer
-                .account(now, &mut LossOutput(&mut accounts.batch));
+                .account(now, &mut accounts.batch);
             accounts.publish(&self.gauge);
         }
     }
@@ -195,7 +195,7 @@ impl Ledger {
         let accounts = &mut *lock(&self.accounts);
         accounts
             .sequencer
-            .finish(now, &mut LossOutput(&mut accounts.batch));
+            .finish(now, &mut accounts.batch);
         accounts.publish(&self.gauge);
     }
 }
@@ -434,19 +434,6 @@ fn postcard_id(payload: &[u8]) -> Option<u32> {
         .get(20 + words * 4..24 + words * 4)
         .filter(|_| is_postcard)?;
     Some(u32::from_be_bytes([id[0], id[1], id[2], id[3]]))
-}
-
-/// Losses as records and as events.
-struct LossOutput<'b>(&'b mut Batch);
-
-impl Output for LossOutput<'_> {
-    fn loss(&mut self, loss: &Loss) {
-        self.0.loss(loss);
-        if let Some(event) = loss.event() {
-            self.0.sender(collector::sender_of(&loss.source));
-            self.0.event(&event, &[]);
-        }
-    }
 }
 
 impl std::fmt::Debug for Ledger {

@@ -3,7 +3,7 @@
 use detect::Metric;
 use wire::FlowKey;
 
-use crate::hash::{fold, fold_octets};
+use crate::hash::fold;
 use crate::stream::StreamId;
 
 /// Nanoseconds since the Unix epoch (or since the start of simulated time).
@@ -302,15 +302,15 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The event that reports it; `None` when nothing was lost. For programs that run a [`Sequencer`](crate::Sequencer) in front of collectors.
-    pub fn event(&self) -> Option<Event> {
+    /// The event that reports it; `None` when nothing was lost.
+    pub(crate) fn event(&self, stream: &StreamId) -> Option<Event> {
         if self.lost == 0 {
             return None;
         }
         let mut event = Event::blank(self.ts, Kind::Loss);
-        (event.node, event.value) = (self.node, Some(self.lost));
-        let stream = fold_octets(&self.source, u64::from(self.hw_id));
-        event.id = record_id(fold(stream, self.ts), &event);
+        event.node = self.node;
+        event.value = Some(self.lost);
+        event.id = record_id(fold(stream.hash(0), self.ts), &event);
         Some(event)
     }
 }

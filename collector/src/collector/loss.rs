@@ -1,7 +1,7 @@
 //! Loss accounting inside the collector, unless a [`Sequencer`] in front of it does it.
 
 use crate::config::Config;
-use crate::event::{Kind, Loss, Nanos, Output, sender_of};
+use crate::event::{Kind, Nanos, Output};
 use crate::sequence::{Losses, Run, Sequencer, StreamView};
 use crate::state::EventCounts;
 use crate::stats::Table;
@@ -58,18 +58,11 @@ impl LossAccounting {
         let Some(sequencer) = &mut self.sequencer else {
             return;
         };
-        let emit = |loss: &Loss, out: &mut dyn Output| {
-            if let Some(event) = loss.event() {
-                counts[Kind::Loss as usize] += 1;
-                out.sender(sender_of(&loss.source));
-                out.event(&event, &[]);
-            }
-        };
-        if last {
-            sequencer.finish_with(now, out, emit);
+        counts[Kind::Loss as usize] += if last {
+            sequencer.finish(now, out)
         } else {
-            sequencer.account_with(now, out, emit);
-        }
+            sequencer.account(now, out)
+        };
     }
 
     pub(super) fn table(&self) -> Table {

@@ -76,7 +76,7 @@ pub use run::Run;
 use std::iter::Sum;
 use std::ops::AddAssign;
 
-use crate::event::{Loss, Nanos, Output};
+use crate::event::{Nanos, Output};
 use crate::index::{BUSY, Index, InsertSlot, NO_SLOT};
 use crate::stream::{StreamId, V05};
 
@@ -189,6 +189,8 @@ pub struct Sequencer {
     refused: u64,
     /// Losses of evicted streams.
     gone: Losses,
+    /// Loss events since the last accounting.
+    events: u64,
 }
 
 impl Sequencer {
@@ -203,6 +205,7 @@ impl Sequencer {
             evicted: 0,
             refused: 0,
             gone: Losses::default(),
+            events: 0,
         }
     }
 
@@ -362,23 +365,14 @@ impl Sequencer {
     fn evict(&mut self, slot: u32, now: Nanos, out: &mut dyn Output) {
         let stream = &mut self.streams[slot as usize];
         stream.finish(now, out);
-        stream.report(now, out);
+        self.events += stream.report(now, out);
         self.gone += stream.view().losses();
         self.evicted += 1;
     }
 
-    /// Ends an accounting interval: settles silent streams and reports the counts since the last one, one [`Loss`] per
-    /// stream with new counts.
-    pub fn account(&mut self, now: Nanos, out: &mut dyn Output) {
-        self.account_with(now, out, |_, _| {});
-    }
-
-    pub(crate) fn account_with(
-        &mut self,
-        now: Nanos,
-        out: &mut dyn Output,
-        mut reported: impl FnMut(&Loss, &mut dyn Output),
-    ) {
+    /// Ends an accounting interval: settles silent streams and reports the counts since the last one, one [`Loss`](crate::event::Loss) per
+    /// stream with new counts, and an event of each that has new losses. Returns the number of events since the last interval.
+    pub fn account(&mut self, now: Nanos, out: &mut dyn Output) -> u64 {
         for slot in 0..self.streams.len() {
             let mixed_until = self.mixed_until(&self.streams[slot].id);
             let stream = &mut self.streams[slot];
@@ -386,23 +380,13 @@ impl Sequencer {
                 stream.mark_mixed_until(mixed_until);
             }
             stream.account(now, out);
-            if let Some(loss) = stream.report(now, out) {
-                reported(&loss, out);
-            }
+            self.events += stream.report(now, out);
         }
+        std::mem::take(&mut self.events)
     }
 
-    /// Ends the input: all missing numbers are lost, and all counts are reported.
-    pub fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
-        self.finish_with(now, out, |_, _| {});
-    }
-
-    pub(crate) fn finish_with(
-        &mut self,
-        now: Nanos,
-        out: &mut dyn Output,
-        reported: impl FnMut(&Loss, &mut dyn Output),
-    ) {
+    /// Ends the input: all missing numbers are lost, and all counts are reported, likewise.
+    pub fn finish(&mut self, now: Nanos, out: &mut dyn Output) -> u64 {
         for slot in 0..self.streams.len() {
             let mixed_until = self.mixed_until(&self.streams[slot].id);
             let stream = &mut self.streams[slot];
@@ -411,7 +395,7 @@ impl Sequencer {
             }
             stream.finish(now, out);
         }
-        self.account_with(now, out, reported);
+        self.account(now, out)
     }
 
     /// Totals per stream, in the order of their first datagram.

@@ -5,7 +5,7 @@ mod jump;
 use super::{
     FAR, LOSSES_PER_DATAGRAM, MAX_PRIOR_LOSSES, MIXED, OTHERS, PAUSE, SETTLE, STALLED, TURNS, WINDOW,
 };
-use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind};
+use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind, sender_of};
 use crate::sequence::StreamView;
 use crate::stream::{StreamId, pack};
 
@@ -567,11 +567,11 @@ impl Stream {
         (self.absent - unconfirmed, unconfirmed)
     }
 
-    /// Reports the counts since the last report.
-    pub(super) fn report(&mut self, now: Nanos, out: &mut dyn Output) -> Option<Loss> {
+    /// Reports the counts since the last report, and the event of a loss. Returns the number of events.
+    pub(super) fn report(&mut self, now: Nanos, out: &mut dyn Output) -> u64 {
         let counted = [self.losses().0, self.reordered, self.duplicated];
         if counted == self.reported || !self.is_countable() {
-            return None;
+            return 0;
         }
         let loss = Loss {
             ts: now,
@@ -584,7 +584,12 @@ impl Stream {
         };
         self.reported = counted;
         out.loss(&loss);
-        Some(loss)
+        let Some(event) = loss.event(&self.id) else {
+            return 0;
+        };
+        out.sender(sender_of(&loss.source));
+        out.event(&event, &[]);
+        1
     }
 
     fn note(&self, ts: Nanos, kind: SequenceEventKind, out: &mut dyn Output) {

@@ -1,7 +1,7 @@
 //! Loss accounting against known sequences and a model.
 
 use super::*;
-use crate::event::{SequenceEvent, SequenceEventKind};
+use crate::event::{Loss, SequenceEvent, SequenceEventKind};
 
 const V10: StreamId = StreamId {
     version: 10,

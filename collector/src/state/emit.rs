@@ -93,11 +93,12 @@ impl<'a> Emitter<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
     use crate::decode::Origin;
     use crate::event::{Basis, Loss};
+    use crate::stream::StreamId;
     use wire::FlowKey;
 
     struct Silent;
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_reporters_without_a_node_id_have_ids_of_their_own() {
+    fn losses_of_different_streams_and_times_have_ids_of_their_own() {
         let loss = Loss {
             ts: 1,
             node: None,
@@ -240,26 +241,32 @@ mod tests {
             reordered: 0,
             duplicated: 0,
         };
-        let others = [
-            Loss {
+        let unnamed = StreamId {
+            version: 10,
+            hw_id: 1,
+            listener: 0,
+            node: None,
+            source: [1; 16],
+        };
+        let named = StreamId {
+            node: Some(1),
+            ..unnamed
+        };
+        let streams = [
+            unnamed,
+            StreamId {
                 source: [2; 16],
-                ..loss
+                ..unnamed
             },
-            Loss { hw_id: 2, ..loss },
-            Loss { ts: 2, ..loss },
-            Loss { lost: 6, ..loss },
-            Loss {
-                node: Some(1),
-                ..loss
-            },
+            named,
+            StreamId { version: 20, ..named },
+            StreamId { hw_id: 2, ..named },
+            StreamId { listener: 1, ..named },
         ];
-        let mut ids: Vec<u64> = [loss]
-            .iter()
-            .chain(&others)
-            .map(|loss| loss.event().unwrap().id)
-            .collect();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), 6);
+        let of_streams = streams.iter().map(|stream| loss.event(stream).unwrap().id);
+        let others = [Loss { ts: 2, ..loss }, Loss { lost: 6, ..loss }];
+        let of_others = others.iter().map(|loss| loss.event(&unnamed).unwrap().id);
+        let ids: BTreeSet<u64> = of_streams.chain(of_others).collect();
+        assert_eq!(ids.len(), 8);
     }
 }
