@@ -70,6 +70,7 @@ mod run;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod track;
 
 pub use run::Run;
 

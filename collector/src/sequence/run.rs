@@ -6,7 +6,7 @@
 //! number; a number that is missing in the window is counted as lost when the run is reported, not when a datagram moves it
 //! out of the window.
 
-use super::stream::{Stream, mask};
+use super::stream::Stream;
 use super::{Nanos, Output, STALLED, Sequencer, StreamId, WINDOW, heat_period};
 
 /// Consecutive datagrams of one stream.
@@ -81,12 +81,12 @@ impl Stream {
             self.observe(seq, now, out);
             if self.is_mixed() {
                 // The others continue it.
-                self.highest = last;
+                self.current.highest = last;
                 self.datagrams = self.datagrams.wrapping_add(left);
                 self.support(0, left);
                 return;
             }
-            if same && seq != self.highest && count - left > SINGLY {
+            if same && seq != self.current.highest && count - left > SINGLY {
                 // Late, or a stray: the others have the same outcome.
                 self.reordered += (self.reordered - before.0) * left;
                 self.duplicated += (self.duplicated - before.1) * left;
@@ -99,7 +99,7 @@ impl Stream {
 
     /// The highest number again, `count` times. `false`: this is not just a repetition.
     fn repeat_all(&mut self, seq: u32, count: u64, now: Nanos) -> bool {
-        if self.advancing || self.is_mixed() || seq != self.highest {
+        if self.advancing || self.is_mixed() || seq != self.current.highest {
             return false;
         }
         self.datagrams = self.datagrams.wrapping_add(count);
@@ -114,8 +114,9 @@ impl Stream {
 
     /// `count` numbers that follow the highest, up to `last`. `false`: they do not follow it, or earlier numbers must be settled first.
     fn advance_all(&mut self, last: u32, count: u64, now: Nanos, out: &mut dyn Output) -> bool {
-        let anomaly = !self.advancing || self.stalled != 0 || !self.is_single();
-        if anomaly || self.highest != self.before(last, count as u32) {
+        let anomaly =
+            !self.advancing || self.stalled != 0 || !self.is_single();
+        if anomaly || self.current.highest != self.before(last, count as u32) {
             return false;
         }
         self.support(0, 0);
@@ -123,13 +124,7 @@ impl Stream {
         self.last_seen = now;
         let by = u32::try_from(count).unwrap_or(u32::MAX).min(WINDOW);
         self.give_up(by, now, out);
-        self.window = if by == WINDOW {
-            u128::MAX
-        } else {
-            self.window << by | mask(by)
-        };
-        self.known = self.known.saturating_add(by).min(WINDOW);
-        self.highest = last;
+        self.current.advance_all(last, by);
         self.steady = true;
         true
     }
@@ -284,7 +279,7 @@ mod tests {
                     &mut Silent,
                 );
             }
-            let from = sequencer.streams[0].highest;
+            let from = sequencer.streams[0].current.highest;
             let last = from.wrapping_add(count as u32) & (u32::MAX >> (32 - id.bits()));
             sequencer.receive_run(
                 &id,
@@ -309,7 +304,7 @@ mod tests {
                 (0, 0, 0, 0),
                 "{count}"
             );
-            assert_eq!(sequencer.streams[0].highest, last);
+            assert_eq!(sequencer.streams[0].current.highest, last);
         }
     }
 

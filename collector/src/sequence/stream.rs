@@ -7,9 +7,10 @@ use super::{
 };
 use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind, sender_of};
 use crate::sequence::StreamView;
+use crate::sequence::track::{Track, is_late, low_bits};
 use crate::stream::{StreamId, pack};
 
-use jump::{Former, Place, Track};
+use jump::{Former, Place};
 
 /// The nodes whose reports 0.5 come from the address of a stream: only some forms of these reports name their node.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -90,10 +91,15 @@ pub(super) struct Held {
     seq: u32,
     /// The number of repetitions.
     repeated: u32,
-    /// It arrived after a pause.
-    paused: bool,
-    /// It arrived after a silence in which all missing numbers were counted as lost.
-    quiet: bool,
+    /// The silence of the stream before it, ns.
+    silence: Nanos,
+}
+
+impl Held {
+    /// Whether no older number can arrive any more.
+    fn is_after_pause(&self) -> bool {
+        self.silence >= PAUSE
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -105,18 +111,11 @@ pub(super) struct Stream {
     unused: u8,
     /// The numbers advance, the last datagram was in sequence, and there is neither a held number nor a former sequence.
     pub(super) steady: bool,
-    pub(super) window: u128,
-    pub(super) highest: u32,
-    /// How many numbers up to the highest are accounted for, at most [`WINDOW`].
-    pub(super) known: u32,
+    pub(super) current: Track,
     held: Option<Held>,
     /// The latest stray. If the sequence jumps to its neighbourhood later, it is not missing there.
     stray: Option<u32>,
     former: Option<Former>,
-    first: u32,
-    numbers: u32,
-    next: u32,
-    alone: bool,
     pub(super) stalled: u32,
     /// Repetitions, among `stalled` of a number that has not advanced yet, that followed a pause.
     pub(super) resumed: u32,
@@ -154,16 +153,13 @@ impl Stream {
                 .map_or(u64::MAX, |node| pack(id.version, id.hw_id, id.listener, node)),
             unused: (32 - id.bits()) as u8,
             steady: false,
-            window: u128::MAX,
-            highest: seq,
-            known: 1,
+            current: Track {
+                alone: true,
+                ..Track::new(seq)
+            },
             held: None,
             stray: None,
             former: None,
-            first: seq,
-            numbers: 1,
-            next: 0,
-            alone: true,
             stalled: 0,
             resumed: 0,
             advancing: false,
@@ -204,13 +200,13 @@ impl Stream {
     #[inline(always)]
     pub(super) fn observe(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) {
         self.datagrams = self.datagrams.wrapping_add(1);
-        let ahead = self.distance(seq, self.highest);
+        let ahead = self.distance(seq, self.current.highest);
         // The steady state: the next number, no missing number leaves the window, none is held.
-        if ahead == 1 && self.steady && self.window >> 127 == 1 {
+        if ahead == 1 && self.steady && self.current.window >> 127 == 1 {
             self.last_seen = now;
-            self.highest = seq;
-            self.window = self.window << 1 | 1;
-            self.known = self.known.wrapping_add(1).min(WINDOW);
+            self.current.highest = seq;
+            self.current.window = self.current.window << 1 | 1;
+            self.current.known = self.current.known.wrapping_add(1).min(WINDOW);
         } else {
             self.observe_anomaly(seq, ahead, now, out);
             self.steady = self.advancing && self.stalled == 0 && self.is_single();
@@ -221,9 +217,9 @@ impl Stream {
     #[inline(never)]
     fn observe_anomaly(&mut self, seq: u32, ahead: i32, now: Nanos, out: &mut dyn Output) {
         self.support(0, 1);
-        let paused = self.is_pause(now);
-        let quiet = now.saturating_sub(self.last_seen) >= SETTLE;
-        self.end_left(quiet, now, out);
+        let silence = now.saturating_sub(self.last_seen);
+        let paused = silence >= PAUSE;
+        self.end_left(silence >= SETTLE, now, out);
         self.last_seen = now;
         if self.is_mixed() {
             self.observe_mixed(seq, now);
@@ -253,9 +249,8 @@ impl Stream {
             Place::Elsewhere => self.observe_elsewhere(
                 Held {
                     seq,
-                    paused,
                     repeated: 0,
-                    quiet,
+                    silence,
                 },
                 now,
                 out,
@@ -271,28 +266,24 @@ impl Stream {
         now.saturating_sub(self.last_seen) >= PAUSE
     }
 
-    /// Whether a number lies in the window.
-    fn is_late(&self, ahead: i32) -> bool {
-        (1 - WINDOW.cast_signed()..=0).contains(&ahead)
-    }
-
     /// Whether the held number lies in the window: it arrived after a pause.
     fn is_held_late(&self) -> bool {
-        self.held
-            .is_some_and(|held| held.paused && self.is_late(self.distance(held.seq, self.highest)))
+        self.held.is_some_and(|held| {
+            held.is_after_pause() && is_late(self.distance(held.seq, self.current.highest))
+        })
     }
 
     /// Whether the number of a refused datagram is plausible: it is near the highest one of a sequence, and has not arrived yet.
     pub(super) fn expects(&self, seq: u32, now: Nanos) -> bool {
-        let ahead = self.distance(seq, self.highest);
+        let ahead = self.distance(seq, self.current.highest);
         self.advancing
             && !self.is_mixed()
             && match self.place(seq, ahead, self.is_pause(now)) {
-                Place::Current => ahead > 0 || self.window >> ahead.unsigned_abs() & 1 == 0,
+                Place::Current => self.current.lacks(ahead),
                 Place::Former => self
                     .former
                     .as_ref()
-                    .is_some_and(|former| self.lacks(&former.track, seq)),
+                    .is_some_and(|former| former.track.lacks(self.distance(seq, former.track.highest))),
                 Place::Elsewhere => false,
             }
     }
@@ -313,7 +304,7 @@ impl Stream {
 
     pub(super) fn mark_mixed_until(&mut self, until: Nanos) {
         if !self.is_mixed() {
-            self.begin(self.highest);
+            self.begin(self.current.highest);
             self.held = None;
             self.stray = None;
             self.former = None;
@@ -332,20 +323,19 @@ impl Stream {
             self.begin(seq);
             return;
         }
-        if self.distance(seq, self.highest) != 1 {
+        if self.distance(seq, self.current.highest) != 1 {
             if self.distance(seq, self.turns.last) == 1 {
                 self.mixed_until = now.saturating_add(MIXED);
             }
-            self.turns.last = self.highest;
+            self.turns.last = self.current.highest;
         }
-        self.highest = seq;
+        self.current.highest = seq;
     }
 
     /// Whether several turns of two nodes have been seen: a number that does not continue the current sequence is exactly the next of
     /// another one, again and again.
     fn takes_turns(&mut self, seq: u32, ahead: i32, now: Nanos) -> bool {
-        let is_missing = self.is_late(ahead) && self.window >> ahead.unsigned_abs() & 1 == 0;
-        if is_missing || self.is_next(seq, ahead) {
+        if self.current.is_missing(ahead) || self.is_next(seq, ahead) {
             return false;
         }
         let continues = self.distance(seq, self.turns.last) == 1
@@ -379,7 +369,7 @@ impl Stream {
             self.duplicated += u64::from(stalled - resumed);
             self.restarts += u64::from(resumed);
             if resumed > 0 {
-                self.note(now, SequenceEventKind::Restart(self.highest), out);
+                self.note(now, SequenceEventKind::Restart(self.current.highest), out);
             }
             return true;
         }
@@ -389,17 +379,12 @@ impl Stream {
     }
 
     fn begin(&mut self, seq: u32) {
-        self.replace(Track::new(seq));
+        self.current = Track::new(seq);
     }
 
     fn advance(&mut self, seq: u32, by: u32, now: Nanos, out: &mut dyn Output) {
         self.give_up(by, now, out);
-        self.window = if by >= WINDOW { 1 } else { self.window << by | 1 };
-        self.known = self.known.saturating_add(by).min(WINDOW);
-        self.highest = seq;
-        self.numbers = self.numbers.saturating_add(1);
-        self.next = self.next.saturating_add(u32::from(by == 1));
-        self.alone = false;
+        self.current.advance(seq, by);
         if let Some(former) = &mut self.former {
             former.continued = false;
             if !former.is_older && !former.is_outage {
@@ -427,11 +412,11 @@ impl Stream {
             // As long as the older sequence goes on, this one may be a second path that is late.
             return;
         }
-        let mut missing = !self.window;
+        let mut missing = !self.current.window;
         if count < WINDOW {
             missing &= !(u128::MAX >> count);
         }
-        self.lose_all(missing, self.highest, now, out);
+        self.lose_all(missing, self.current.highest, now, out);
     }
 
     /// Counts numbers as lost: one bit each, up to `highest`.
@@ -441,7 +426,7 @@ impl Stream {
             let oldest = WINDOW - 1 - missing.leading_zeros();
             let run = (missing << missing.leading_zeros()).leading_ones();
             self.lose(self.before(highest, oldest), run, now, out);
-            missing &= !(mask(run) << (oldest + 1 - run));
+            missing &= !(low_bits(run) << (oldest + 1 - run));
         }
     }
 
@@ -452,31 +437,24 @@ impl Stream {
     }
 
     fn observe_late(&mut self, seq: u32, back: u32, now: Nanos, out: &mut dyn Output) {
-        if back >= self.known {
+        let bit = 1 << back;
+        if back >= self.current.known {
             self.reordered += 1;
             if self.former.is_some() {
-                self.extend(seq, back);
+                self.current.extend(seq, back);
+                self.support(1, 0);
             }
             self.note(now, SequenceEventKind::Late(seq), out);
-        } else if self.window >> back & 1 == 1 {
+        } else if self.current.window & bit != 0 {
             self.duplicated += 1;
             self.note(now, SequenceEventKind::Duplicate(seq), out);
         } else {
-            self.window |= 1 << back;
-            self.numbers = self.numbers.saturating_add(1);
+            self.current.window |= bit;
+            self.current.numbers = self.current.numbers.saturating_add(1);
             self.reordered += 1;
             self.support(1, 0);
             self.note(now, SequenceEventKind::Late(seq), out);
         }
-    }
-
-    /// Lets the current sequence begin earlier, with a number that lies in the window.
-    fn extend(&mut self, seq: u32, back: u32) {
-        self.window &= !(mask(back - self.known) << self.known);
-        self.known = back + 1;
-        self.first = seq;
-        self.numbers = self.numbers.saturating_add(1);
-        self.support(1, 0);
     }
 
     /// Ends an accounting interval: nothing more is expected of a sequence that was left.
@@ -492,17 +470,17 @@ impl Stream {
         self.stray = None;
         if self.is_tentative() {
             if let Some(former) = &mut self.former {
-                let missing = std::mem::replace(&mut former.track.window, u128::MAX);
+                let missing = !std::mem::replace(&mut former.track.window, u128::MAX);
                 let highest = former.track.highest;
-                self.lose_all(!missing, highest, now, out);
+                self.lose_all(missing, highest, now, out);
             }
             return;
         }
         self.end_former(now, out);
-        if self.window != u128::MAX {
+        if self.current.window != u128::MAX {
             self.give_up(WINDOW, now, out);
-            self.window = u128::MAX;
-            self.known = 1;
+            self.current.window = u128::MAX;
+            self.current.known = 1;
         }
     }
 
@@ -525,7 +503,7 @@ impl Stream {
         // Datagrams after a jump support its losses, which are counted later.
         let is_jump = self.former.as_ref().is_some_and(|former| former.is_older);
         let after = if is_jump {
-            i64::from(self.numbers) * LOSSES_PER_DATAGRAM
+            i64::from(self.current.numbers) * LOSSES_PER_DATAGRAM
         } else {
             0
         };
@@ -545,12 +523,12 @@ impl Stream {
     /// so nothing between is missing.
     fn jump(&mut self, seq: u32) -> bool {
         if self.balance >= MAX_PRIOR_LOSSES {
-            self.origin = self.highest;
+            self.origin = self.current.highest;
             return false;
         }
         let range = -WINDOW.cast_signed()..=FAR.cast_signed();
         let continues = |seq| range.contains(&self.distance(seq, self.origin));
-        continues(seq) && !continues(self.highest)
+        continues(seq) && !continues(self.current.highest)
     }
 
     /// Makes unconfirmed losses final: the following datagrams do not continue the numbers that would confirm them. Returns their number.
@@ -620,7 +598,9 @@ impl Stream {
             .as_ref()
             .filter(|former| former.is_older)
             .map_or(0, |former| {
-                let between = self.distance(self.first, former.track.highest).saturating_sub(1);
+                let between = self
+                    .distance(self.current.first, former.track.highest)
+                    .saturating_sub(1);
                 let between = if former.is_outage {
                     between.max(0).unsigned_abs()
                 } else {
@@ -628,7 +608,7 @@ impl Stream {
                 };
                 former.track.window.count_zeros() + between
             });
-        self.window.count_zeros() + former
+        self.current.window.count_zeros() + former
     }
 
     pub(super) fn view(&self) -> StreamView {
@@ -646,13 +626,5 @@ impl Stream {
             missing: self.missing(),
             last_seen: self.last_seen,
         }
-    }
-}
-
-pub(super) fn mask(bits: u32) -> u128 {
-    if bits >= WINDOW {
-        u128::MAX
-    } else {
-        (1 << bits) - 1
     }
 }

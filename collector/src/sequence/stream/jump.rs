@@ -2,42 +2,13 @@
 
 use super::{Held, Stream, Turns};
 use crate::event::{Nanos, Output, SequenceEventKind};
-use crate::sequence::{FAR, STALLED, WINDOW};
+use crate::sequence::track::{Track, is_ahead, is_late};
+use crate::sequence::{FAR, SETTLE, STALLED, WINDOW};
 
 /// At most this many numbers behind an older sequence may be strays, not a restart.
 const FEW: u32 = 16;
 /// This many of them in order are a restart: late numbers arrive one by one.
 const IN_ORDER: u32 = 4;
-
-/// One of the two latest sequences of a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Track {
-    pub(super) window: u128,
-    pub(super) highest: u32,
-    pub(super) known: u32,
-    pub(super) first: u32,
-    /// The count of different numbers received, correct while there is a former sequence.
-    pub(super) numbers: u32,
-    /// The count of those that were exactly one more than the highest before.
-    pub(super) next: u32,
-    /// Only the first number of the stream has been received.
-    pub(super) alone: bool,
-}
-
-impl Track {
-    /// A sequence that begins with `seq`.
-    pub(super) fn new(seq: u32) -> Self {
-        Self {
-            window: u128::MAX,
-            highest: seq,
-            known: 1,
-            first: seq,
-            numbers: 1,
-            next: 0,
-            alone: false,
-        }
-    }
-}
 
 /// The sequence beside the current one, until it has had no number for a window of datagrams, or the stream is silent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,16 +44,17 @@ impl Stream {
         if self.is_next(seq, ahead) {
             return Place::Current;
         }
-        if self.is_late(ahead) && (paused || self.is_held_late()) {
+        if is_late(ahead) && (paused || self.is_held_late()) {
             return Place::Elsewhere;
         }
         let is_former = self.former.as_ref().is_some_and(|former| {
             // After a restart, a number that the older sequence already had is a new one, behind a gap.
             let is_restart = former.is_older && !former.is_outage && !self.is_tentative();
-            self.is_near(seq, &former.track) && (!is_restart || self.lacks(&former.track, seq))
+            let ahead = self.distance(seq, former.track.highest);
+            Track::is_near(ahead) && (!is_restart || former.track.lacks(ahead))
         });
         let is_current =
-            self.is_late(ahead) && (ahead.unsigned_abs() < self.known || self.is_closer_to_first(seq));
+            is_late(ahead) && (ahead.unsigned_abs() < self.current.known || self.is_closer_to_first(seq));
         match (is_current, is_former) {
             (true, _) => Place::Current,
             (false, true) => Place::Former,
@@ -97,28 +69,15 @@ impl Stream {
             (1..ahead).contains(&ahead_of_former)
                 || self.is_tentative() && (1 - ahead..=0).contains(&ahead_of_former)
         };
-        (1..=WINDOW.cast_signed()).contains(&ahead) && !self.former.as_ref().is_some_and(is_closer_to_former)
+        is_ahead(ahead) && !self.former.as_ref().is_some_and(is_closer_to_former)
     }
 
     /// Whether a number before the current sequence is closer to its first one than to the former sequence.
     fn is_closer_to_first(&self, seq: u32) -> bool {
-        let below = self.distance(self.first, seq);
+        let below = self.distance(self.current.first, seq);
         self.former
             .as_ref()
             .is_none_or(|former| below <= self.distance(seq, former.track.highest))
-    }
-
-    /// Whether a number is within a window of the highest one of a sequence.
-    fn is_near(&self, seq: u32, track: &Track) -> bool {
-        let ahead = self.distance(seq, track.highest);
-        self.is_late(ahead) || (1..=WINDOW.cast_signed()).contains(&ahead)
-    }
-
-    /// Whether a number is near a sequence, and not in it yet.
-    pub(super) fn lacks(&self, track: &Track, seq: u32) -> bool {
-        let ahead = self.distance(seq, track.highest);
-        (1..=WINDOW.cast_signed()).contains(&ahead)
-            || self.is_late(ahead) && track.window >> ahead.unsigned_abs() & 1 == 0
     }
 
     /// Whether the current sequence began behind an older one, which has not ended.
@@ -130,34 +89,13 @@ impl Stream {
 
     /// Whether the current sequence may be a few strays: it is behind an older one, and short.
     pub(super) fn is_tentative(&self) -> bool {
-        self.numbers <= FEW && self.next < IN_ORDER && self.is_behind()
-    }
-
-    /// Makes another sequence the current one; returns the one that was.
-    pub(super) fn replace(&mut self, track: Track) -> Track {
-        let before = Track {
-            window: self.window,
-            highest: self.highest,
-            known: self.known,
-            first: self.first,
-            numbers: self.numbers,
-            next: self.next,
-            alone: self.alone,
-        };
-        self.window = track.window;
-        self.highest = track.highest;
-        self.known = track.known;
-        self.first = track.first;
-        self.numbers = track.numbers;
-        self.next = track.next;
-        self.alone = track.alone;
-        before
+        self.current.numbers <= FEW && self.current.next < IN_ORDER && self.is_behind()
     }
 
     /// Exchanges the current and the former sequence.
     pub(super) fn exchange(&mut self) {
         if let Some(mut former) = self.former.take() {
-            former.track = self.replace(former.track);
+            std::mem::swap(&mut former.track, &mut self.current);
             former.is_older = !former.is_older;
             former.at = self.datagrams;
             self.former = Some(former);
@@ -176,7 +114,7 @@ impl Stream {
             self.reordered += 1;
         }
         self.exchange();
-        let ahead = self.distance(seq, self.highest);
+        let ahead = self.distance(seq, self.current.highest);
         if ahead <= 0 {
             self.observe_late(seq, ahead.unsigned_abs(), now, out);
             self.exchange();
@@ -214,29 +152,23 @@ impl Stream {
         } else if apart == 0 {
             self.duplicated += 1;
             self.note(now, SequenceEventKind::Duplicate(number.seq), out);
-        } else if apart == 1 || is_close && !number.quiet {
+        } else if apart == 1 || is_close && number.silence < SETTLE {
             self.held = None;
-            self.jump_to(
-                Held {
-                    paused: held.paused || number.paused,
-                    ..held
-                },
-                now,
-                out,
-            );
+            let silence = held.silence.max(number.silence);
+            self.jump_to(Held { silence, ..held }, now, out);
             if apart > 0 {
                 self.advance(number.seq, apart.unsigned_abs(), now, out);
             } else {
                 self.observe_late(number.seq, apart.unsigned_abs(), now, out);
             }
             self.fill_stray();
-        } else if self.is_gap(held.seq, self.highest) && self.is_gap(number.seq, held.seq) {
+        } else if self.is_gap(held.seq, self.current.highest) && self.is_gap(number.seq, held.seq) {
             // Few numbers arrive: the held one is behind a gap, and before this one, which may be a stray.
             self.held = Some(number);
             self.jump_to(held, now, out);
         } else {
             self.refute(now, out);
-            self.stray = self.stray.filter(|_| !number.quiet);
+            self.stray = self.stray.filter(|_| number.silence < SETTLE);
             self.held = Some(number);
         }
     }
@@ -247,24 +179,18 @@ impl Stream {
     }
 
     /// Begins another sequence. The current one becomes the former one, unless it was a few strays.
-    fn jump_to(
-        &mut self,
-        Held {
-            seq, paused, quiet, ..
-        }: Held,
-        now: Nanos,
-        out: &mut dyn Output,
-    ) {
+    fn jump_to(&mut self, held: Held, now: Nanos, out: &mut dyn Output) {
+        let seq = held.seq;
         let continues_former = self
             .former
             .as_ref()
             .is_some_and(|former| self.is_gap(seq, former.track.highest));
-        if self.is_tentative() && (continues_former || !self.is_gap(seq, self.highest)) {
+        if self.is_tentative() && (continues_former || !self.is_gap(seq, self.current.highest)) {
             self.exchange();
             self.restore_put_aside();
         }
         self.end_former(now, out);
-        let gap = self.distance(seq, self.highest);
+        let gap = self.distance(seq, self.current.highest);
         let is_outage = gap > 0 && (seq >= WINDOW || gap.unsigned_abs() <= FAR);
         let returns = self.jump(seq);
         let put_aside = if is_outage && !returns {
@@ -272,11 +198,11 @@ impl Stream {
         } else {
             self.finalize_unconfirmed()
         };
-        let track = self.replace(Track::new(seq));
+        let track = std::mem::replace(&mut self.current, Track::new(seq));
         self.former = Some(Former {
             track,
             at: self.datagrams,
-            after_silence: quiet,
+            after_silence: held.silence >= SETTLE,
             is_older: true,
             continued: false,
             is_outage,
@@ -285,7 +211,7 @@ impl Stream {
         });
         self.support(1, 0);
         self.note_turn(now);
-        if paused {
+        if held.is_after_pause() {
             // Nothing of the old sequence can arrive any more.
             self.end_former(now, out);
         }
@@ -311,7 +237,7 @@ impl Stream {
             alone,
             ..
         } = former.track;
-        let gap = self.distance(self.first, highest);
+        let gap = self.distance(self.current.first, highest);
         if !former.is_older || alone && gap > FAR.cast_signed() {
             self.reordered += u64::from(numbers);
             self.note(now, SequenceEventKind::Stray(highest), out);
@@ -320,12 +246,13 @@ impl Stream {
         self.lose_all(!window, highest, now, out);
         if !former.is_outage {
             self.restarts += 1;
-            self.note(now, SequenceEventKind::Restart(self.first), out);
+            self.note(now, SequenceEventKind::Restart(self.current.first), out);
             // Missing numbers of the new sequence that have left its window.
-            let span = self.distance(self.highest, self.first).unsigned_abs() + 1;
-            let left = span.saturating_sub(self.numbers + self.window.count_zeros());
+            let Track { first, highest, .. } = self.current;
+            let span = self.distance(highest, first).unsigned_abs() + 1;
+            let left = span.saturating_sub(self.current.numbers + self.current.window.count_zeros());
             if left > 0 {
-                self.lose(self.first, left, now, out);
+                self.lose(first, left, now, out);
             }
         } else if gap > 1 {
             let between = gap.unsigned_abs() - 1;
@@ -376,7 +303,8 @@ impl Stream {
             return;
         };
         if is_late {
-            self.observe_late(seq, self.distance(seq, self.highest).unsigned_abs(), now, out);
+            let back = self.distance(seq, self.current.highest).unsigned_abs();
+            self.observe_late(seq, back, now, out);
             return;
         }
         self.stray = Some(seq);
@@ -386,17 +314,17 @@ impl Stream {
 
     /// A stray is not missing in the sequence that turned out to be its own.
     fn fill_stray(&mut self) {
-        if let Some(stray) = self.stray.take() {
-            let back = self.distance(stray, self.highest);
-            if !self.is_late(back) {
-                return;
-            }
-            let back = back.unsigned_abs();
-            if back >= self.known {
-                self.extend(stray, back);
-            } else {
-                self.window |= 1 << back;
-            }
+        let Some(stray) = self.stray.take() else { return };
+        let ahead = self.distance(stray, self.current.highest);
+        let back = ahead.unsigned_abs();
+        if !is_late(ahead) {
+            return;
+        }
+        if back >= self.current.known {
+            self.current.extend(stray, back);
+            self.support(1, 0);
+        } else {
+            self.current.window |= 1 << back;
         }
     }
 }

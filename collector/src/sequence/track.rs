@@ -1,0 +1,93 @@
+//! One sequence of a stream: the window up to its highest number.
+
+use super::WINDOW;
+
+/// One of the two latest sequences of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Track {
+    /// One bit for each of the numbers up to the highest: received, counted as lost, or before the first.
+    pub(super) window: u128,
+    pub(super) highest: u32,
+    /// How many numbers up to the highest are accounted for, at most [`WINDOW`].
+    pub(super) known: u32,
+    pub(super) first: u32,
+    /// The count of different numbers received, correct while there is a former sequence.
+    pub(super) numbers: u32,
+    /// The count of those that were exactly one more than the highest before.
+    pub(super) next: u32,
+    /// Only the first number of the stream has been received.
+    pub(super) alone: bool,
+}
+
+impl Track {
+    /// A sequence that begins with `seq`.
+    pub(super) fn new(seq: u32) -> Self {
+        Self {
+            window: u128::MAX,
+            highest: seq,
+            known: 1,
+            first: seq,
+            numbers: 1,
+            next: 0,
+            alone: false,
+        }
+    }
+
+    /// Whether the number at this distance from the highest one is near it.
+    pub(super) fn is_near(ahead: i32) -> bool {
+        is_late(ahead) || is_ahead(ahead)
+    }
+
+    /// Whether the number at this distance from the highest one is in the window and has not arrived.
+    pub(super) fn is_missing(&self, ahead: i32) -> bool {
+        is_late(ahead) && self.window >> ahead.unsigned_abs() & 1 == 0
+    }
+
+    /// Whether the number at this distance from the highest one is near it and has not arrived.
+    pub(super) fn lacks(&self, ahead: i32) -> bool {
+        is_ahead(ahead) || self.is_missing(ahead)
+    }
+
+    /// Makes `seq`, which is `by` ahead, the highest number.
+    pub(super) fn advance(&mut self, seq: u32, by: u32) {
+        self.window = self.window.checked_shl(by).unwrap_or(0) | 1;
+        self.known = self.known.saturating_add(by).min(WINDOW);
+        self.highest = seq;
+        self.numbers = self.numbers.saturating_add(1);
+        self.next = self.next.saturating_add(u32::from(by == 1));
+        self.alone = false;
+    }
+
+    /// Makes `last`, which follows after `by` numbers that have all arrived, the highest number.
+    pub(super) fn advance_all(&mut self, last: u32, by: u32) {
+        self.window = self.window.checked_shl(by).unwrap_or(0) | low_bits(by);
+        self.known = self.known.saturating_add(by).min(WINDOW);
+        self.highest = last;
+    }
+
+    /// Lets the sequence begin earlier, with a number that lies in the window.
+    pub(super) fn extend(&mut self, seq: u32, back: u32) {
+        self.window &= !(low_bits(back - self.known) << self.known);
+        self.known = back + 1;
+        self.first = seq;
+        self.numbers = self.numbers.saturating_add(1);
+    }
+}
+
+/// Whether a number at this distance from the highest one lies in the window.
+pub(super) fn is_late(ahead: i32) -> bool {
+    (1 - WINDOW.cast_signed()..=0).contains(&ahead)
+}
+
+/// Whether a number at this distance from the highest one is ahead of it by at most a window.
+pub(super) fn is_ahead(ahead: i32) -> bool {
+    (1..=WINDOW.cast_signed()).contains(&ahead)
+}
+
+pub(super) fn low_bits(bits: u32) -> u128 {
+    if bits >= WINDOW {
+        u128::MAX
+    } else {
+        (1 << bits) - 1
+    }
+}
