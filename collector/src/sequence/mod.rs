@@ -25,12 +25,15 @@
 //! **Two sequences.** The sequence before a jump is kept until it has had no number for a window of datagrams, or the stream was silent for [`SETTLE`]. A number
 //! belongs to the closer one, and two in a row that continue the former sequence make it the current one again. When the former sequence
 //! ends, it is decided what the jump was: forward, an outage, whose numbers are lost; back, a **restart**. A jump *forward* by more than
-//! [`FAR`] to one of the first [`WINDOW`] numbers of the sequence space is also a restart: modulo 2^22 a reporter that restarts at 0 is
-//! "ahead" of every number in the upper half. If the older sequence goes on, the newer one was a few strays. Numbers behind the older
-//! sequence are no restart yet while there are few of them, and not four of them in order: they may be very late.
+//! [`FAR`] to one of the first [`WINDOW`] numbers of the sequence space is also a restart, and a nearer one to one of the first
+//! [`FIRST_NUMBERS`]: modulo 2^22 a reporter that restarts at 0 is "ahead" of every number in the upper half. If the older sequence goes
+//! on, the newer one was a few strays. Numbers behind the older sequence are no restart yet while there are few of them, and not four of
+//! them in order: they may be very late. One of the first [`FIRST_NUMBERS`] that the sequence before an outage already had is held, because
+//! the reporter may have restarted.
 //!
 //! **Pauses.** A network does not hold a datagram for [`PAUSE`]. After such a silence, a number that is not ahead is held even if it lies in the
-//! window. If the next one is ahead of the highest number, the held one was late or a duplicate; otherwise the reporter has restarted.
+//! window, until one is ahead. If the next one is ahead of the highest number, the held one was late or a duplicate; otherwise the reporter
+//! has restarted.
 //!
 //! **Several nodes behind one address.** Of the reports 0.5 only those with a drop or switch-local header carry a node id, so
 //! the first node that an address names has the stream of the address, with all reports that name none, and each other node has a
@@ -45,7 +48,8 @@
 //!
 //! **Not countable.** A stream whose number is constant (many devices always send 0) is *not countable*: its counts of lost
 //! and duplicated are meaningless, and [`StreamView::countable`] is false. A stream becomes countable when its number
-//! first advances, and is no longer countable when one number arrives [`STALLED`] times in a row.
+//! first advances, and is no longer countable when one number arrives [`STALLED`] times in a row. When it advances again, counting goes on
+//! where it was: copies of a number hide no outage.
 //!
 //! **Silence.** Numbers that are missing in a stream that was silent for [`SETTLE`] (or at [`Sequencer::finish`]) are counted
 //! as lost; if they still arrive, they count as reordered as well.
@@ -58,10 +62,13 @@
 //! [`LOSSES_PER_DATAGRAM`] others, once. Losses beyond this are **unconfirmed**. Later datagrams confirm them, so that an
 //! outage is counted as lost in proportion to the traffic after it; datagrams before it support at most [`MAX_PRIOR_LOSSES`]
 //! losses. A restart ends the confirmation, and so does a jump back to the numbers before (modulo the sequence space also
-//! ahead): losses that are unconfirmed by then remain so. Hence, for any input: lost <= [`LOSSES_PER_DATAGRAM`] × datagrams.
+//! ahead): losses that are unconfirmed by then remain so. To know these numbers, the stream stores where it left its latest sequences, one
+//! for each magnitude of their datagrams; a jump returns only to a longer sequence than the one it leaves. Hence, for any input: lost <= [`LOSSES_PER_DATAGRAM`] × datagrams.
 //! This costs nothing on the fast path: datagrams in sequence follow from the growth of the datagram counter since the last
 //! anomaly.
 
+#[cfg(test)]
+mod attack_tests;
 #[cfg(test)]
 mod channel;
 #[cfg(test)]
@@ -87,6 +94,8 @@ use stream::{Nodes, Stream};
 pub const WINDOW: u32 = u128::BITS;
 /// A forward jump of more than this is accepted only when the next number follows it.
 pub const FAR: u32 = 1 << 16;
+/// A near jump ahead to one of so many first numbers of the sequence space is a restart.
+pub const FIRST_NUMBERS: u32 = 16;
 /// Repetitions of one number in a row after which the stream is not countable.
 pub const STALLED: u32 = 64;
 /// Number of losses that a datagram supports.

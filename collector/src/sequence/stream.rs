@@ -7,7 +7,7 @@ use super::{
 };
 use crate::event::{Loss, Nanos, Output, SequenceEvent, SequenceEventKind, sender_of};
 use crate::sequence::StreamView;
-use crate::sequence::track::{Track, is_late, low_bits};
+use crate::sequence::track::{Origins, Track, is_late, low_bits};
 use crate::stream::{StreamId, pack};
 
 use jump::{Former, Place};
@@ -91,7 +91,7 @@ pub(super) struct Held {
     seq: u32,
     /// The number of repetitions.
     repeated: u32,
-    /// The silence of the stream before it, ns.
+    /// The silence of the stream before it, or before an earlier number since which none was ahead, ns.
     silence: Nanos,
 }
 
@@ -120,6 +120,8 @@ pub(super) struct Stream {
     /// Repetitions, among `stalled` of a number that has not advanced yet, that followed a pause.
     pub(super) resumed: u32,
     pub(super) advancing: bool,
+    /// The number has advanced since counting began, perhaps before it became constant.
+    has_advanced: bool,
     /// The nodes that share the stream.
     pub(super) nodes: Nodes,
     turns: Turns,
@@ -134,8 +136,8 @@ pub(super) struct Stream {
     /// after the first `supported` are not included yet: [`Stream::balance_after`] adds them.
     balance: i64,
     supported: u64,
-    /// The highest number before the latest jump away from numbers with full support.
-    origin: u32,
+    /// Where the stream was before its jumps.
+    origins: Origins,
     pub(super) reordered: u64,
     pub(super) duplicated: u64,
     restarts: u64,
@@ -155,7 +157,7 @@ impl Stream {
             steady: false,
             current: Track {
                 alone: true,
-                ..Track::new(seq)
+                ..Track::new(seq, 0)
             },
             held: None,
             stray: None,
@@ -163,6 +165,7 @@ impl Stream {
             stalled: 0,
             resumed: 0,
             advancing: false,
+            has_advanced: false,
             nodes: Nodes::default(),
             turns: Turns::default(),
             mixed_until: 0,
@@ -171,7 +174,7 @@ impl Stream {
             refuted: 0,
             balance: 0,
             supported: 1,
-            origin: seq,
+            origins: Origins::default(),
             reordered: 0,
             duplicated: 0,
             restarts: 0,
@@ -356,7 +359,7 @@ impl Stream {
         count >= TURNS
     }
 
-    /// The number advances. `false`: it was constant until now, and counting starts here.
+    /// The number advances. `false`: it was constant from the beginning, and counting starts here.
     fn begin_to_advance(&mut self, seq: u32, now: Nanos, out: &mut dyn Output) -> bool {
         let stalled = std::mem::take(&mut self.stalled);
         let resumed = std::mem::take(&mut self.resumed);
@@ -364,6 +367,11 @@ impl Stream {
             return true;
         }
         self.advancing = true;
+        if self.has_advanced {
+            // It became constant later, and goes on; the first repetitions are counted.
+            self.duplicated += u64::from(stalled.saturating_sub(STALLED));
+            return true;
+        }
         if stalled < STALLED {
             // A few repetitions of the first number were duplicates, or restarts after a pause.
             self.duplicated += u64::from(stalled - resumed);
@@ -379,18 +387,20 @@ impl Stream {
     }
 
     fn begin(&mut self, seq: u32) {
-        self.current = Track::new(seq);
+        self.current = Track::new(seq, self.datagrams);
+        self.has_advanced = false;
     }
 
     fn advance(&mut self, seq: u32, by: u32, now: Nanos, out: &mut dyn Output) {
         self.give_up(by, now, out);
         self.current.advance(seq, by);
+        self.has_advanced = true;
         if let Some(former) = &mut self.former {
             former.continued = false;
             if !former.is_older && !former.is_outage {
                 // The older sequence goes on: what came of the newer one was late, and its account begins anew.
                 self.reordered += u64::from(former.track.numbers - 1);
-                former.track = Track::new(former.track.highest);
+                former.track = Track::new(former.track.highest, self.datagrams);
             }
         }
         self.support(1, 0);
@@ -522,13 +532,14 @@ impl Stream {
     /// Records a jump from the highest number to this one. `true`: it returns to the numbers before an earlier jump,
     /// so nothing between is missing.
     fn jump(&mut self, seq: u32) -> bool {
-        if self.balance >= MAX_PRIOR_LOSSES {
-            self.origin = self.current.highest;
-            return false;
-        }
+        let highest = self.current.highest;
+        let datagrams = self.datagrams.wrapping_sub(self.current.began);
         let range = -WINDOW.cast_signed()..=FAR.cast_signed();
-        let continues = |seq| range.contains(&self.distance(seq, self.origin));
-        continues(seq) && !continues(self.current.highest)
+        let returns = self.origins.longer_than(datagrams).any(|origin| {
+            range.contains(&self.distance(seq, origin)) && !range.contains(&self.distance(highest, origin))
+        });
+        self.origins.add(highest, datagrams);
+        returns
     }
 
     /// Makes unconfirmed losses final: the following datagrams do not continue the numbers that would confirm them. Returns their number.

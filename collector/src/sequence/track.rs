@@ -1,4 +1,4 @@
-//! One sequence of a stream: the window up to its highest number.
+//! One sequence of a stream: the window up to its highest number; and where a stream was before.
 
 use super::WINDOW;
 
@@ -15,13 +15,15 @@ pub(super) struct Track {
     pub(super) numbers: u32,
     /// The count of those that were exactly one more than the highest before.
     pub(super) next: u32,
+    /// The place in the stream of the datagram that began it.
+    pub(super) began: u64,
     /// Only the first number of the stream has been received.
     pub(super) alone: bool,
 }
 
 impl Track {
-    /// A sequence that begins with `seq`.
-    pub(super) fn new(seq: u32) -> Self {
+    /// A sequence that begins with `seq`, the number of datagram `began` of the stream.
+    pub(super) fn new(seq: u32, began: u64) -> Self {
         Self {
             window: u128::MAX,
             highest: seq,
@@ -29,6 +31,7 @@ impl Track {
             first: seq,
             numbers: 1,
             next: 0,
+            began,
             alone: false,
         }
     }
@@ -71,6 +74,31 @@ impl Track {
         self.known = back + 1;
         self.first = seq;
         self.numbers = self.numbers.saturating_add(1);
+    }
+}
+
+/// Where a stream was before its jumps: the highest number of the latest sequence it left, for each magnitude of the count of
+/// datagrams in it. So a few forged datagrams cannot displace a long sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Origins {
+    highest: [Option<u32>; 16],
+}
+
+impl Origins {
+    /// The magnitude of a count: two bits each.
+    fn magnitude(&self, datagrams: u64) -> usize {
+        (datagrams.max(1).ilog2() as usize / 2).min(self.highest.len() - 1)
+    }
+
+    /// Adds a sequence that the stream leaves.
+    pub(super) fn add(&mut self, highest: u32, datagrams: u64) {
+        self.highest[self.magnitude(datagrams)] = Some(highest);
+    }
+
+    /// Returns the ends of the sequences that had clearly more than this number of datagrams.
+    pub(super) fn longer_than(&self, datagrams: u64) -> impl Iterator<Item = u32> {
+        let longer = self.highest.iter().skip(self.magnitude(datagrams) + 1);
+        longer.flatten().copied()
     }
 }
 

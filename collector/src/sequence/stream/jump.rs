@@ -3,7 +3,7 @@
 use super::{Held, Stream, Turns};
 use crate::event::{Nanos, Output, SequenceEventKind};
 use crate::sequence::track::{Track, is_ahead, is_late};
-use crate::sequence::{FAR, SETTLE, STALLED, WINDOW};
+use crate::sequence::{FAR, FIRST_NUMBERS, SETTLE, STALLED, WINDOW};
 
 /// At most this many numbers behind an older sequence may be strays, not a restart.
 const FEW: u32 = 16;
@@ -44,14 +44,20 @@ impl Stream {
         if self.is_next(seq, ahead) {
             return Place::Current;
         }
-        if is_late(ahead) && (paused || self.is_held_late()) {
+        let is_after_pause = paused || self.held.is_some_and(|held| held.is_after_pause());
+        if is_late(ahead) && is_after_pause {
             return Place::Elsewhere;
         }
         let is_former = self.former.as_ref().is_some_and(|former| {
-            // After a restart, a number that the older sequence already had is a new one, behind a gap.
-            let is_restart = former.is_older && !former.is_outage && !self.is_tentative();
+            // A number that the older sequence already had is a new one: after a restart, or where one begins.
+            let is_new = former.is_older
+                && if former.is_outage {
+                    seq < FIRST_NUMBERS
+                } else {
+                    !self.is_tentative()
+                };
             let ahead = self.distance(seq, former.track.highest);
-            Track::is_near(ahead) && (!is_restart || former.track.lacks(ahead))
+            Track::is_near(ahead) && (!is_new || former.track.lacks(ahead))
         });
         let is_current =
             is_late(ahead) && (ahead.unsigned_abs() < self.current.known || self.is_closer_to_first(seq));
@@ -143,15 +149,8 @@ impl Stream {
         let held = *held;
         let apart = self.distance(number.seq, held.seq);
         let is_close = (1 - WINDOW.cast_signed()..=WINDOW.cast_signed()).contains(&apart);
-        if held.repeated >= STALLED {
-            self.end_former(now, out);
-            self.give_up(WINDOW, now, out);
-            self.held = None;
-            self.begin(number.seq);
-            self.stalled = STALLED;
-        } else if apart == 0 {
-            self.duplicated += 1;
-            self.note(now, SequenceEventKind::Duplicate(number.seq), out);
+        if apart == 0 {
+            self.observe_held_again(held, now, out);
         } else if apart == 1 || is_close && number.silence < SETTLE {
             self.held = None;
             let silence = held.silence.max(number.silence);
@@ -169,7 +168,23 @@ impl Stream {
         } else {
             self.refute(now, out);
             self.stray = self.stray.filter(|_| number.silence < SETTLE);
-            self.held = Some(number);
+            let silence = held.silence.max(number.silence);
+            self.held = Some(Held { silence, ..number });
+        }
+    }
+
+    /// Processes a repetition of the held number. After [`STALLED`] of them the number is constant.
+    fn observe_held_again(&mut self, held: Held, now: Nanos, out: &mut dyn Output) {
+        if held.repeated < STALLED || self.has_advanced {
+            self.duplicated += 1;
+            self.note(now, SequenceEventKind::Duplicate(held.seq), out);
+        } else {
+            self.end_former(now, out);
+            self.held = None;
+            self.begin(held.seq);
+        }
+        if held.repeated >= STALLED {
+            self.stalled = STALLED;
         }
     }
 
@@ -191,14 +206,15 @@ impl Stream {
         }
         self.end_former(now, out);
         let gap = self.distance(seq, self.current.highest);
-        let is_outage = gap > 0 && (seq >= WINDOW || gap.unsigned_abs() <= FAR);
+        let is_far = gap > FAR.cast_signed();
+        let is_outage = gap > 0 && seq >= if is_far { WINDOW } else { FIRST_NUMBERS };
         let returns = self.jump(seq);
         let put_aside = if is_outage && !returns {
             0
         } else {
             self.finalize_unconfirmed()
         };
-        let track = std::mem::replace(&mut self.current, Track::new(seq));
+        let track = std::mem::replace(&mut self.current, Track::new(seq, self.datagrams));
         self.former = Some(Former {
             track,
             at: self.datagrams,

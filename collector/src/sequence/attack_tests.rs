@@ -1,0 +1,200 @@
+//! Numbers that are forged, late or repeated, and reporters that restart, at times when little else arrives.
+
+use super::*;
+
+struct Silent;
+impl Output for Silent {}
+
+const MILLISECOND: Nanos = 1_000_000;
+const V10: StreamId = StreamId {
+    version: 10,
+    hw_id: 1,
+    listener: 0,
+    node: Some(7),
+    source: [0; 16],
+};
+const V20: StreamId = StreamId { version: 20, ..V10 };
+const FIRST: u32 = 1_000_000;
+
+/// Numbers that arrive one after the other, accounted for once a second as in a collector.
+struct Arrivals {
+    sequencer: Sequencer,
+    id: StreamId,
+    now: Nanos,
+}
+
+impl Arrivals {
+    fn new(id: StreamId) -> Self {
+        Self {
+            sequencer: Sequencer::new(4, 0),
+            id,
+            now: 1000 * MILLISECOND,
+        }
+    }
+
+    /// Passes time.
+    fn wait(&mut self, milliseconds: u64) -> &mut Self {
+        let until = self.now + milliseconds * MILLISECOND;
+        let second = 1000 * MILLISECOND;
+        while self.now / second < until / second {
+            self.now = (self.now / second + 1) * second;
+            self.sequencer.account(self.now, &mut Silent);
+        }
+        self.now = until;
+        self
+    }
+
+    /// Numbers at once.
+    fn observe(&mut self, numbers: impl IntoIterator<Item = u32>) -> &mut Self {
+        self.observe_every(0, numbers)
+    }
+
+    /// Numbers, each followed by a time without any.
+    fn observe_every(&mut self, milliseconds: u64, numbers: impl IntoIterator<Item = u32>) -> &mut Self {
+        for number in numbers {
+            self.sequencer.observe(
+                &self.id,
+                number & (u32::MAX >> (32 - self.id.bits())),
+                self.now,
+                &mut Silent,
+            );
+            self.wait(milliseconds);
+        }
+        self
+    }
+
+    fn finish(&mut self) -> StreamView {
+        self.sequencer.finish(self.now, &mut Silent);
+        self.sequencer.streams().next().unwrap()
+    }
+}
+
+#[test]
+fn honest_numbers_confirm_no_losses_before_a_return() {
+    for id in [V10, V20] {
+        for (forged, pause) in [
+            (17, 11_000),
+            (20, 11_000),
+            (40, 60_000),
+            (129, 0),
+            (135, 0),
+            (200, 0),
+        ] {
+            let mut arrivals = Arrivals::new(id);
+            arrivals.observe_every(10, FIRST..FIRST + 1000).wait(pause);
+            // Once, and again when the sequence has just returned.
+            arrivals
+                .observe(5..5 + forged)
+                .observe_every(10, FIRST + 1000..FIRST + 1600);
+            arrivals.wait(pause).observe(500_005..500_005 + forged);
+            let view = arrivals.observe_every(10, FIRST + 1600..FIRST + 9000).finish();
+            assert!(
+                view.lost <= 128 * 2 * u64::from(forged),
+                "{forged} {pause}: {view:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn forged_sequences_one_after_the_other_hide_no_longer_one() {
+    for id in [V10, V20] {
+        let mut arrivals = Arrivals::new(id);
+        arrivals.observe_every(10, FIRST..FIRST + 1000);
+        for forged in 1..=20 {
+            arrivals
+                .wait(11_000)
+                .observe((0..40).map(|n| forged * 100_000 + n));
+        }
+        let view = arrivals
+            .wait(11_000)
+            .observe_every(10, FIRST + 1000..FIRST + 9000)
+            .finish();
+        assert!(view.lost <= 128 * 20 * 40, "{view:?}");
+    }
+}
+
+#[test]
+fn an_outage_after_a_restart_is_confirmed_although_the_stream_was_elsewhere() {
+    let mut arrivals = Arrivals::new(V10);
+    arrivals.observe_every(10, FIRST..FIRST + 1000).wait(11_000);
+    arrivals.observe_every(10, 0..5000).wait(60_000);
+    let view = arrivals.observe_every(10, 1_005_000..1_015_000).finish();
+    assert_eq!((view.lost, view.unconfirmed, view.restarts), (1_000_000, 0, 1));
+}
+
+#[test]
+fn copies_of_one_number_in_an_outage_do_not_hide_it() {
+    for id in [V10, V20] {
+        for copied in [FIRST + 1999, FIRST + 1900, FIRST + 900_000, 5] {
+            for copies in [63, 64, 65, 66, 1000] {
+                let mut arrivals = Arrivals::new(id);
+                arrivals.observe_every(10, FIRST..FIRST + 2000).wait(30_000);
+                arrivals.observe(std::iter::repeat_n(copied, copies)).wait(30_000);
+                let rest = FIRST + 1_002_000..FIRST + 1_012_000;
+                let view = arrivals.observe_every(10, rest).finish();
+                let found = (view.lost, view.unconfirmed, view.restarts, view.countable);
+                assert_eq!(found, (1_000_000, 0, 0, true), "{copied} {copies}");
+                let not_first = u64::from(copied != FIRST + 1999 && copied != FIRST + 1900);
+                assert_eq!(view.duplicated, copies as u64 - not_first, "{copied} {copies}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reporter_that_restarts_near_the_end_of_the_sequence_space_loses_nothing() {
+    for id in [V10, V20] {
+        for (back, first) in [
+            (200, 0),
+            (1000, 1),
+            (10_000, 0),
+            (60_000, 2),
+            (70_000, 0),
+            (200_000, 0),
+        ] {
+            for pause in [3000, 15_000] {
+                let start = (2000_u32 + back).wrapping_neg();
+                let mut arrivals = Arrivals::new(id);
+                let all = (0..2000).map(|n| start.wrapping_add(n));
+                arrivals.observe_every(10, all).wait(pause);
+                let view = arrivals.observe_every(10, first..4000).finish();
+                let found = (view.lost, view.unconfirmed, view.restarts);
+                assert_eq!(found, (0, 0, 1), "{back} {first} {pause}");
+            }
+        }
+        // An outage goes on behind the first numbers.
+        let mut arrivals = Arrivals::new(id);
+        arrivals
+            .observe((0..2000).map(|n| 3000_u32.wrapping_neg() + n))
+            .wait(3000);
+        let view = arrivals.observe_every(10, 20..4000).finish();
+        assert_eq!((view.lost, view.restarts), (1020, 0));
+    }
+}
+
+#[test]
+fn each_restart_of_a_loop_counts_whatever_its_length() {
+    for id in [V10, V20] {
+        for length in [2, 5, 17, 50, 120, 126, 127, 128, 129, 130, 131, 200, 256, 257] {
+            for pause in [11_000, 60_000] {
+                let mut arrivals = Arrivals::new(id);
+                for _ in 0..20 {
+                    arrivals.observe_every(5, 0..length).wait(pause);
+                }
+                let view = arrivals.finish();
+                let found = (view.lost, view.reordered, view.duplicated, view.restarts);
+                assert_eq!(found, (0, 0, 0, 19), "{length} {pause}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_restart_soon_after_an_outage_is_seen_although_the_numbers_before_it_are_near() {
+    let mut arrivals = Arrivals::new(V10);
+    arrivals.observe_every(5, (0..71).map(|n| 60_u32.wrapping_neg().wrapping_add(n)));
+    arrivals.observe_every(5, 220..254).wait(1000);
+    let view = arrivals.observe_every(5, 1..700).finish();
+    assert_eq!((view.lost, view.duplicated, view.restarts), (209, 0, 1));
+}
