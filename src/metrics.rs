@@ -592,8 +592,14 @@ fn losses(text: &mut Text, streams: &[StreamView]) {
     named(
         text,
         "source_lost_total",
-        "Datagrams missing in a reporter's sequence.",
-        |stream| stream.lost,
+        "Datagrams missing in a reporter's sequence, with those that were recovered later.",
+        |stream| stream.lost + stream.recovered,
+    );
+    named(
+        text,
+        "source_recovered_total",
+        "Datagrams that arrived after they were counted as lost.",
+        |stream| stream.recovered,
     );
     named(
         text,

@@ -345,6 +345,8 @@ pub enum SequenceEventKind {
     },
     /// A missing number arrived late.
     Late(u32),
+    /// A number arrived that was counted as lost: it no longer is.
+    Recovered(u32),
     /// A number arrived again.
     Duplicate(u32),
     /// A number far from the expected one, which the next datagram did not confirm.

@@ -57,7 +57,7 @@ fn a_congested_switch_is_found() {
     assert_eq!(
         found["sources"],
         json!([{"source": "10.0.3.3", "node": 103, "hw_id": 1, "version": "1.0", "reports": 4000, "lost": 0,
-            "unconfirmed": 0, "reordered": 0, "duplicated": 0, "restarts": 0, "countable": false,
+            "unconfirmed": 0, "recovered": 0, "reordered": 0, "duplicated": 0, "restarts": 0, "countable": false,
             "mixed": false}])
     );
 }

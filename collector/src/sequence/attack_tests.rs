@@ -124,6 +124,79 @@ fn an_outage_after_a_restart_is_confirmed_although_the_stream_was_elsewhere() {
 }
 
 #[test]
+fn a_number_that_arrives_after_it_was_counted_as_lost_no_longer_is() {
+    // One forged number before each silence of a reporter that loses nothing.
+    for (pause, restarts) in [(3000, 0), (9000, 0), (11_000, 0), (60_000, 0)] {
+        for id in [V10, V20] {
+            let mut arrivals = Arrivals::new(id);
+            let mut next = FIRST;
+            for _ in 0..10 {
+                arrivals.observe_every(100, next..next + 300);
+                arrivals.observe([next + 426]).wait(pause);
+                next += 300;
+            }
+            // The forged numbers are counted as received, and the last of them has not returned.
+            let view = arrivals.observe_every(100, next..next + 300).finish();
+            assert_eq!(
+                (view.lost, view.unconfirmed, view.restarts),
+                (0, 0, restarts),
+                "{pause} {view:?}"
+            );
+            assert_eq!((view.recovered, view.duplicated), (10 * 126, 10), "{pause}");
+        }
+    }
+}
+
+#[test]
+fn each_of_a_slow_reporter_is_recovered() {
+    for gap in [3000, 12_000] {
+        let mut arrivals = Arrivals::new(V10);
+        arrivals
+            .observe_every(gap, FIRST..FIRST + 20)
+            .observe([FIRST + 60])
+            .wait(gap);
+        let view = arrivals.observe_every(gap, FIRST + 20..FIRST + 100).finish();
+        let found = (view.lost, view.recovered, view.duplicated, view.restarts);
+        assert_eq!(found, (0, 40, 1, 0), "{gap}");
+    }
+}
+
+#[test]
+fn reported_losses_add_up_although_some_were_recovered() {
+    struct Reported(u64, u64);
+    impl Output for Reported {
+        fn loss(&mut self, loss: &crate::event::Loss) {
+            self.0 += loss.lost;
+            self.1 += loss.reordered;
+        }
+    }
+    let mut sequencer = Sequencer::new(4, 0);
+    let mut reported = Reported(0, 0);
+    let mut now = 0;
+    // Ten are late, again and again, and then ten are lost.
+    for round in 0..5 {
+        let first = 100 * round;
+        let (early, late) = (
+            [first..first + 20, first + 30..first + 31],
+            first + 20..first + 30,
+        );
+        early.into_iter().flatten().for_each(|number| {
+            sequencer.observe(&V10, number, now, &mut reported);
+        });
+        now += SETTLE;
+        sequencer.account(now, &mut reported);
+        if round < 4 {
+            late.for_each(|number| sequencer.observe(&V10, number, now, &mut reported));
+            (first + 31..first + 100).for_each(|number| sequencer.observe(&V10, number, now, &mut reported));
+        }
+    }
+    sequencer.finish(now, &mut reported);
+    let view = sequencer.streams().next().unwrap();
+    assert_eq!((view.lost, view.recovered, view.reordered), (10, 40, 40));
+    assert_eq!((reported.0, reported.1), (10, 40));
+}
+
+#[test]
 fn copies_of_one_number_in_an_outage_do_not_hide_it() {
     for id in [V10, V20] {
         for copied in [FIRST + 1999, FIRST + 1900, FIRST + 900_000, 5] {

@@ -32,8 +32,8 @@
 //! the reporter may have restarted.
 //!
 //! **Pauses.** A network does not hold a datagram for [`PAUSE`]. After such a silence, a number that is not ahead is held even if it lies in the
-//! window, until one is ahead. If the next one is ahead of the highest number, the held one was late or a duplicate; otherwise the reporter
-//! has restarted.
+//! window, until one is ahead. If the next one is ahead of the highest number, the held one was late or a duplicate; if both are missing,
+//! one after the other, they were late: the highest number was forged, or the clock made a step. Otherwise the reporter has restarted.
 //!
 //! **Several nodes behind one address.** Of the reports 0.5 only those with a drop or switch-local header carry a node id, so
 //! the first node that an address names has the stream of the address, with all reports that name none, and each other node has a
@@ -52,7 +52,8 @@
 //! where it was: copies of a number hide no outage.
 //!
 //! **Silence.** Numbers that are missing in a stream that was silent for [`SETTLE`] (or at [`Sequencer::finish`]) are counted
-//! as lost; if they still arrive, they count as reordered as well.
+//! as lost. One that arrives while it is in the window is *recovered*: it counts as reordered, and no longer as lost. So one forged number
+//! ahead of a silence invents no losses.
 //!
 //! So, for a countable stream without restarts: numbers from first to highest = datagrams − duplicated − strays + lost +
 //! unconfirmed + still missing.
@@ -122,6 +123,8 @@ pub struct StreamView {
     pub datagrams: u64,
     /// Lost.
     pub lost: u64,
+    /// Arrived after they were counted as lost, and no longer are. Also counted as reordered.
+    pub recovered: u64,
     /// Missing for good, but beyond what the received datagrams support: a recent outage, or forged numbers.
     pub unconfirmed: u64,
     /// Arrived late.

@@ -114,7 +114,8 @@ impl Stream {
 
     /// `count` numbers that follow the highest, up to `last`. `false`: they do not follow it, or earlier numbers must be settled first.
     fn advance_all(&mut self, last: u32, count: u64, now: Nanos, out: &mut dyn Output) -> bool {
-        let anomaly = !self.advancing || self.stalled != 0 || !self.is_single();
+        let anomaly =
+            !self.advancing || self.stalled != 0 || !self.is_single() || self.current.written_off != 0;
         if anomaly || self.current.highest != self.before(last, count as u32) {
             return false;
         }

@@ -136,6 +136,8 @@ pub(super) struct Stream {
     /// after the first `supported` are not included yet: [`Stream::balance_after`] adds them.
     balance: i64,
     supported: u64,
+    /// Numbers that arrived after they were counted as lost.
+    recovered: u64,
     /// Where the stream was before its jumps.
     origins: Origins,
     pub(super) reordered: u64,
@@ -171,6 +173,7 @@ impl Stream {
             mixed_until: 0,
             datagrams: 1,
             absent: 0,
+            recovered: 0,
             refuted: 0,
             balance: 0,
             supported: 1,
@@ -212,7 +215,8 @@ impl Stream {
             self.current.known = self.current.known.wrapping_add(1).min(WINDOW);
         } else {
             self.observe_anomaly(seq, ahead, now, out);
-            self.steady = self.advancing && self.stalled == 0 && self.is_single();
+            self.steady =
+                self.advancing && self.stalled == 0 && self.is_single() && self.current.written_off == 0;
         }
     }
 
@@ -455,6 +459,13 @@ impl Stream {
                 self.support(1, 0);
             }
             self.note(now, SequenceEventKind::Late(seq), out);
+        } else if self.current.written_off & bit != 0 {
+            self.current.written_off &= !bit;
+            self.current.numbers = self.current.numbers.saturating_add(1);
+            self.reordered += 1;
+            self.support(1, 0);
+            self.recover();
+            self.note(now, SequenceEventKind::Recovered(seq), out);
         } else if self.current.window & bit != 0 {
             self.duplicated += 1;
             self.note(now, SequenceEventKind::Duplicate(seq), out);
@@ -467,6 +478,18 @@ impl Stream {
         }
     }
 
+    /// Takes back the loss of a number that arrived after all.
+    fn recover(&mut self) {
+        let (lost, _) = self.losses();
+        if lost > 0 || self.balance < 0 {
+            self.balance += 1;
+        } else {
+            self.refuted = self.refuted.saturating_sub(1);
+        }
+        self.absent -= 1;
+        self.recovered += 1;
+    }
+
     /// Ends an accounting interval: nothing more is expected of a sequence that was left.
     pub(super) fn account(&mut self, now: Nanos, out: &mut dyn Output) {
         if now.saturating_sub(self.last_seen) >= SETTLE {
@@ -474,23 +497,23 @@ impl Stream {
         }
     }
 
-    /// Counts all missing numbers as lost, except those of a jump that may be a few strays.
+    /// Counts all missing numbers as lost until they arrive, except those of a jump that may be a few strays.
     fn settle(&mut self, now: Nanos, out: &mut dyn Output) {
         self.support(0, 0);
         self.stray = None;
         if self.is_tentative() {
             if let Some(former) = &mut self.former {
-                let missing = !std::mem::replace(&mut former.track.window, u128::MAX);
+                let missing = former.track.write_off();
                 let highest = former.track.highest;
                 self.lose_all(missing, highest, now, out);
             }
             return;
         }
         self.end_former(now, out);
-        if self.current.window != u128::MAX {
-            self.give_up(WINDOW, now, out);
-            self.current.window = u128::MAX;
-            self.current.known = 1;
+        let missing = self.current.write_off();
+        if missing != 0 {
+            self.lose_all(missing, self.current.highest, now, out);
+            self.steady = false;
         }
     }
 
@@ -553,12 +576,15 @@ impl Stream {
     /// Lost, and unconfirmed.
     fn losses(&self) -> (u64, u64) {
         let unconfirmed = self.refuted + self.balance_after(self.datagrams).min(0).unsigned_abs();
+        let unconfirmed = unconfirmed.min(self.absent);
         (self.absent - unconfirmed, unconfirmed)
     }
 
-    /// Reports the counts since the last report, and the event of a loss. Returns the number of events.
+    /// Reports the counts since the last report, and the event of a loss. Returns the number of events. A loss that was reported and is
+    /// recovered makes later ones smaller.
     pub(super) fn report(&mut self, now: Nanos, out: &mut dyn Output) -> u64 {
-        let counted = [self.losses().0, self.reordered, self.duplicated];
+        let lost = self.losses().0.max(self.reported[0]);
+        let counted = [lost, self.reordered, self.duplicated];
         if counted == self.reported || !self.is_countable() {
             return 0;
         }
@@ -629,6 +655,7 @@ impl Stream {
             datagrams: self.datagrams,
             lost,
             unconfirmed,
+            recovered: self.recovered,
             reordered: self.reordered,
             duplicated: self.duplicated,
             restarts: self.restarts,

@@ -7,6 +7,8 @@ use super::WINDOW;
 pub(super) struct Track {
     /// One bit for each of the numbers up to the highest: received, counted as lost, or before the first.
     pub(super) window: u128,
+    /// Those of them that did not arrive and are counted as lost, because the stream was silent.
+    pub(super) written_off: u128,
     pub(super) highest: u32,
     /// How many numbers up to the highest are accounted for, at most [`WINDOW`].
     pub(super) known: u32,
@@ -26,6 +28,7 @@ impl Track {
     pub(super) fn new(seq: u32, began: u64) -> Self {
         Self {
             window: u128::MAX,
+            written_off: 0,
             highest: seq,
             known: 1,
             first: seq,
@@ -43,7 +46,7 @@ impl Track {
 
     /// Whether the number at this distance from the highest one is in the window and has not arrived.
     pub(super) fn is_missing(&self, ahead: i32) -> bool {
-        is_late(ahead) && self.window >> ahead.unsigned_abs() & 1 == 0
+        is_late(ahead) && (!self.window | self.written_off) >> ahead.unsigned_abs() & 1 == 1
     }
 
     /// Whether the number at this distance from the highest one is near it and has not arrived.
@@ -54,6 +57,7 @@ impl Track {
     /// Makes `seq`, which is `by` ahead, the highest number.
     pub(super) fn advance(&mut self, seq: u32, by: u32) {
         self.window = self.window.checked_shl(by).unwrap_or(0) | 1;
+        self.written_off = self.written_off.checked_shl(by).unwrap_or(0);
         self.known = self.known.saturating_add(by).min(WINDOW);
         self.highest = seq;
         self.numbers = self.numbers.saturating_add(1);
@@ -74,6 +78,14 @@ impl Track {
         self.known = back + 1;
         self.first = seq;
         self.numbers = self.numbers.saturating_add(1);
+    }
+
+    /// Marks the missing numbers as counted as lost, and returns them: one bit each.
+    pub(super) fn write_off(&mut self) -> u128 {
+        let missing = !self.window;
+        self.window = u128::MAX;
+        self.written_off |= missing;
+        missing
     }
 }
 

@@ -191,7 +191,8 @@ fn write_source(o: &mut Object<'_>, stream: &StreamView) {
         .field("reports", stream.datagrams);
     o.field("lost", stream.lost)
         .field("unconfirmed", stream.unconfirmed);
-    o.field("reordered", stream.reordered);
+    o.field("recovered", stream.recovered)
+        .field("reordered", stream.reordered);
     o.field("duplicated", stream.duplicated)
         .field("restarts", stream.restarts);
     o.field("countable", stream.countable)

@@ -151,6 +151,11 @@ impl Stream {
         let is_close = (1 - WINDOW.cast_signed()..=WINDOW.cast_signed()).contains(&apart);
         if apart == 0 {
             self.observe_held_again(held, now, out);
+        } else if apart == 1 && self.are_missing(held.seq, number.seq) {
+            // Before a pause, the highest number was forged, or the clock has made a step.
+            self.refute(now, out);
+            let back = self.distance(self.current.highest, number.seq).unsigned_abs();
+            self.observe_late(number.seq, back, now, out);
         } else if apart == 1 || is_close && number.silence < SETTLE {
             self.held = None;
             let silence = held.silence.max(number.silence);
@@ -186,6 +191,13 @@ impl Stream {
         if held.repeated >= STALLED {
             self.stalled = STALLED;
         }
+    }
+
+    /// Whether two numbers are missing in the current sequence.
+    fn are_missing(&self, one: u32, other: u32) -> bool {
+        [one, other]
+            .iter()
+            .all(|seq| self.current.is_missing(self.distance(*seq, self.current.highest)))
     }
 
     /// Whether a number is ahead of another by a plausible gap.
@@ -266,7 +278,8 @@ impl Stream {
             // Missing numbers of the new sequence that have left its window.
             let Track { first, highest, .. } = self.current;
             let span = self.distance(highest, first).unsigned_abs() + 1;
-            let left = span.saturating_sub(self.current.numbers + self.current.window.count_zeros());
+            let in_window = self.current.window.count_zeros() + self.current.written_off.count_ones();
+            let left = span.saturating_sub(self.current.numbers + in_window);
             if left > 0 {
                 self.lose(first, left, now, out);
             }
@@ -295,7 +308,7 @@ impl Stream {
             && !former.is_older
         {
             let put_aside = std::mem::take(&mut former.put_aside);
-            self.refuted -= put_aside;
+            self.refuted = self.refuted.saturating_sub(put_aside);
             self.balance -= i64::try_from(put_aside).unwrap_or(i64::MAX);
         }
     }
