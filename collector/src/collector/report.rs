@@ -260,7 +260,13 @@ impl Inner {
         self.stats.drop_reports += 1;
         let last = report.hop(report.hop_count().saturating_sub(1));
         let port = |port: Option<u16>, logical: Option<u32>| port.map(u32::from).or(logical);
-        let mut emitter = self.state.detection.emitter(&head.about, 0, out);
+        let mut about = head.about;
+        if report.ts.is_none() {
+            // The numbers of a report without a time come again, after a restart or a wrap. Another packet is another drop.
+            let entered = last.ingress_ts.map_or(0, |ns| ns as u32);
+            about.origin.stamp = entered ^ PacketDigest::of(report).digest;
+        }
+        let mut emitter = self.state.detection.emitter(&about, 0, out);
         let mut event = Event::blank(head.about.ts, Kind::Drop);
         event.flow = head.about.flow();
         event.node = report.node_id.or(last.node_id);

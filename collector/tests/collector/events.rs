@@ -1142,6 +1142,32 @@ fn two_collectors_give_one_report_the_same_ids() {
     assert_eq!(ids(0), ids(12_345));
 }
 
+/// Reports 2.0 have no time, and their numbers come again after a restart of the reporter.
+#[test]
+fn drops_of_different_packets_have_different_ids_although_the_report_has_no_time() {
+    let report = testkit::vectors::bytes("tr20_dropq");
+    let packet = report.windows(2).rposition(|bytes| bytes == [0x45, 0]).unwrap();
+    let ids = |start: u64| {
+        let mut bench = Bench::new(Config {
+            seed: start,
+            ..config()
+        });
+        bench.now += start;
+        for ident in [1, 2, 2_u16] {
+            let mut bytes = report.clone();
+            bytes[packet + 4..packet + 6].copy_from_slice(&ident.to_be_bytes());
+            bench.deliver(&bytes).pass(60 * SECOND);
+        }
+        bench.log.drops.iter().map(|drop| drop.id).collect::<Vec<_>>()
+    };
+    let found = ids(0);
+    assert_eq!(found.len(), 3);
+    assert_ne!(found[0], found[1]);
+    // The same packet in the same report: only the time of reception differs, and another collector has another one.
+    assert_eq!(found[1], found[2]);
+    assert_eq!(ids(12_345), found);
+}
+
 /// What a silence shows: two collectors, whose clocks and seconds differ, give it the same ids; a flow or node that comes back gives it others.
 #[test]
 fn a_silence_has_the_same_ids_in_two_collectors_and_others_when_it_comes_back() {
