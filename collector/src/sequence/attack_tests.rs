@@ -271,3 +271,49 @@ fn a_restart_soon_after_an_outage_is_seen_although_the_numbers_before_it_are_nea
     let view = arrivals.observe_every(5, 1..700).finish();
     assert_eq!((view.lost, view.duplicated, view.restarts), (209, 0, 1));
 }
+
+#[test]
+fn a_lost_number_is_recovered_once_and_while_it_is_in_the_window() {
+    for (more, expected) in [(100, (0, 2)), (126, (0, 2)), (127, (1, 1))] {
+        // One by one, and as a run of a filter.
+        for is_run in [false, true] {
+            let mut arrivals = Arrivals::new(V10);
+            arrivals.observe([1, 2, 5]).wait(3000).observe([3, 3]);
+            if is_run {
+                let run = Run {
+                    last: 5 + more,
+                    count: more.into(),
+                    same: false,
+                };
+                arrivals
+                    .sequencer
+                    .receive_run(&V10, run, arrivals.now, &mut Silent);
+            } else {
+                arrivals.observe(6..6 + more);
+            }
+            let view = arrivals.observe([4, 6 + more, 7 + more]).finish();
+            assert_eq!((view.lost, view.recovered), expected, "{more} {is_run}");
+            assert_eq!((view.duplicated, view.reordered), (1, 2), "{more} {is_run}");
+        }
+    }
+}
+
+#[test]
+fn a_recovered_number_supports_others_as_any_does() {
+    let mut arrivals = Arrivals::new(V10);
+    arrivals.observe([10, 11]).wait(3000);
+    arrivals.observe([FIRST, FIRST + 1, FIRST + 11]).wait(3000);
+    let before = arrivals.sequencer.streams().next().unwrap();
+    let view = arrivals.observe([FIRST + 5]).finish();
+    assert_eq!((view.recovered, view.lost), (1, before.lost + 128), "{view:?}");
+    assert_eq!(view.lost + view.unconfirmed, u64::from(FIRST) - 12 + 8);
+}
+
+#[test]
+fn a_stray_after_a_pause_hides_no_restart() {
+    let mut arrivals = Arrivals::new(V10);
+    arrivals.observe(0..100).wait(11_000);
+    let view = arrivals.observe([500_000]).observe(0..100).finish();
+    let found = (view.lost, view.reordered, view.duplicated, view.restarts);
+    assert_eq!(found, (0, 1, 0, 1));
+}

@@ -120,7 +120,7 @@ pub(super) struct Stream {
     /// Repetitions, among `stalled` of a number that has not advanced yet, that followed a pause.
     pub(super) resumed: u32,
     pub(super) advancing: bool,
-    /// The number has advanced since counting began, perhaps before it became constant.
+    /// The number has advanced, perhaps before it became constant.
     has_advanced: bool,
     /// The nodes that share the stream.
     pub(super) nodes: Nodes,
@@ -392,7 +392,6 @@ impl Stream {
 
     fn begin(&mut self, seq: u32) {
         self.current = Track::new(seq, self.datagrams);
-        self.has_advanced = false;
     }
 
     fn advance(&mut self, seq: u32, by: u32, now: Nanos, out: &mut dyn Output) {
@@ -480,12 +479,7 @@ impl Stream {
 
     /// Takes back the loss of a number that arrived after all.
     fn recover(&mut self) {
-        let (lost, _) = self.losses();
-        if lost > 0 || self.balance < 0 {
-            self.balance += 1;
-        } else {
-            self.refuted = self.refuted.saturating_sub(1);
-        }
+        self.balance += 1;
         self.absent -= 1;
         self.recovered += 1;
     }

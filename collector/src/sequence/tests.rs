@@ -600,8 +600,9 @@ fn losses_of_evicted_streams_stay_counted() {
             sequencer.observe(&id, n, u64::from(node) * 100 * SETTLE, &mut Notes::default());
         }
     }
-    sequencer.finish(1, &mut Notes::default());
+    let events = sequencer.finish(1, &mut Notes::default());
     let table = sequencer.table();
+    assert_eq!(events, table.used + table.evicted);
     let mut losses: Losses = sequencer.streams().map(|view| view.losses()).sum();
     losses += sequencer.evicted_losses();
     assert!(table.evicted > 0);
