@@ -127,6 +127,7 @@ fn hidden(collector: &Collector, flows: &[FlowKey]) -> Vec<Option<Hidden>> {
             [
                 flow.hop_limit,
                 flow.mtu,
+                flow.incomplete,
                 flow.path_basis != collector::event::Basis::Measured,
             ],
             flow.path_length,
@@ -221,10 +222,16 @@ impl Network {
             ..Sent::default()
         };
         if self.one_in(80) {
-            sent.flags = Flags::QUEUE;
+            sent.flags = Flags::QUEUE.with(Flags::FLOW, self.one_in(2));
         }
         if self.one_in(40) {
             sent.int_flags = wire::int::Flags::HOPS_EXCEEDED;
+        }
+        // Some nodes did not add their data, or are still ahead.
+        let lacks_hops = sent.flags.contains(Flags::QUEUE) || sent.int_flags.0 != 0;
+        if lacks_hops && sent.hops.len() > 1 && self.one_in(2) {
+            let at = self.rng.below(sent.hops.len());
+            sent.hops.remove(at);
         }
         if self.one_in(100) {
             (sent.flags, sent.metadata, sent.reason) = (Flags::DROP, 0x20, Some(7));

@@ -244,7 +244,7 @@ impl FlowCopy {
             path: flow.path().collect(),
             path_basis: flow.path_basis,
             path_length: flow.path_length,
-            incomplete: flow.hop_limit || flow.mtu,
+            incomplete: flow.incomplete || flow.path_length == 0 && (flow.hop_limit || flow.mtu),
             truncated: flow.truncated,
             values: greatest(flow),
         }

@@ -177,8 +177,8 @@ pub(crate) struct FlowView {
     #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) path_basis: Option<Name>,
-    /// True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace was
-    /// exhausted.
+    /// True where the path may lack nodes: it is only known from packets whose hop limit, MTU or room of an IOAM trace was exhausted,
+    /// or from a node that reported its queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) incomplete: Option<bool>,
     /// Nodes of the path: more than in `path` when `truncated`.

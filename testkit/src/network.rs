@@ -108,10 +108,16 @@ impl Network {
             ..Sent::default()
         };
         if random.one_in(80) {
-            sent.flags = Flags::QUEUE;
+            sent.flags = Flags::QUEUE.with(Flags::FLOW, random.one_in(2));
         }
         if random.one_in(15) {
             sent.int_flags = wire::int::Flags::HOPS_EXCEEDED;
+        }
+        // Some nodes did not add their data, or are still ahead.
+        let lacks_hops = sent.flags.contains(Flags::QUEUE) || sent.int_flags.0 != 0;
+        if lacks_hops && sent.hops.len() > 1 && random.one_in(2) {
+            let at = random.below(sent.hops.len() as u64) as usize;
+            sent.hops.remove(at);
         }
         if random.one_in(100) {
             (sent.flags, sent.metadata, sent.reason) = (Flags::DROP, 0x20, Some(7));

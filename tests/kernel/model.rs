@@ -109,7 +109,7 @@ fn left_out(collector: &Collector) -> u64 {
 }
 
 /// State of a flow that influences later events, in addition to values whose changes are always events.
-pub(crate) type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
+pub(crate) type Hidden = ([bool; 4], u16, Vec<Option<u32>>);
 
 /// The kernel, a collector that receives all datagrams, and one that receives those that the kernel passes.
 pub(crate) struct Model {

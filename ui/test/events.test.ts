@@ -40,6 +40,7 @@ test('events are sentences', () => {
     ],
     [{ ...queue, value: 60 }, 'queue occupancy at 102 queue 3 is now 60'],
     [{ kind: 'new', metric: 'flow_path', path: [101, 201, 102] }, 'new flow on path 101 › 201 › 102'],
+    [{ kind: 'new', metric: 'flow_path', path: [1, 2], previous: 1 }, 'more of the path: 1 › 2'],
     [
       {
         kind: 'new',

@@ -5,7 +5,7 @@ use wire::Decoder;
 use wire::report::Brief;
 
 use super::Inner;
-use crate::decode::{DatagramContext, Head, StackReport, StreamSeq, is_whole_path, version};
+use crate::decode::{DatagramContext, Head, Signals, StackReport, StreamSeq, is_whole_path, version};
 use crate::event::Output;
 use crate::index::NO_SLOT;
 use crate::state::flows::Flows;
@@ -31,7 +31,8 @@ fn write<'a>(report: &mut StackReport<'a>, brief: &Brief<'a>, envelope: &Datagra
     (about.origin.hw_id, about.origin.sender) = (brief.hw_id, envelope.sender.tag);
     about.origin.version = version(brief.version);
     report.head.hash = brief.flow.hash(seed);
-    report.head.signals = brief.int_flags.into();
+    report.head.signals =
+        Signals::from(brief.int_flags).or_incomplete(brief.flags.contains(wire::Flags::QUEUE));
     report.records = brief.records;
 }
 

@@ -73,6 +73,8 @@ impl Inner {
 
     fn head(&self, envelope: &DatagramContext<'_>, report: &Report<'_>) -> Head {
         let key = report.flow.unwrap_or_default();
+        let whole_path =
+            is_whole_path(report.flags) && report.drop_reason.is_none() && report.int_refused.is_none();
         let origin = Origin {
             reporter: match report.node_id {
                 Some(node) => u64::from(node),
@@ -94,15 +96,14 @@ impl Inner {
                 profile: envelope.sender.profile,
             },
             hash: key.hash(self.seed),
-            whole_path: is_whole_path(report.flags)
-                && report.drop_reason.is_none()
-                && report.int_refused.is_none(),
+            whole_path,
             signals: match report.int {
                 Some(int) => int.flags.into(),
                 // A trace without space for a node counts as a hop limit that was reached.
                 None if report.annotations.contains(Annotations::INCOMPLETE) => Signals::HOP_LIMIT,
                 None => Signals::default(),
-            },
+            }
+            .or_incomplete(!whole_path || report.flags.contains(wire::Flags::QUEUE)),
             basis: Basis::Measured,
         }
     }
@@ -149,7 +150,7 @@ impl Inner {
             units,
         };
         // A sink that is also the source adds no record to the packet: its own is the whole path.
-        let is_path = report.int.is_some_and(|int| int.mode == Mode::Md) && head.signals.bits() == 0;
+        let is_path = report.int.is_some_and(|int| int.mode == Mode::Md) && !head.signals.exceeded();
         let postcard = report.has_metadata()
             && readings.len() == 1
             && !is_path

@@ -5,7 +5,8 @@
 //!
 //! It passes to user space every datagram that changes anything on which an event depends, now or later:
 //!
-//! - a flow or a key of a node that it does not know; another path;
+//! - a flow or a key of a node that it does not know; another path, unless E, M or Q say that nodes may be
+//!   missing and the others are some of the known path; and the first report with all nodes of a path known from such a report;
 //! - a value that differs from the last **reported** one by more than the threshold of the report's flow;
 //! - E or M bits that differ from the flow's, also when they are cleared;
 //! - rules that become true or false, and after a swap of the detection the first report of each flow for which one

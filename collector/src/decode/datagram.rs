@@ -106,8 +106,8 @@ impl From<&wire::Peek> for StreamSeq {
     }
 }
 
-/// Whether a report with these flags has the hops of the whole path. A node in the middle of the path may report its queue
-/// (Q without F) with the packet's stack so far.
+/// Whether a report with these flags has hops that are a flow's path. A node in the middle of the path may report its queue with
+/// the packet's stack so far: Q without F is no path, and with F one that may be [incomplete](super::Signals::INCOMPLETE).
 #[inline(always)]
 pub(crate) fn is_whole_path(flags: wire::Flags) -> bool {
     const QUEUE: u8 = wire::Flags::QUEUE.0;

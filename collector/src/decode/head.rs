@@ -77,7 +77,7 @@ pub(crate) struct Head {
     pub(crate) hash: u64,
     /// Whether the flow's path can be read from the hops.
     pub(crate) whole_path: bool,
-    /// E and M.
+    /// E and M, and whether hops may be missing.
     pub(crate) signals: Signals,
     /// The basis of the order of the hops.
     pub(crate) basis: Basis,
@@ -102,20 +102,37 @@ impl Head {
     }
 }
 
-/// The E and M bits of an INT header.
+/// The E and M bits of an INT header, and whether the hops of a report may be fewer than those of the path.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Signals(u8);
 
 impl Signals {
     /// E: a hop could not add data because the hop limit was reached.
-    pub(crate) const HOP_LIMIT: Self = Self(1);
-    /// M: a hop could not add data because of the MTU.
-    pub(crate) const MTU: Self = Self(2);
+    pub(crate) const HOP_LIMIT: Self = Self(1 | Self::INCOMPLETE.0);
+    /// Hops may be missing: E, M, or Q, as a node in the middle of the path may report its queue.
+    pub(crate) const INCOMPLETE: Self = Self(0x80);
 
-    /// The bits: E is 1, M is 2.
+    /// The bits: E is 1, M is 2, hops may be missing is 0x80.
     #[inline(always)]
     pub(crate) const fn bits(self) -> u8 {
         self.0
+    }
+
+    /// Whether hops may be missing.
+    #[inline(always)]
+    pub(crate) const fn is_incomplete(self) -> bool {
+        self.0 & Self::INCOMPLETE.0 != 0
+    }
+
+    /// Whether E or M is set.
+    pub(crate) const fn exceeded(self) -> bool {
+        self.0 & !Self::INCOMPLETE.0 != 0
+    }
+
+    /// The same, of a report whose hops may be too few for another reason.
+    #[inline(always)]
+    pub(crate) const fn or_incomplete(self, incomplete: bool) -> Self {
+        Self(self.0 | (incomplete as u8) << 7)
     }
 }
 
@@ -123,6 +140,7 @@ impl From<wire::int::Flags> for Signals {
     #[inline(always)]
     fn from(flags: wire::int::Flags) -> Self {
         let has = |flag| u8::from(flags.contains(flag));
-        Self(has(wire::int::Flags::HOPS_EXCEEDED) | has(wire::int::Flags::MTU_EXCEEDED) << 1)
+        let exceeded = has(wire::int::Flags::HOPS_EXCEEDED) | has(wire::int::Flags::MTU_EXCEEDED) << 1;
+        Self(exceeded).or_incomplete(exceeded != 0)
     }
 }

@@ -70,12 +70,18 @@ impl Flow {
         emitter: &mut Emitter<'_>,
     ) -> u64 {
         let latency = self.apply_latency_sum(cold, hops, total, emitter);
+        self.count_report(head, emitter);
+        latency
+    }
+
+    /// Applies E and M, and counts the report.
+    #[inline(always)]
+    pub(super) fn count_report(&mut self, head: &Head, emitter: &mut Emitter<'_>) {
         if !self.flags.matches(head.signals) {
             self.apply_signals(head.signals, emitter);
         }
         self.reports = self.reports.wrapping_add(1);
         self.last_seen = self.last_seen.max(head.about.ts);
-        latency
     }
 
     /// Applies and returns the flow's latency; `total` is the sum over the hops if all are known.
@@ -123,7 +129,7 @@ impl Flow {
         self.set_deadband(cold, threshold);
     }
 
-    /// The E and M bits changed.
+    /// The E and M bits changed, or another report may lack hops than the one that showed the path.
     #[cold]
     #[inline(never)]
     fn apply_signals(&mut self, signals: Signals, emitter: &mut Emitter<'_>) {
@@ -135,6 +141,10 @@ impl Flow {
                 emitter.emit(event, &[]);
             }
             self.flags.set(flag, now.has(flag));
+        }
+        if !signals.is_incomplete() {
+            // A report with all hops has shown the same path.
+            self.flags.set(Flags::INCOMPLETE, false);
         }
     }
 

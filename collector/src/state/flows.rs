@@ -103,8 +103,10 @@ pub(crate) struct Flags(u8);
 
 impl Flags {
     /// E and M of the latest report.
-    pub(crate) const HOP_LIMIT: Self = Self(Signals::HOP_LIMIT.bits());
-    pub(crate) const MTU: Self = Self(Signals::MTU.bits());
+    pub(crate) const HOP_LIMIT: Self = Self(1);
+    pub(crate) const MTU: Self = Self(2);
+    /// The path is from a report that may lack hops.
+    pub(crate) const INCOMPLETE: Self = Self(Signals::INCOMPLETE.bits());
     /// The path visits a node twice.
     pub(crate) const LOOP: Self = Self(4);
     /// Not every hop of the path is stored.
@@ -120,10 +122,10 @@ impl Flags {
         Basis::Topology,
     ];
 
-    /// Whether E and M are as in `signals`.
+    /// Whether E and M are as in `signals`, and the path is complete if the report with these signals is.
     #[inline]
     pub(crate) fn matches(self, signals: Signals) -> bool {
-        (self.0 ^ signals.bits()) & (Self::HOP_LIMIT.0 | Self::MTU.0) == 0
+        (self.0 ^ signals.bits()) & (Self::HOP_LIMIT.0 | Self::MTU.0 | Self::INCOMPLETE.0) == 0
     }
 
     #[inline]

@@ -244,7 +244,7 @@ impl State {
         }
         let (flow, cold, mut states) = self.flows.hot_parts(slot);
         let mut emitter = self.detection.emitter(&head.about, flow.set, out);
-        let mut total = if head.signals.bits() == 0 { 0 } else { NO_VALUE };
+        let mut total = 0_u64;
         for record in hops.records(0) {
             let reading = hops.read(record);
             let mut passing = (HopState::passing(&reading), PacketValues::NOTHING);
@@ -259,7 +259,12 @@ impl State {
                 NO_VALUE
             };
         }
-        flow.apply(cold, (head, hops), total, &mut emitter);
+        if head.signals.is_incomplete() {
+            // Without all hops there is no latency of the flow.
+            flow.count_report(head, &mut emitter);
+        } else {
+            flow.apply(cold, (head, hops), total, &mut emitter);
+        }
         if flow.reports == 2 {
             self.flows.touch(slot, self.second);
         }

@@ -49,12 +49,45 @@ impl State {
     #[cold]
     #[inline(never)]
     pub(crate) fn set_path<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
+        let completes = self.completes_path(slot, hops);
         self.store_path(slot, head, hops, out);
         let looped = self.scratch.find_loop();
         let (flow, ..) = self.flows.parts(slot);
         let previous = flow.set_path(self.scratch.path.len() as u16, head.basis);
         flow.flags.set(Flags::LOOP, looped.is_some());
-        self.emit_path(head, previous, looped, out);
+        flow.flags.set(Flags::INCOMPLETE, head.signals.is_incomplete());
+        let kind = if previous == 0 || completes {
+            Kind::New
+        } else {
+            Kind::PathChange
+        };
+        self.emit_path(head, (kind, previous), looped, out);
+    }
+
+    /// Whether the hops of an incomplete report can be a part of the longer path of the flow in `slot`, which INT carried: some of its nodes,
+    /// in its order.
+    pub(super) fn is_part_of_path<H: Hops>(&mut self, slot: u32, hops: H) -> bool {
+        let (flow, _, states) = self.flows.parts(slot);
+        if !flow.has_path_by_int() || hops.count() >= usize::from(flow.path_length()) {
+            return false;
+        }
+        let mut known = states.iter();
+        let mut unknown = hops
+            .records(0)
+            .filter(|record| !known.any(|state| state.node == hops.node(*record)));
+        // Not every node of a truncated path is known.
+        unknown.next().is_none() || flow.flags.has(Flags::TRUNCATED)
+    }
+
+    /// Whether the path of the flow in `slot` is from an incomplete report, and these hops are more of the same path.
+    fn completes_path<H: Hops>(&mut self, slot: u32, hops: H) -> bool {
+        let (flow, _, states) = self.flows.parts(slot);
+        let mut records = hops.records(0);
+        flow.flags.has(Flags::INCOMPLETE)
+            && flow.has_path_by_int()
+            && states
+                .iter()
+                .all(|state| records.any(|record| hops.node(record) == state.node))
     }
 
     /// A report with INT has come that may be the first one after postcards. If the flow's path is not by INT, its values were
@@ -95,6 +128,7 @@ impl State {
         flow.end_rules(&mut self.detection.emitter(about, 0, out));
         flow.set_path(0, Basis::Measured);
         flow.flags.set(Flags::LOOP, false);
+        flow.flags.set(Flags::INCOMPLETE, false);
         flow.marks.set(Marks::UNTRIED, true);
         self.end_int(slot);
     }
@@ -130,14 +164,15 @@ impl State {
         self.flows.parts(slot).0.hops > before
     }
 
-    fn emit_path(&mut self, head: &Head, previous: u16, looped: Option<u32>, out: &mut dyn Output) {
+    fn emit_path(
+        &mut self,
+        head: &Head,
+        (kind, previous): (Kind, u16),
+        looped: Option<u32>,
+        out: &mut dyn Output,
+    ) {
         let path = &self.scratch.path;
         let mut emitter = self.detection.emitter(&head.about, 0, out);
-        let kind = if previous == 0 {
-            Kind::New
-        } else {
-            Kind::PathChange
-        };
         let mut event = emitter.event(kind, Metric::FlowPath);
         event.value = Some(path.len() as u64);
         event.previous = (previous != 0).then_some(u64::from(previous));

@@ -144,7 +144,12 @@ impl State {
     #[inline(never)]
     fn update_slow<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, mut sum: Sum, out: &mut dyn Output) {
         if head.whole_path {
+            let is_part = head.signals.is_incomplete() && self.is_part_of_path(slot, hops);
             self.begin_int(slot);
+            if is_part {
+                self.update_part(slot, head, hops, out);
+                return;
+            }
         }
         self.scratch.values.clear();
         // Of the hops that were applied already.
@@ -176,6 +181,28 @@ impl State {
         self.evaluate_rules(slot, head, latency, out);
         if twice {
             self.flows.retry_if_truncated(slot);
+            self.flows.touch(slot, self.second);
+        }
+    }
+
+    /// Applies the values of hops that are a part of the flow's path; the path remains. Neither a latency of the flow nor the rules
+    /// can be evaluated without the other hops.
+    #[inline(never)]
+    fn update_part<H: Hops>(&mut self, slot: u32, head: &Head, hops: H, out: &mut dyn Output) {
+        let (flow, _, stored) = self.flows.hot_parts(slot);
+        let mut emitter = self.detection.emitter(&head.about, flow.set, out);
+        let mut states = stored.states.iter_mut().zip(stored.values);
+        for record in hops.records(0) {
+            let reading = hops.read(record);
+            let passing = (&mut HopState::passing(&reading), &mut { PacketValues::NOTHING });
+            let hop = states
+                .find(|(state, _)| state.node == reading.node)
+                .unwrap_or(passing);
+            self.metrics
+                .update(hop, &reading, flow.hop_deadband, &mut emitter);
+        }
+        flow.count_report(head, &mut emitter);
+        if flow.reports == 2 {
             self.flows.touch(slot, self.second);
         }
     }

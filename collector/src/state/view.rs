@@ -52,6 +52,8 @@ pub struct FlowView<'a> {
     pub hop_limit: bool,
     /// The M bit of its latest report: the MTU was.
     pub mtu: bool,
+    /// The path is from a report that may lack hops: with the E or M bit, or from a node that may be in the middle of it.
+    pub incomplete: bool,
     /// The basis of the order of its path: [`Basis::Measured`] if a packet carried it, else the basis of joined postcards.
     pub path_basis: Basis,
     /// Bit i: rule i of the rule set is true.
@@ -121,6 +123,7 @@ impl State {
             looped: flow.flags.has(Flags::LOOP),
             hop_limit: flow.flags.has(Flags::HOP_LIMIT),
             mtu: flow.flags.has(Flags::MTU),
+            incomplete: flow.flags.has(Flags::INCOMPLETE),
             path_basis: flow.flags.order(),
             rules: self.detection.carried((cold.generation, flow.rules)),
             state: self,

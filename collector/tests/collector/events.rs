@@ -723,11 +723,8 @@ fn a_queue_report_counts_for_its_queues_and_sets_no_path() {
         ..Sent::default()
     };
     let both = Flags(Flags::QUEUE.0 | Flags::FLOW.0);
-    let (queue, reported) = (
-        "change queue_occupancy node=2 queue=0 10->900",
-        "path_change flow_path flow=1 3->2 path=1>2",
-    );
-    for (flags, path) in [(Flags::QUEUE, false), (both, true)] {
+    let queue = "change queue_occupancy node=2 queue=0 10->900";
+    for flags in [Flags::QUEUE, both] {
         let mut bench = warm();
         bench
             .send(&on_the_way(flags))
@@ -738,13 +735,9 @@ fn a_queue_report_counts_for_its_queues_and_sets_no_path() {
             1,
             "{collected}"
         );
-        assert_eq!(
-            collected.lines().filter(|line| *line == reported).count(),
-            usize::from(path),
-            "{collected}"
-        );
+        assert!(!collected.contains("path="), "{collected}");
         let view = bench.collector.flow(&flow(1, false)).unwrap();
-        assert_eq!(view.path().count(), if path { 2 } else { 3 });
+        assert_eq!(view.path().count(), 3);
     }
     let mut bench = Bench::new(config());
     bench.send(&on_the_way(Flags::QUEUE));

@@ -334,7 +334,7 @@ fn whole_reports(payload: &[u8]) -> Vec<(FlowKey, bool)> {
 }
 
 /// State of a flow that affects later events but does not itself cause an event when it changes.
-type Hidden = ([bool; 3], u16, Vec<Option<u32>>);
+type Hidden = ([bool; 4], u16, Vec<Option<u32>>);
 
 fn hidden(collector: &Collector, flows: &[(FlowKey, Vec<Option<u32>>)]) -> Vec<Option<Hidden>> {
     let of = |flow: FlowView<'_>| {
@@ -343,6 +343,7 @@ fn hidden(collector: &Collector, flows: &[(FlowKey, Vec<Option<u32>>)]) -> Vec<O
             [
                 flow.hop_limit,
                 flow.mtu,
+                flow.incomplete,
                 flow.path_basis != collector::event::Basis::Measured,
             ],
             flow.path_length,

@@ -7,6 +7,7 @@ use std::ops::Range;
 use collector::{Config, Event, FlowView, Kind};
 use detect::Metric;
 use testkit::reports::{Bench, Node, SECOND, Sent, config, flow, node};
+use wire::{Flags, int};
 
 /// Node ids alone, so that long paths fit into a report.
 const NODE_ID: u16 = 0x8000;
@@ -166,4 +167,130 @@ fn long_paths_of_single_packets_do_not_keep_out_a_flow_that_comes_later() {
     }
     assert!((2000..2050).all(|flow| view(&bench, flow).path().eq(1..=6)));
     assert!(bench.collector.tables().hops.evicted > 0);
+}
+
+/// A report about a packet that only some nodes could add their data to, in each form that the collector reads in its own way.
+fn forms(sent: &Sent) -> [Vec<u8>; 3] {
+    let other = Sent {
+        flow: 99,
+        ..sent.clone()
+    };
+    [
+        sent.v10(),
+        Sent::v20(std::slice::from_ref(sent)),
+        Sent::v20(&[sent.clone(), other]),
+    ]
+}
+
+/// Reports that lack hops: with E, with M, and of a node that reports its queue while the flow is tracked.
+fn lacking(hops: &[u32]) -> [Sent; 3] {
+    let sent = Sent {
+        hops: hops.iter().map(|id| node(*id)).collect(),
+        ..Sent::default()
+    };
+    let exceeded = |int_flags| Sent {
+        int_flags,
+        ..sent.clone()
+    };
+    [
+        exceeded(int::Flags::HOPS_EXCEEDED),
+        exceeded(int::Flags::MTU_EXCEEDED),
+        Sent {
+            flags: Flags(Flags::QUEUE.0 | Flags::FLOW.0),
+            ..sent.clone()
+        },
+    ]
+}
+
+/// The events about the path of flow 1, and whether its path is incomplete at the end.
+fn paths_of(reports: &[Vec<u8>]) -> (String, bool) {
+    let mut bench = Bench::new(config());
+    for report in reports {
+        bench.deliver(report);
+    }
+    let collected = bench.collected();
+    let paths = collected
+        .lines()
+        .filter(|line| line.contains("flow_path flow=1 ") && line.contains("path="));
+    (paths.collect::<Vec<_>>().join("\n"), view(&bench, 1).incomplete)
+}
+
+#[test]
+fn a_report_that_lacks_hops_does_not_replace_the_path() {
+    let whole = Sent::default().v10();
+    for (at, lacking) in [[1], [2], [3]].iter().flat_map(|hops| lacking(hops)).enumerate() {
+        for form in forms(&lacking) {
+            let (paths, incomplete) = paths_of(&[whole.clone(), form.clone(), whole.clone(), form]);
+            assert_eq!(
+                (paths.as_str(), incomplete),
+                ("new flow_path flow=1 3 path=1>2>3", false),
+                "{at}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_hops_of_a_report_that_lacks_hops_are_used() {
+    for sent in lacking(&[1, 3]) {
+        let mut bench = Bench::new(config());
+        bench.send(&Sent::default());
+        bench.collected();
+        let mut sent = sent;
+        sent.hops[1].latency = Some(9000);
+        sent.hops[1].queue = Some((0, 900));
+        bench.send(&sent);
+        let collected = bench.collected();
+        let values: Vec<&str> = collected
+            .lines()
+            .filter(|line| line.starts_with("change "))
+            .collect();
+        assert_eq!(
+            values,
+            [
+                "change hop_latency flow=1 node=3 1000->9000",
+                "change queue_occupancy node=3 queue=0 10->900"
+            ]
+        );
+        let view = view(&bench, 1);
+        let latencies: Vec<_> = view.hops().map(|hop| hop.hop_latency).collect();
+        assert_eq!(
+            (latencies, view.row.flow_latency, view.row.reports),
+            (vec![Some(1000), Some(1000), Some(9000)], Some(3000), 2)
+        );
+    }
+}
+
+#[test]
+fn a_path_that_lacks_hops_is_completed_without_a_change() {
+    for lacking in lacking(&[1, 2]) {
+        for form in forms(&lacking) {
+            let whole = Sent::default().v10();
+            assert_eq!(
+                paths_of(std::slice::from_ref(&form)),
+                ("new flow_path flow=1 2 path=1>2".into(), true)
+            );
+            let completed = "new flow_path flow=1 2 path=1>2\nnew flow_path flow=1 2->3 path=1>2>3";
+            assert_eq!(paths_of(&[form.clone(), whole, form]), (completed.into(), false));
+        }
+        // The same hops were all.
+        let two = Sent {
+            hops: vec![node(1), node(2)],
+            ..Sent::default()
+        };
+        let (paths, incomplete) = paths_of(&[lacking.v10(), two.v10(), Sent::default().v10()]);
+        let longer = "new flow_path flow=1 2 path=1>2\npath_change flow_path flow=1 2->3 path=1>2>3";
+        assert_eq!((paths.as_str(), incomplete), (longer, false));
+    }
+}
+
+#[test]
+fn another_node_in_a_report_that_lacks_hops_is_a_change() {
+    for lacking in lacking(&[1, 7]) {
+        for form in forms(&lacking) {
+            let (paths, incomplete) = paths_of(&[Sent::default().v10(), form]);
+            let changed = "new flow_path flow=1 3 path=1>2>3\npath_change flow_path flow=1 3->2 path=1>7";
+            assert_eq!((paths.as_str(), incomplete), (changed, true));
+        }
+    }
 }

@@ -886,7 +886,7 @@ export type FlowDetail = {
   hops: Array<Hop>;
   /** Flow id: 16 hexadecimal digits. */
   id: string;
-  /** True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace was exhausted. */
+  /** True where the path may lack nodes: it is only known from packets whose hop limit, MTU or room of an IOAM trace was exhausted, or from a node that reported its queue. */
   incomplete?: boolean | null;
   /** The intents that its reports serve; absent without a manager in this process. */
   intents?: Array<string> | null;
@@ -922,7 +922,7 @@ export type FlowState = {
   flow_latency: number | null;
   /** Flow id: 16 hexadecimal digits. */
   id: string;
-  /** True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace was exhausted. */
+  /** True where the path may lack nodes: it is only known from packets whose hop limit, MTU or room of an IOAM trace was exhausted, or from a node that reported its queue. */
   incomplete?: boolean | null;
   /** Receive time of the latest report, nanoseconds since the Unix epoch; of a span of time, the end of its minute, ten minutes or hour. */
   last_seen: number;

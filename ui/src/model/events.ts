@@ -97,7 +97,8 @@ function change(event: TelemetryEvent): string {
 
 function first(event: TelemetryEvent): string {
   if (event.metric === 'flow_path') {
-    const path = event.path?.length ? `new flow on path ${pathText(event.path)}` : 'new flow';
+    const what = event.previous === null ? 'new flow on path' : 'more of the path:';
+    const path = event.path?.length ? `${what} ${pathText(event.path)}` : 'new flow';
     const latency = event.flow_latency ?? null;
     if (latency === null) return path;
     const basis = basisMark(event.latency_basis ?? null)?.mark;

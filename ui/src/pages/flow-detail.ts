@@ -210,7 +210,7 @@ function header() {
       const marks = [path ? `path ${path.mark}` : '', flow.incomplete ? 'path incomplete' : ''];
       setText(order, marks.filter((text) => text !== '').join(' · '));
       order.title = flow.incomplete
-        ? 'The latest report lacks nodes: hop limit, MTU or the room of an IOAM trace was exhausted'
+        ? 'Nodes may be missing: only packets whose hop limit, MTU or room of an IOAM trace was exhausted, or a node that reported its queue, have shown the path'
         : (path?.hint ?? '');
       setText(facts, `${truncation(flow)}${count(flow.reports)} reports · ${seenText(flow, now)}`);
       facts.title = `${exact(flow.reports)} reports, from ${bothTimes(flow.first_seen)} to ${bothTimes(flow.last_seen)}`;

@@ -52,6 +52,12 @@ static inline_always u32 is_whole(const struct report *r)
            !(r->marks & (REPORT_HAS_REASON | REPORT_INT_REFUSED));
 }
 
+/* Whether hops of a whole report may be missing: E, M, or Q, which a node in the middle of the path may report. */
+static inline_always u32 is_incomplete(const struct report *r)
+{
+    return r->flags & REPORT_QUEUE || r->marks & (REPORT_HOP_LIMIT | REPORT_MTU);
+}
+
 /* A node that is source and sink adds no record to the packet: its own is the whole path, not a postcard. */
 static inline_always u32 is_postcard(const struct report *r)
 {
@@ -246,6 +252,8 @@ static noinline int examine_path(struct flow *flow, const struct report *r, stru
         return TO_USER_CHANGE;
     if ((flow->flags ^ signals(r)) & (FLOW_HOP_LIMIT | FLOW_MTU))
         return TO_USER_CHANGE;
+    if (flow->flags & FLOW_INCOMPLETE && is_whole(r) && !is_incomplete(r))
+        return TO_USER_CHANGE;
     differs |= (flow->latest != latency) << FLOW_LATENCY & metrics;
     if (differs)
         return TO_USER_RULE;
@@ -260,6 +268,47 @@ static noinline int examine_path(struct flow *flow, const struct report *r, stru
     flow->latest = latency;
     flow->basis = basis;
     flow->level_2 = level_2;
+    return 0;
+}
+
+/* An incomplete report whose hops are some nodes of the flow's path, in its order: the path remains. */
+static noinline int examine_part(struct flow *flow, const struct report *r, struct eval_ctx *d)
+{
+    struct far_hops *far = far_at(d->flow);
+    u32 found = 0;
+
+    if (!far || (flow->flags ^ signals(r)) & (FLOW_HOP_LIMIT | FLOW_MTU))
+        return TO_USER_CHANGE;
+    for (int i = 0; i < FLOW_HOPS; i++) {
+        struct flow_hop *state = hop_at(flow, far, i);
+        const struct hop *hop = &r->hops[found & (MAX_HOPS - 1)];
+
+        if (i >= (int)flow->path_length || found >= r->hop_count)
+            break;
+        if (hop->node != state->node)
+            continue;
+        if (hop->latency != NO_VALUE &&
+            is_hop_change(saturated(hop->latency), state->reported, d->thresholds.of[HOP_LATENCY]))
+            return TO_USER_CHANGE;
+        if (!others_are_quiet(hop, &d->thresholds))
+            return TO_USER_CHANGE;
+        found++;
+    }
+    if (found < r->hop_count)
+        return TO_USER_CHANGE;
+    found = 0;
+    for (int i = 0; i < FLOW_HOPS; i++) {
+        struct flow_hop *state = hop_at(flow, far, i);
+        const struct hop *hop = &r->hops[found & (MAX_HOPS - 1)];
+
+        if (i >= (int)flow->path_length || found >= r->hop_count)
+            break;
+        if (hop->node != state->node)
+            continue;
+        keep_latest(state, hop);
+        note_others(hop, 1);
+        found++;
+    }
     return 0;
 }
 
@@ -315,7 +364,9 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     if (r->hop_count && !flow->path_length)
         return TO_USER_CHANGE;
     if (!part) {
-        change = is_path(flow, r, d->flow) ? examine_path(flow, r, d) : TO_USER_CHANGE;
+        change = is_path(flow, r, d->flow) ? examine_path(flow, r, d)
+                 : is_incomplete(r)        ? examine_part(flow, r, d)
+                                           : TO_USER_CHANGE;
     } else if (r->hop_count && is_path(flow, r, d->flow)) {
         change = examine_path(flow, r, d);
     } else {
@@ -452,7 +503,8 @@ static noinline int set_path(struct flow *flow, const struct report *r, struct e
         looped |= is_visited(r, i);
     }
     flow->path_length = flow->states = r->hop_count;
-    flow->flags = (flow->flags & ~FLOW_LOOP) | (looped ? FLOW_LOOP : 0);
+    flow->flags = (flow->flags & ~(FLOW_LOOP | FLOW_INCOMPLETE)) | (looped ? FLOW_LOOP : 0) |
+                  (is_incomplete(r) ? FLOW_INCOMPLETE : 0);
     __sync_lock_test_and_set(&flow->version, d->serial);
     return 0;
 }
@@ -498,8 +550,53 @@ static noinline int commit_path(struct flow *flow, const struct report *r, struc
     flow->basis = basis;
     flow->level_2 = level_2;
     flow->flags = (flow->flags & ~(FLOW_HOP_LIMIT | FLOW_MTU)) | signals(r);
+    if (is_whole(r) && !is_incomplete(r))
+        flow->flags &= ~FLOW_INCOMPLETE;
     if (d->watched & WATCHED_TABLE)
         flow->rules = rules_true(r, d->generation, latency, !!(flow->flags & FLOW_LOOP));
+    return 0;
+}
+
+/* Whether the hops of an incomplete report are some nodes of the flow's path, in its order. */
+static noinline u32 is_part_of_path(struct flow *flow, const struct report *r, u32 at)
+{
+    struct far_hops *far = far_at(at);
+    u32 found = 0;
+
+    if (!far)
+        return 0;
+    for (int i = 0; i < FLOW_HOPS; i++) {
+        if (i >= (int)flow->path_length || found >= r->hop_count)
+            break;
+        found += r->hops[found & (MAX_HOPS - 1)].node == hop_at(flow, far, i)->node;
+    }
+    return flow->path_length && found >= r->hop_count;
+}
+
+/* Commits the hops of such a report. */
+static noinline int commit_part(struct flow *flow, const struct report *r, struct eval_ctx *d)
+{
+    struct far_hops *far = far_at(d->flow);
+    u32 found = 0;
+
+    if (!far)
+        return 0;
+    for (int i = 0; i < FLOW_HOPS; i++) {
+        struct flow_hop *state = hop_at(flow, far, i);
+        const struct hop *hop = &r->hops[found & (MAX_HOPS - 1)];
+
+        if (i >= (int)flow->path_length || found >= r->hop_count)
+            break;
+        if (hop->node != state->node)
+            continue;
+        commit_hop(state, hop, d->thresholds.of[HOP_LATENCY]);
+        found++;
+    }
+    commit_nodes(r, d);
+    flow->flags = (flow->flags & ~(FLOW_HOP_LIMIT | FLOW_MTU)) | signals(r);
+    /* The rules in user space wait for all hops. */
+    if (d->watched & WATCHED_USER)
+        flow->flags |= FLOW_PENDING;
     return 0;
 }
 
@@ -605,7 +702,11 @@ noinline int commit(const struct report *r, struct eval_ctx *d)
         return commit_postcard(flow, r, d);
     if (!part)
         flow->flags &= ~FLOW_POSTCARD;
-    if (!part || (r->hop_count && is_path(flow, r, d->flow)))
+    if (r->hop_count && is_path(flow, r, d->flow))
+        return commit_path(flow, r, d);
+    if (!part && is_incomplete(r) && is_part_of_path(flow, r, d->flow))
+        return commit_part(flow, r, d);
+    if (!part)
         return commit_path(flow, r, d);
     return commit_nodes(r, d);
 }

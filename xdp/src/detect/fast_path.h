@@ -176,7 +176,7 @@ static inline_always u32 port_number(const struct control *c, u32 port)
 static noinline int fast_path(struct xdp_md *frame, const struct control *c)
 {
     const u8 *data = (const u8 *)(long)frame->data, *end = (const u8 *)(long)frame->data_end;
-    u32 zero = 0, payload_len, total_len, hops, len, port, version, index;
+    u32 zero = 0, payload_len, total_len, hops, len, port, version, index, exceeded;
     struct profile *p = map_lookup(&profiles, &zero);
     struct counters *counters;
     struct sequence_number number;
@@ -207,10 +207,11 @@ static noinline int fast_path(struct xdp_md *frame, const struct control *c)
     if (!hops)
         return OTHERWISE;
     version = *(volatile u32 *)&flow->version;
-    /* E is the lowest bit of one byte, M the highest of the next. */
+    /* E is the lowest bit of one byte, M the highest of the next. With one of them the path may be incomplete. */
+    exceeded = (data[INNER_INT] & 1u) | (data[INNER_INT + 1] >> 7 & 1u) << 1;
     if (!version || flow->context != c->generation || flow->path_length != hops ||
-        (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_POSTCARD | FLOW_PENDING | FLOW_ALWAYS)) !=
-            ((data[INNER_INT] & 1u) | (data[INNER_INT + 1] >> 7 & 1u) << 1))
+        (flow->flags & (FLOW_HOP_LIMIT | FLOW_MTU | FLOW_POSTCARD | FLOW_PENDING | FLOW_ALWAYS |
+                        (exceeded ? 0 : FLOW_INCOMPLETE))) != exceeded)
         return OTHERWISE;
     deadband = flow->hop_threshold < MAX_THRESHOLD ? flow->hop_threshold : MAX_THRESHOLD;
     state = flow->hops;

@@ -45,7 +45,8 @@ enum flow_flags {
     FLOW_LOOP = 4,     /* the path visits a node twice */
     FLOW_POSTCARD = 8, /* a postcard came after the latest report with INT: the next one is passed on */
     FLOW_PENDING = 16, /* the next report is passed on: rules in user space have changed */
-    FLOW_ALWAYS = 32   /* its state does not fit into an entry: each report is passed on */
+    FLOW_ALWAYS = 32,  /* its state does not fit into an entry: each report is passed on */
+    FLOW_INCOMPLETE = 64 /* its path is from a report that may lack hops */
 };
 
 /* The basis of a latency: collector::Basis. */

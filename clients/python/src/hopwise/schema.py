@@ -401,8 +401,8 @@ class FlowDetail(TypedDict):
     hops: list[Hop]
     # Flow id: 16 hexadecimal digits.
     id: str
-    # True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace
-    # was exhausted.
+    # True where the path may lack nodes: it is only known from packets whose hop limit, MTU or room of an IOAM
+    # trace was exhausted, or from a node that reported its queue.
     incomplete: NotRequired[bool | None]
     # The intents that its reports serve; absent without a manager in this process.
     intents: NotRequired[list[str] | None]
@@ -442,8 +442,8 @@ class FlowState(TypedDict):
     flow_latency: int | None
     # Flow id: 16 hexadecimal digits.
     id: str
-    # True where the latest report lacks nodes of the path: the hop limit, the MTU, or the room of an IOAM trace
-    # was exhausted.
+    # True where the path may lack nodes: it is only known from packets whose hop limit, MTU or room of an IOAM
+    # trace was exhausted, or from a node that reported its queue.
     incomplete: NotRequired[bool | None]
     # Receive time of the latest report, nanoseconds since the Unix epoch; of a span of time, the end of its
     # minute, ten minutes or hour.
