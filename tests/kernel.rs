@@ -22,7 +22,7 @@ use detect::threshold::MAX_OVERRIDES;
 use detect::{Detection, Match, Metric, Prefix, RuleSet, Thresholds};
 use nic::bpf::{LoadOptions, Object, Ring};
 use testkit::datagrams::{self, pick};
-use testkit::reports::{Log, Node, START, Sent, config, node};
+use testkit::reports::{Log, Node, START, Sent, config, node, stream};
 use testkit::rng::Rng;
 use wire::int::Mode;
 use wire::{Annotations, Decoder, Dialect, Flags, FlowKey, Report};
@@ -45,33 +45,6 @@ fn same_events(ours: &[Event], theirs: &[Event]) {
         assert_eq!(ours, theirs, "event {at}");
     }
     assert_eq!(ours.len(), theirs.len());
-}
-
-/// The stream that a datagram counts in, its number, and whether it may not be a report.
-fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId, u32, bool)> {
-    let peeked = wire::peek(datagram.payload, profile);
-    let refused = peeked.is_err();
-    let peek = peeked
-        .or_else(|_| wire::peek_header(datagram.payload, profile))
-        .ok()?;
-    let version = match peek.version {
-        wire::Version::V05 => 5,
-        wire::Version::V10 => 10,
-        wire::Version::V20 => 20,
-    };
-    let node = peek.node_id.filter(|_| version != 5);
-    let source = if node.is_some() { [0; 16] } else { datagram.source };
-    Some((
-        StreamId {
-            version,
-            hw_id: peek.hw_id,
-            listener: datagram.listener,
-            node,
-            source,
-        },
-        peek.seq,
-        refused,
-    ))
 }
 
 /// The flows of a datagram's valid reports, the number of hops in each, and whether it is one record of SF-INT.

@@ -7,7 +7,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use collector::event::SequenceEvent;
-use collector::{Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Loss, Output, Profile, Rollup};
+use collector::{
+    Collector, Config, Datagram, Drop, Event, FlowRow, Kind, Loss, Output, Profile, Rollup, StreamId,
+};
 use detect::{Detection, RuleSet, Thresholds};
 use wire::int::header::{Md2, Md10};
 use wire::int::shim::{Next, Shim1, Shim2};
@@ -69,6 +71,33 @@ impl Node {
             ..Hop::default()
         }
     }
+}
+
+/// The stream that a datagram counts in, its number, and whether it may not be a report.
+pub fn stream(datagram: &Datagram<'_>, profile: &wire::Profile) -> Option<(StreamId, u32, bool)> {
+    let peeked = wire::peek(datagram.payload, profile);
+    let refused = peeked.is_err();
+    let peek = peeked
+        .or_else(|_| wire::peek_header(datagram.payload, profile))
+        .ok()?;
+    let version = match peek.version {
+        wire::Version::V05 => 5,
+        wire::Version::V10 => 10,
+        wire::Version::V20 => 20,
+    };
+    let node = peek.node_id.filter(|_| version != 5);
+    let source = if node.is_some() { [0; 16] } else { datagram.source };
+    Some((
+        StreamId {
+            version,
+            hw_id: peek.hw_id,
+            listener: datagram.listener,
+            node,
+            source,
+        },
+        peek.seq,
+        refused,
+    ))
 }
 
 /// A report, as a template.

@@ -14,7 +14,7 @@ use collector::{
 };
 use detect::{Detection, Metric, Thresholds};
 use testkit::network::{Network, Random, detection};
-use testkit::reports::{Bench, Log, SECOND, START, Sent, config, node};
+use testkit::reports::{Bench, Log, SECOND, START, Sent, config, node, stream};
 use wire::{Decoder, FlowKey, Report};
 
 /// The counters that the filter keeps for suppressed datagrams.
@@ -159,7 +159,7 @@ impl Model {
 
     /// The filter's step for the datagram's sequence number. `true`: it is the expected one.
     fn number(&mut self, datagram: &Datagram<'_>, change: bool) -> bool {
-        let Some((id, number, refused)) = stream(datagram) else {
+        let Some((id, number, refused)) = stream(datagram, &wire::Profile::default()) else {
             return true;
         };
         let mask = if id.version == 20 { (1 << 22) - 1 } else { u32::MAX };
@@ -252,34 +252,6 @@ impl Model {
         assert_same(&rows(&self.few), &rows(&self.all), "flows");
         assert_eq!(self.reported.drops, self.collected.drops);
     }
-}
-
-/// The stream of a datagram, its sequence number, and whether it may not be a report.
-fn stream(datagram: &Datagram<'_>) -> Option<(StreamId, u32, bool)> {
-    let profile = wire::Profile::default();
-    let peeked = wire::peek(datagram.payload, &profile);
-    let refused = peeked.is_err();
-    let peek = peeked
-        .or_else(|_| wire::peek_header(datagram.payload, &profile))
-        .ok()?;
-    let version = match peek.version {
-        wire::Version::V05 => 5,
-        wire::Version::V10 => 10,
-        wire::Version::V20 => 20,
-    };
-    let node = peek.node_id.filter(|_| version != 5);
-    let source = if node.is_some() { [0; 16] } else { datagram.source };
-    Some((
-        StreamId {
-            version,
-            hw_id: peek.hw_id,
-            listener: datagram.listener,
-            node,
-            source,
-        },
-        peek.seq,
-        refused,
-    ))
 }
 
 fn is(ours: &StreamId, theirs: &StreamId) -> bool {
