@@ -278,7 +278,6 @@ impl Model {
             let partial = has(Flags::DROP)
                 || has(Flags::INTERMEDIATE)
                 || has(Flags::QUEUE) && !has(Flags::FLOW)
-                || report.drop_reason.is_some()
                 || report.int_refused.is_some()
                 || report.hop_count() == 0;
             let Some(flow) = report.flow.filter(|_| read.is_ok() && !partial) else {

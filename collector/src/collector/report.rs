@@ -2,7 +2,7 @@
 
 use wire::int::Mode;
 use wire::report::PacketDigest;
-use wire::{Annotations, Decoder, Items, Report};
+use wire::{Annotations, Decoder, Hop, Items, Report};
 
 use super::Inner;
 use crate::config::Units;
@@ -73,8 +73,7 @@ impl Inner {
 
     fn head(&self, envelope: &DatagramContext<'_>, report: &Report<'_>) -> Head {
         let key = report.flow.unwrap_or_default();
-        let whole_path =
-            is_whole_path(report.flags) && report.drop_reason.is_none() && report.int_refused.is_none();
+        let whole_path = is_whole_path(report.flags) && report.int_refused.is_none();
         let origin = Origin {
             reporter: match report.node_id {
                 Some(node) => u64::from(node),
@@ -118,7 +117,7 @@ impl Inner {
             head.about.key = self.state.flow_of_id(id);
             (head.about.has_flow, head.hash) = (true, head.about.key.hash(self.seed));
         }
-        if report.flags.contains(wire::Flags::DROP) || report.drop_reason.is_some() {
+        if report.flags.contains(wire::Flags::DROP) {
             self.emit_drop(&head, report, out);
         }
         if report.is_single_record() && self.sf.apply(envelope, (&head, report), &mut self.state, out) {
@@ -260,6 +259,9 @@ impl Inner {
     fn emit_drop(&mut self, head: &Head, report: &Report<'_>, out: &mut dyn Output) {
         self.stats.drop_reports += 1;
         let last = report.hop(report.hop_count().saturating_sub(1));
+        // The last record of the packet's INT stack is that of the node before, or what a host wrote into its packet.
+        let is_own = report.has_metadata() || report.node_id.is_some() && last.node_id == report.node_id;
+        let last = if is_own { last } else { Hop::default() };
         let port = |port: Option<u16>, logical: Option<u32>| port.map(u32::from).or(logical);
         let mut about = head.about;
         if report.ts.is_none() {
@@ -270,7 +272,7 @@ impl Inner {
         let mut emitter = self.state.detection.emitter(&about, 0, out);
         let mut event = Event::blank(head.about.ts, Kind::Drop);
         event.flow = head.about.flow();
-        event.node = report.node_id.or(last.node_id);
+        event.node = report.node_id;
         event.interface = port(last.egress_if, last.l2_egress_if);
         event.queue = last.queue_id;
         event.reason = report.drop_reason;

@@ -293,7 +293,6 @@ fn whole_reports(payload: &[u8]) -> Vec<(FlowKey, bool)> {
     let (mut reports, mut found) = (decoder.reports(payload), Vec::new());
     while let Some(read) = reports.read(&mut report) {
         let partial = report.flags.contains(wire::Flags::DROP)
-            || report.drop_reason.is_some()
             || report.flags.contains(wire::Flags::INTERMEDIATE)
             || report.flags.contains(wire::Flags::QUEUE) && !report.flags.contains(wire::Flags::FLOW);
         if let (Ok(()), Some(flow), false) = (read, report.flow, partial)

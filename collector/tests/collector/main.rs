@@ -4,6 +4,7 @@ mod access;
 mod aggregates;
 mod bounds;
 mod captures;
+mod drops;
 mod events;
 mod fabric;
 mod filter;

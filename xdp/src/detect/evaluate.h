@@ -49,7 +49,7 @@ static inline_always u32 is_whole(const struct report *r)
 {
     return !(r->flags & (REPORT_DROP | REPORT_INTERMEDIATE)) &&
            (r->flags & (REPORT_QUEUE | REPORT_FLOW)) != REPORT_QUEUE &&
-           !(r->marks & (REPORT_HAS_REASON | REPORT_INT_REFUSED));
+           !(r->marks & REPORT_INT_REFUSED);
 }
 
 /* Whether hops of a whole report may be missing: E, M, or Q, which a node in the middle of the path may report. */
@@ -326,7 +326,7 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     d->is_node = 0;
     if (r->marks & REPORT_UNDECIDED || r->hop_count > MAX_HOPS)
         return TO_USER_UNDECIDED;
-    if (r->flags & REPORT_DROP || r->marks & REPORT_HAS_REASON)
+    if (r->flags & REPORT_DROP)
         return TO_USER_DROP;
     key_of(r, &key);
     if (r->marks & (REPORT_POSTCARD | REPORT_IMPLAUSIBLE | REPORT_INT_REFUSED))

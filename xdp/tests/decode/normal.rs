@@ -326,10 +326,8 @@ fn normal(report: &wire::Report<'_>, units: &Units) -> Report {
 fn is_stacked(report: &wire::Report<'_>) -> bool {
     const MAX_WORDS: u8 = 13;
     let has = |flag| report.flags.contains(flag);
-    let whole_path = !has(Flags::DROP)
-        && !has(Flags::INTERMEDIATE)
-        && (!has(Flags::QUEUE) || has(Flags::FLOW))
-        && report.drop_reason.is_none();
+    let whole_path =
+        !has(Flags::DROP) && !has(Flags::INTERMEDIATE) && (!has(Flags::QUEUE) || has(Flags::FLOW));
     let stack = report.int.map(|int| int.stack);
     let readable =
         stack.is_some_and(|stack| !stack.is_empty() && (1..=MAX_WORDS).contains(&stack.layout.words()));

@@ -1,0 +1,71 @@
+//! What a drop report says about the packet, and about the node that dropped it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use collector::Drop;
+use testkit::reports::{Bench, config};
+use testkit::vectors::bytes;
+use wire::FlowKey;
+
+/// The collector after these vectors.
+fn receive(names: &[&str]) -> Bench {
+    let mut bench = Bench::new(config());
+    for name in names {
+        bench.deliver(&bytes(name));
+    }
+    bench
+}
+
+fn key(text: &str) -> Option<FlowKey> {
+    Some(text.parse().unwrap())
+}
+
+/// The drop that a report makes, without its time and id.
+fn drop_of(name: &str) -> Drop {
+    let bench = receive(&[name]);
+    let [drop] = bench.log.drops[..] else {
+        panic!("{:?}", bench.log.drops)
+    };
+    Drop { ts: 0, id: 0, ..drop }
+}
+
+#[test]
+fn a_drop_says_nothing_of_the_node_that_only_the_packet_says() {
+    let nothing = Drop {
+        ts: 0,
+        id: 0,
+        flow: key("10.0.0.1:40000>10.0.0.2:9000/17"),
+        node: None,
+        ingress_if: None,
+        egress_if: None,
+        queue: None,
+        reason: None,
+    };
+    assert_eq!(drop_of("drop_with_int_of_a_host_05"), nothing);
+    let of_node = Drop {
+        node: Some(9),
+        ..nothing
+    };
+    assert_eq!(drop_of("drop_with_int_of_a_host_10"), of_node);
+    assert_eq!(drop_of("drop_with_int_of_a_host_20"), of_node);
+    let with_reason = Drop {
+        queue: Some(1),
+        reason: Some(71),
+        ..of_node
+    };
+    assert_eq!(drop_of("drop_with_reason_and_int_of_a_host"), with_reason);
+    let with_record = Drop {
+        ingress_if: Some(11),
+        egress_if: Some(12),
+        queue: Some(5),
+        ..of_node
+    };
+    assert_eq!(drop_of("drop_with_own_record_in_int"), with_record);
+}
+
+#[test]
+fn a_drop_reason_without_d_is_no_drop() {
+    let bench = receive(&["e_reason_without_d", "e_reason_without_d"]);
+    assert_eq!(bench.log.drops, []);
+    assert_eq!(bench.collector.stats().drop_reports, 0);
+}
