@@ -37,11 +37,14 @@ pub enum Kind {
     Mtu = 10,
     /// The latest value, pushed periodically (INTCollector paper 3.4.4). Not a change.
     Latest = 11,
+    /// Packets of a flow did not arrive: a sink found numbers of its source missing (Host-INT). Its value is their count, its path the
+    /// source and the sink.
+    PacketLoss = 12,
 }
 
 impl Kind {
     /// All, in numeric order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::New,
         Self::Change,
         Self::PathChange,
@@ -54,6 +57,7 @@ impl Kind {
         Self::HopLimit,
         Self::Mtu,
         Self::Latest,
+        Self::PacketLoss,
     ];
 
     /// The name used in the store, the API and the UI.
@@ -71,6 +75,7 @@ impl Kind {
             Self::HopLimit => "hop_limit",
             Self::Mtu => "mtu",
             Self::Latest => "latest",
+            Self::PacketLoss => "packet_loss",
         }
     }
 }
@@ -124,7 +129,7 @@ impl Basis {
 
 /// A significant change. Absent ids are `None`; `value`, `previous` and `threshold` are in the metric's unit.
 ///
-/// The nodes of a path (kinds `New`/`PathChange`/`PathLoop` of `FlowPath`, and `Latest`) are passed with the event as a
+/// The nodes of a path (kinds `New`/`PathChange`/`PathLoop` of `FlowPath`, `Latest` and `PacketLoss`) are passed with the event as a
 /// slice, so that an event has a fixed size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Event {

@@ -166,7 +166,7 @@ fields! {
     ];
     /// A significant change.
     const EVENT: [
-        10 "kind" Text "new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest.",
+        10 "kind" Text "new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest, packet_loss.",
         11 "metric" Text "The metric that changed.",
         12 "flow" Flow "The flow.",
         13 "node" Number "The node.",
@@ -473,13 +473,13 @@ impl Record {
         }
     }
 
-    /// Something is wrong in the network: a drop, a loss, a loop, a rule that became true.
+    /// Something is wrong in the network: a drop, a loss of packets or reports, a loop, a rule that became true.
     pub fn is_wrong(&self) -> bool {
         match self {
             Self::Event(one) => {
                 matches!(
                     one.event.kind,
-                    Kind::RuleOn | Kind::PathLoop | Kind::Drop | Kind::Loss
+                    Kind::RuleOn | Kind::PathLoop | Kind::Drop | Kind::Loss | Kind::PacketLoss
                 )
             }
             Self::Drop(_) | Self::Loss(_) => true,

@@ -139,6 +139,7 @@ const KINDS: &[&str] = &[
     "hop_limit",
     "mtu",
     "latest",
+    "packet_loss",
 ];
 const METRICS: &[&str] = &[
     "flow_path",

@@ -421,7 +421,7 @@ mod tests {
             unknown,
             Some(Refusal::bad("there is no parameter `limt` here; use limit"))
         );
-        let names = "new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest";
+        let names = "new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu, latest, packet_loss";
         let kind = Refusal::bad(format!("kind = \"nwe\" cannot be read; write one of {names}"));
         assert_eq!(refused(&[KIND], "kind", "nwe"), Some(kind));
         for value in ["0", "101", "18446744073709551616"] {

@@ -9,7 +9,7 @@ use terminal::CliError;
 #[derive(clap::Args, Clone, Default, Debug)]
 pub(crate) struct Filter {
     /// Only this kind: new, change, path_change, path_loop, rule_on, rule_off, drop, loss, expired, hop_limit, mtu,
-    /// latest (default: all but `latest`, the periodic values without a change)
+    /// latest, packet_loss (default: all but `latest`, the periodic values without a change)
     #[arg(long)]
     pub(crate) kind: Option<String>,
 

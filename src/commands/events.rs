@@ -244,7 +244,7 @@ impl Printer {
 /// One line: when, what, where, how much.
 pub(super) fn sentence(event: &EventView, names: &Names, terminal: Terminal) -> String {
     let tone = match &*event.kind {
-        "drop" | "loss" | "path_loop" => Tone::Bad,
+        "drop" | "loss" | "packet_loss" | "path_loop" => Tone::Bad,
         "rule_on" | "path_change" | "hop_limit" | "mtu" => Tone::Warn,
         "rule_off" => Tone::Good,
         _ => Tone::Dim,
@@ -447,7 +447,7 @@ mod tests {
         assert_eq!(
             wrong.check().unwrap_err().to_string(),
             "`drops` is not a kind of event; use one of new, change, path_change, path_loop, rule_on, rule_off, drop, \
-             loss, expired, hop_limit, mtu, latest"
+             loss, expired, hop_limit, mtu, latest, packet_loss"
         );
     }
 }

@@ -62,6 +62,7 @@ test('events are sentences', () => {
       'packet dropped at 201 queue 0 interface 2: tail drop',
     ],
     [{ kind: 'drop', node: 201, reason: 71 }, 'packet dropped at 201: reason 71'],
+    [{ kind: 'packet_loss', node: 2, value: 7, path: [1, 2] }, '7 packets lost between source and sink: 1 › 2'],
     [{ kind: 'loss', node: 103, value: 1 }, '1 report from 103 never arrived'],
     [{ kind: 'loss', value: 12 }, '12 reports never arrived'],
     [{ kind: 'expired', metric: 'flow_path' }, 'flow not seen any more'],

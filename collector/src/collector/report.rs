@@ -1,7 +1,7 @@
 //! Datagrams other than the common report: read by the full decoder, report by report.
 
 use wire::int::Mode;
-use wire::report::PacketDigest;
+use wire::report::{Gap, PacketDigest};
 use wire::{Annotations, Decoder, Hop, Items, Report};
 
 use super::Inner;
@@ -117,7 +117,9 @@ impl Inner {
             head.about.key = self.state.flow_of_id(id);
             (head.about.has_flow, head.hash) = (true, head.about.key.hash(self.seed));
         }
-        if report.flags.contains(wire::Flags::DROP) {
+        if let Some(gap) = &report.gap {
+            self.emit_packet_loss(&head, (gap, report.node_id), out);
+        } else if report.flags.contains(wire::Flags::DROP) {
             self.emit_drop(&head, report, out);
         }
         if report.is_single_record() && self.sf.apply(envelope, (&head, report), &mut self.state, out) {
@@ -252,6 +254,22 @@ impl Inner {
             );
         }
         (readings, ends, first)
+    }
+
+    /// Reports packets that a sink misses. They were lost somewhere between the source and the sink: no node is known to have
+    /// dropped them, even if the report has D.
+    #[cold]
+    #[inline(never)]
+    fn emit_packet_loss(&mut self, head: &Head, (gap, sink): (&Gap, Option<u32>), out: &mut dyn Output) {
+        let mut event = Event::blank(head.about.ts, Kind::PacketLoss);
+        event.flow = head.about.flow();
+        event.node = sink;
+        event.value = Some(gap.count.into());
+        let ends = [gap.source, sink.unwrap_or(ABSENT)];
+        self.state
+            .detection
+            .emitter(&head.about, 0, out)
+            .emit(event, &ends);
     }
 
     #[cold]

@@ -5,11 +5,15 @@
 use collector::Drop;
 use testkit::reports::{Bench, config};
 use testkit::vectors::bytes;
-use wire::FlowKey;
+use wire::{Dialect, FlowKey, Profile};
 
-/// The collector after these vectors.
+/// The collector after these vectors, each read by the dialect that its name begins with, if any.
 fn receive(names: &[&str]) -> Bench {
-    let mut bench = Bench::new(config());
+    let mut config = config();
+    if names.iter().any(|name| name.starts_with("gap")) {
+        config.default_profile.wire = Profile::new(Dialect::HostInt);
+    }
+    let mut bench = Bench::new(config);
     for name in names {
         bench.deliver(&bytes(name));
     }
@@ -68,4 +72,12 @@ fn a_drop_reason_without_d_is_no_drop() {
     let bench = receive(&["e_reason_without_d", "e_reason_without_d"]);
     assert_eq!(bench.log.drops, []);
     assert_eq!(bench.collector.stats().drop_reports, 0);
+}
+
+#[test]
+fn packets_that_a_sink_misses_are_lost_between_source_and_sink_and_no_drop() {
+    let mut bench = receive(&["gap_with_d"]);
+    assert_eq!(bench.log.drops, []);
+    assert_eq!(bench.collected(), "packet_loss flow=39000 node=2 7 path=1>2\n");
+    assert_eq!(bench.collector.stats().reports, 1);
 }

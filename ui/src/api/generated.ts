@@ -649,7 +649,7 @@ export type Event = {
   /** Interface id. */
   interface: number | null;
   /** Kind of the event. */
-  kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest";
+  kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest" | "packet_loss";
   /** How it was obtained. */
   latency_basis?: "measured" | "hop_sum" | "corrected" | "unsynchronised" | "hop_limit" | "timestamps" | "topology";
   /** The metric that changed. */
@@ -1921,7 +1921,7 @@ export type Recording = {
   /** Id of the event: 16 hexadecimal digits. */
   id: string;
   /** Kind of the event. */
-  kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest";
+  kind: "new" | "change" | "path_change" | "path_loop" | "rule_on" | "rule_off" | "drop" | "loss" | "expired" | "hop_limit" | "mtu" | "latest" | "packet_loss";
   /** Whether a part was not in memory: reports are missing. */
   late: boolean;
   /** Its metric. */

@@ -8,6 +8,7 @@ export const KINDS = [
   'rule_on',
   'rule_off',
   'drop',
+  'packet_loss',
   'loss',
   'path_change',
   'path_loop',
@@ -27,6 +28,7 @@ export const RARE_KINDS = [
   'rule_on',
   'rule_off',
   'drop',
+  'packet_loss',
   'loss',
   'path_change',
   'path_loop',
@@ -49,6 +51,7 @@ const TONES = dictionary<Tone>({
   rule_on: 'bad',
   rule_off: 'good',
   drop: 'bad',
+  packet_loss: 'bad',
   loss: 'bad',
   path_loop: 'bad',
   path_change: 'warn',
@@ -129,6 +132,11 @@ function loss(event: TelemetryEvent): string {
   return `${plural(event.value, 'report')}${whose} never arrived`;
 }
 
+function missing(event: TelemetryEvent): string {
+  const packets = event.value === null ? 'packets' : plural(event.value, 'packet');
+  return `${packets} lost between source and sink: ${pathText(event.path)}`;
+}
+
 function stuck(event: TelemetryEvent, cause: string): string {
   return `a hop ${where(event)} could not add its data: ${cause}`.replace('  ', ' ');
 }
@@ -145,6 +153,7 @@ const SENTENCES = dictionary<(event: TelemetryEvent) => string>({
   rule_on: (event) => rule(event, 'true'),
   rule_off: (event) => rule(event, 'false'),
   drop: dropped,
+  packet_loss: missing,
   loss,
   expired,
   hop_limit: (event) => stuck(event, 'hop limit reached (E bit)'),

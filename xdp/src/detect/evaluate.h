@@ -326,7 +326,7 @@ noinline int examine(const struct report *r, struct eval_ctx *d)
     d->is_node = 0;
     if (r->marks & REPORT_UNDECIDED || r->hop_count > MAX_HOPS)
         return TO_USER_UNDECIDED;
-    if (r->flags & REPORT_DROP)
+    if (r->flags & REPORT_DROP || r->marks & REPORT_GAP)
         return TO_USER_DROP;
     key_of(r, &key);
     if (r->marks & (REPORT_POSTCARD | REPORT_IMPLAUSIBLE | REPORT_INT_REFUSED))

@@ -381,6 +381,8 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     }
     if (r->version == 5 || s->ds_id == POSTCARD_DOMAIN)
         r->marks |= REPORT_POSTCARD;
+    if (r->version == 5 && s->head.kind == 3)
+        r->marks |= REPORT_GAP;
     if (s->found.int_version)
         r->marks |= s->found.int_flags;
     write_flow(s);

@@ -56,6 +56,7 @@ enum report_marks {
     REPORT_IMPLAUSIBLE = 512,  /* a hop has an implausible latency: user space counts it */
     REPORT_MD = 1024,          /* the packet carries INT with a stack, which may be empty */
     REPORT_INT_REFUSED = 2048, /* bytes marked as INT were left out: user space counts them */
+    REPORT_GAP = 4096,         /* packets that a Host-INT sink misses */
 };
 
 struct report {

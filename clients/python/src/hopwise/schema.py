@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
 
-EventKind = Literal["new", "change", "path_change", "path_loop", "rule_on", "rule_off", "drop", "loss", "expired", "hop_limit", "mtu", "latest"]
+EventKind = Literal["new", "change", "path_change", "path_loop", "rule_on", "rule_off", "drop", "loss", "expired", "hop_limit", "mtu", "latest", "packet_loss"]
 
 
 Metric = Literal["flow_path", "flow_latency", "hop_latency", "queue_occupancy", "queue_congestion", "link_utilization"]
@@ -227,7 +227,7 @@ class Event(TypedDict):
     # Interface id.
     interface: int | None
     # Kind of the event.
-    kind: Literal["new", "change", "path_change", "path_loop", "rule_on", "rule_off", "drop", "loss", "expired", "hop_limit", "mtu", "latest"]
+    kind: Literal["new", "change", "path_change", "path_loop", "rule_on", "rule_off", "drop", "loss", "expired", "hop_limit", "mtu", "latest", "packet_loss"]
     # How it was obtained.
     latency_basis: NotRequired[Literal["measured", "hop_sum", "corrected", "unsynchronised", "hop_limit", "timestamps", "topology"] | None]
     # The metric that changed.
