@@ -273,8 +273,10 @@ pub struct Drop {
     pub ts: Nanos,
     /// Deterministic record id.
     pub id: u64,
-    /// The packet's flow.
+    /// The packet's flow: of a tunnelled packet, the inner one.
     pub flow: Option<FlowKey>,
+    /// Of a tunnelled packet, the addresses of the outermost tunnel: the host or switch that sent it.
+    pub tunnel: Option<FlowKey>,
     /// The dropping node.
     pub node: Option<u32>,
     /// The ingress interface.

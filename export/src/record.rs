@@ -217,6 +217,8 @@ fields! {
         15 "queue" Number "The queue.",
         16 "egress_if" Number "Intended egress interface.",
         20 "reason" Number "The code of the device.",
+        21 "tunnel_src" Address "Of a tunnelled packet, the address outside that sent it.",
+        22 "tunnel_dst" Address "The address outside that it was sent to.",
     ];
     /// Lost reports of a reporter.
     const LOSS: [
@@ -621,6 +623,9 @@ impl Record {
                 next(small(one.queue.map(u32::from)));
                 next(small(one.egress_if));
                 next(small(one.reason.map(u32::from)));
+                let tunnel = one.tunnel.as_ref();
+                next(tunnel.map_or(Value::Absent, |tunnel| Value::Address(tunnel.src_octets())));
+                next(tunnel.map_or(Value::Absent, |tunnel| Value::Address(tunnel.dst_octets())));
             }
             Self::Loss(one) => {
                 next(small(one.node));

@@ -107,6 +107,7 @@ fn drop_of() -> Record {
         ts: 9,
         id: 1,
         flow,
+        tunnel: Some(wire::FlowKey::v4([10, 0, 0, 66], [10, 0, 0, 2], None, 4)),
         node,
         ingress_if,
         egress_if,
@@ -168,7 +169,8 @@ fn records_are_json_objects_with_the_names_of_the_api() {
     let by_id = json!({"src": "flow-id:0x0000f10a", "dst": "", "proto": 0});
     of(
         &drop_of(),
-        json!({"flow": by_id, "node": 5, "queue": 0, "egress_if": 2, "reason": 71}),
+        json!({"flow": by_id, "node": 5, "queue": 0, "egress_if": 2, "reason": 71,
+            "tunnel_src": "10.0.0.66", "tunnel_dst": "10.0.0.2"}),
     );
     of(
         &loss(),
@@ -287,7 +289,10 @@ fn protoc_reads_the_messages() {
         ),
         (
             drop_of(),
-            r#"flow { flow_id: 61706 } node: 5 queue: 0 egress_if: 2 reason: 71"#,
+            concat!(
+                r#"flow { flow_id: 61706 } node: 5 queue: 0 egress_if: 2 reason: 71 "#,
+                r#"tunnel_src: "\n\000\000B" tunnel_dst: "\n\000\000\002""#
+            ),
         ),
         (
             alert(),

@@ -168,6 +168,7 @@ fn every_kind_of_record_comes_out_as_it_went_in() {
         ts: 1,
         id: 2,
         flow: None,
+        tunnel: None,
         node: Some(3),
         ingress_if: None,
         egress_if: None,

@@ -269,6 +269,7 @@ impl Emitter {
                 ts,
                 id,
                 flow: event.flow,
+                tunnel: None,
                 node: event.node,
                 ingress_if: small("ingress_if"),
                 egress_if: small("interface"),

@@ -135,6 +135,7 @@ fn event(batch: &mut Batch, ts: Nanos, random: u64) {
             ts,
             id,
             flow,
+            tunnel: None,
             node,
             ingress_if,
             egress_if,

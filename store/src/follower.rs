@@ -419,6 +419,8 @@ struct Rest {
 /// What the numbers in a file stand for.
 #[derive(Debug)]
 struct FileNames {
+    /// Whether its drops have tunnels.
+    has_tunnels: bool,
     kinds: Few<Kind>,
     /// Unknown ones of a newer version are none.
     metrics: Few<Option<Metric>>,
@@ -587,7 +589,7 @@ impl OpenFile {
         start: i64,
     ) -> rusqlite::Result<vec::IntoIter<StoredRecord>> {
         let Self { conn, names, .. } = self;
-        let mut select = conn.prepare_cached(&select(stream))?;
+        let mut select = conn.prepare_cached(&select(stream, names.has_tunnels))?;
         let at = select.column_count() - 1;
         let mut rows = select.query(params![run.ts[0], run.ts[1], run.seq[0], run.seq[1]])?;
         let count = run.count.clamp(0, RUN) as usize;
@@ -617,7 +619,7 @@ impl OpenFile {
     fn flows(&mut self, run: Run, start: i64, filling: &mut Filling) -> rusqlite::Result<i64> {
         let Self { conn, names, .. } = self;
         let end = filling.until.map_or(run.end(), |until| until.min(run.end()));
-        let mut select = conn.prepare_cached(&select(Stream::Flows))?;
+        let mut select = conn.prepare_cached(&select(Stream::Flows, false))?;
         let mut rows = select.query(params![start, end])?;
         while let Some(row) = rows.next()? {
             if filling.is_full() {
@@ -632,6 +634,7 @@ impl OpenFile {
 impl FileNames {
     fn read(conn: &Connection) -> rusqlite::Result<Self> {
         Ok(Self {
+            has_tunnels: schema::has_tunnels(conn, FILE)?,
             kinds: Few::read(conn, "kind_name", kind_of)?,
             metrics: Few::read(conn, "metric_name", Metric::from_name)?,
             bases: Few::read(conn, "basis_name", basis_of)?,
@@ -659,7 +662,8 @@ impl FileNames {
             }
             Stream::Drops => {
                 let id = row.get::<_, i64>(2)?.cast_unsigned();
-                StoredRecord::Drop(drop_at(row, 1, self.flow(conn, row.get(0)?)?, id)?)
+                let flows = [self.flow(conn, row.get(0)?)?, self.flow(conn, row.get(8)?)?];
+                StoredRecord::Drop(drop_at(row, 1, flows, id)?)
             }
             Stream::Losses => StoredRecord::Loss(loss(row)?),
         })
@@ -765,7 +769,7 @@ impl StoredRecord {
 
 /// The rows of a stream between two times (1, 2) and sequence numbers (3, 4), in the order of the times; of flows, those with the numbers
 /// from 1 to 2, in their order. The columns after the flow are in the order that `rows` reads; the sequence number is the last one.
-fn select(stream: Stream) -> String {
+fn select(stream: Stream, has_tunnels: bool) -> String {
     let (table, columns) = match stream {
         Stream::Events => (
             "event_data",
@@ -781,7 +785,11 @@ fn select(stream: Stream) -> String {
         ),
         Stream::Drops => (
             "drop_data",
-            "flow, ts, id, node, ingress_if, egress_if, queue, reason, seq",
+            if has_tunnels {
+                "flow, ts, id, node, ingress_if, egress_if, queue, reason, tunnel, seq"
+            } else {
+                "flow, ts, id, node, ingress_if, egress_if, queue, reason, NULL, seq"
+            },
         ),
         Stream::Losses => (
             "loss_data",

@@ -157,13 +157,13 @@ fn uri(path: &Path, mode: &str) -> String {
     uri + "?" + mode
 }
 
-/// `files`: what each has. Those of earlier versions lack the last columns of events, and recordings.
+/// `files`: what each has. Those of earlier versions lack the last columns of events and drops, and recordings.
 fn union(view: &str, files: &[Features]) -> String {
     let member = |(i, features): (usize, &Features)| {
-        let lacking = if view == "events" && !features.first_values {
-            ", NULL, NULL, NULL"
-        } else {
-            ""
+        let lacking = match view {
+            "events" if !features.first_values => ", NULL, NULL, NULL",
+            "drops" if !features.tunnels => ", NULL",
+            _ => "",
         };
         match view == "recordings" && !features.recordings {
             true => String::new(),

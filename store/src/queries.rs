@@ -515,7 +515,8 @@ fn rollup(row: &Row<'_>) -> rusqlite::Result<Rollup> {
 }
 
 fn drop_row(row: &Row<'_>) -> rusqlite::Result<Drop> {
-    drop_at(row, FLOW, parse_flow(row)?, hex(row, 6)?)
+    let tunnel = text_at(row, 12)?.and_then(|text| text.parse().ok());
+    drop_at(row, FLOW, [parse_flow(row)?, tunnel], hex(row, 6)?)
 }
 
 fn flow_state(row: &Row<'_>) -> rusqlite::Result<FlowState> {
@@ -564,7 +565,7 @@ const EVENT_COLUMNS: &str = "src, dst, sport, dport, proto, ts, kind, metric, no
 const ROLLUP_COLUMNS: &str = "src, dst, sport, dport, proto, ts, interval, metric, node, interface, queue, \
                               count, min, max, sum, p50, p99";
 const DROP_COLUMNS: &str =
-    "src, dst, sport, dport, proto, ts, id, node, ingress_if, egress_if, queue, reason";
+    "src, dst, sport, dport, proto, ts, id, node, ingress_if, egress_if, queue, reason, tunnel";
 const LOSS_COLUMNS: &str = "ts, node, source, hw_id, lost, reordered, duplicated";
 const FLOW_COLUMNS: &str =
     "src, dst, sport, dport, proto, flow_latency, basis, first_seen, last_seen, reports, path";

@@ -290,9 +290,15 @@ pub(crate) fn rollup_at(
 }
 
 /// A drop, whose columns from `at` on are its time, id, node, and so on to the reason.
-pub(crate) fn drop_at(row: &Row<'_>, at: usize, flow: Option<FlowKey>, id: u64) -> rusqlite::Result<Drop> {
+pub(crate) fn drop_at(
+    row: &Row<'_>,
+    at: usize,
+    [flow, tunnel]: [Option<FlowKey>; 2],
+    id: u64,
+) -> rusqlite::Result<Drop> {
     Ok(Drop {
         flow,
+        tunnel,
         ts: unsigned(row, at)?,
         id,
         node: small(row, at + 2)?,

@@ -12,7 +12,7 @@ use crate::files;
 use crate::identity::check_access;
 
 /// The version that this program writes. Raised with each change that an older program could not read.
-pub(crate) const VERSION: u32 = 7;
+pub(crate) const VERSION: u32 = 8;
 
 /// From this version on there are first values: [`collector::event::FirstValues`].
 const FIRST_VALUES: u32 = 2;
@@ -145,6 +145,8 @@ pub(crate) struct Features {
     pub(crate) spans: bool,
     /// Events in blocks.
     pub(crate) blocks: bool,
+    /// Tunnels of dropped packets.
+    pub(crate) tunnels: bool,
 }
 
 /// What the file attached to `conn` as `name` has.
@@ -155,7 +157,14 @@ pub(crate) fn features(conn: &Connection, name: &str) -> rusqlite::Result<Featur
         recordings: version >= RECORDINGS,
         spans: version >= SPANS,
         blocks: version >= BLOCKS,
+        tunnels: has_tunnels(conn, name)?,
     })
+}
+
+/// Whether drops in the file attached to `conn` as `name` have tunnels: from version 8 on, and in files that were salvaged since.
+pub(crate) fn has_tunnels(conn: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM pragma_table_info('drop_data', ?1) WHERE name = 'tunnel'";
+    conn.query_row(sql, [name], |row| Ok(row.get::<_, i64>(0)? > 0))
 }
 
 fn version(conn: &Connection, name: &str) -> rusqlite::Result<u32> {

@@ -45,7 +45,7 @@ CREATE TABLE flow_data (
 
 CREATE TABLE drop_data (
   ts INTEGER NOT NULL, seq INTEGER NOT NULL, chunk INTEGER NOT NULL, id INTEGER NOT NULL,
-  flow INTEGER, node INTEGER, ingress_if INTEGER, egress_if INTEGER, queue INTEGER, reason INTEGER,
+  flow INTEGER, node INTEGER, ingress_if INTEGER, egress_if INTEGER, queue INTEGER, reason INTEGER, tunnel INTEGER,
   PRIMARY KEY (ts, seq)
 ) WITHOUT ROWID;
 CREATE INDEX drop_flow ON drop_data (chunk, flow, ts) WHERE flow IS NOT NULL;
@@ -142,9 +142,10 @@ LEFT JOIN basis_name b ON b.id = e.basis;
 
 CREATE VIEW drops AS
 SELECT e.ts, f.flow, f.src, f.dst, f.sport, f.dport, f.proto, e.node, e.ingress_if, e.egress_if, e.queue, e.reason,
-       printf('%016x', e.id) AS id
+       printf('%016x', e.id) AS id, t.flow AS tunnel
 FROM drop_data e
-LEFT JOIN flow_key f ON f.id = e.flow;
+LEFT JOIN flow_key f ON f.id = e.flow
+LEFT JOIN flow_key t ON t.id = e.tunnel;
 
 CREATE VIEW losses AS
 SELECT ts, node, source, hw_id, lost, reordered, duplicated FROM loss_data;

@@ -442,9 +442,10 @@ impl Segment {
         let Self {
             conn, names, tally, ..
         } = self;
-        let mut insert = Insert::<10>::new(conn, "drop_data")?;
+        let mut insert = Insert::<11>::new(conn, "drop_data")?;
         for drop in drops {
             let flow = flow_number(names, conn, drop.flow.as_ref())?;
+            let tunnel = flow_number(names, conn, drop.tunnel.as_ref())?;
             let seq = tally.next(Stream::Drops, drop.ts);
             insert.row([
                 Some(int(drop.ts)),
@@ -457,6 +458,7 @@ impl Segment {
                 drop.egress_if.map(i64::from),
                 drop.queue.map(i64::from),
                 drop.reason.map(i64::from),
+                tunnel,
             ])?;
             tally.drops += 1;
         }

@@ -145,6 +145,7 @@ pub fn drop_report(ts: Nanos, node: u32) -> Drop {
         ts,
         id: ts | 1 << 63,
         flow: Some(flow(1)),
+        tunnel: None,
         node: Some(node),
         ingress_if: Some(1),
         egress_if: Some(2),

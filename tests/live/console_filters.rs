@@ -152,6 +152,7 @@ fn fill_minute(rng: &mut Rng, batch: &mut Batch, begin: u64, minute: u64) {
             ts,
             id,
             flow,
+            tunnel: None,
             node,
             ingress_if: None,
             egress_if: Some(1),

@@ -81,6 +81,7 @@ impl Pair {
             ts,
             id: self.rng.roll(),
             flow: self.one_of(5).map(|flow| flows()[flow]),
+            tunnel: None,
             node: self.one_of(3).map(|node| 101 + number(node)),
             ingress_if: self.one_of(3).map(number),
             egress_if: self.one_of(3).map(number),

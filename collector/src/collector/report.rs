@@ -299,6 +299,7 @@ impl Inner {
             ts: head.about.ts,
             id,
             flow: event.flow,
+            tunnel: report.tunnel,
             node: event.node,
             ingress_if: port(last.ingress_if, last.l2_ingress_if),
             egress_if: event.interface,

@@ -39,6 +39,7 @@ fn a_drop_says_nothing_of_the_node_that_only_the_packet_says() {
         ts: 0,
         id: 0,
         flow: key("10.0.0.1:40000>10.0.0.2:9000/17"),
+        tunnel: None,
         node: None,
         ingress_if: None,
         egress_if: None,
@@ -65,6 +66,15 @@ fn a_drop_says_nothing_of_the_node_that_only_the_packet_says() {
         ..of_node
     };
     assert_eq!(drop_of("drop_with_own_record_in_int"), with_record);
+}
+
+#[test]
+fn a_dropped_packet_of_a_tunnel_names_the_host_that_sent_it() {
+    let drop = drop_of("drop_of_a_tunnelled_packet");
+    assert_eq!(
+        (drop.flow, drop.tunnel),
+        (key("10.9.9.9:40000>10.0.0.2:80/6"), key("10.0.0.66>10.0.0.2/4"))
+    );
 }
 
 #[test]

@@ -173,7 +173,7 @@ const COMPACT: u32 = 256 << 20;
 
 /// What became of tables after their first version, in order; `None`: of all. They add what is missing, and set settings to
 /// ours, also the window of tokens if it was larger. A column can only become a part of the order with the statement that adds it.
-const MIGRATIONS: [(Option<Stream>, &str); 4] = [
+const MIGRATIONS: [(Option<Stream>, &str); 5] = [
     (
         Some(Stream::Rollups),
         "ADD COLUMN IF NOT EXISTS part UInt64 CODEC(NONE), MODIFY ORDER BY (metric, node, interface, queue, flow, interval, ts, collector, part)",
@@ -185,6 +185,10 @@ const MIGRATIONS: [(Option<Stream>, &str); 4] = [
     ),
     // Events of rules are few, and are asked for over weeks.
     (Some(Stream::Events), ADD_KINDS),
+    (
+        Some(Stream::Drops),
+        "ADD COLUMN IF NOT EXISTS tunnel_src IPv6, ADD COLUMN IF NOT EXISTS tunnel_dst IPv6",
+    ),
 ];
 
 const SETTINGS: &str =
@@ -822,6 +826,13 @@ mod tests {
             );
         }
         assert!(statements[2].contains(&window), "{}", statements[2]);
+        let drops = sink().schema(&[Stream::Drops]);
+        assert_eq!(
+            drops.last().map(String::as_str),
+            Some(
+                "/* migration 5 */ ALTER TABLE net.hopwise_drops ADD COLUMN IF NOT EXISTS tunnel_src IPv6, ADD COLUMN IF NOT EXISTS tunnel_dst IPv6"
+            )
+        );
         // Until then, the probe says so.
         let columns = columns(Stream::Rollups);
         let old = columns.iter().filter(|column| column.name != "part");

@@ -160,6 +160,7 @@ pub(crate) fn dropped() -> Record {
         ts: T,
         id: 0xabc,
         flow,
+        tunnel: None,
         node: Some(5),
         ingress_if: None,
         egress_if: Some(2),

@@ -161,6 +161,7 @@ impl DropLine {
             ts: self.time,
             id: self.id,
             flow: flow(&self.flow),
+            tunnel: None,
             node: Some(node),
             ingress_if: self.ingress_if,
             egress_if: self.egress_if,

@@ -15,6 +15,7 @@ fn dropped(number: u32, ts: u64, egress_if: Option<u32>) -> Drop {
         ts,
         id: ts,
         flow: Some(flow(number)),
+        tunnel: None,
         node,
         ingress_if: Some(1),
         egress_if,

@@ -248,11 +248,15 @@ fn rollups_come_back_as_they_were() {
 #[test]
 fn drops_losses_and_flows_come_back_as_they_were() {
     let dir = Dir::new("others");
-    let known = drop_report(START, 1);
+    let known = Drop {
+        tunnel: Some(flow(2)),
+        ..drop_report(START, 1)
+    };
     let unknown = Drop {
         ts: START + 1,
         id: 2,
         flow: None,
+        tunnel: None,
         node: None,
         ingress_if: None,
         egress_if: None,
@@ -564,4 +568,42 @@ fn every_report_is_kept_hop_by_hop_when_that_is_asked_for() {
     let store = Store::open(Config::new(dir.path())).unwrap();
     assert!(store.submit_reports(vec![report]));
     assert_eq!(store.close().submitted, 0);
+}
+
+#[test]
+fn drops_of_a_file_of_version_7_are_read_beside_others() {
+    let dir = Dir::new("version-7");
+    let of = |ts, tunnel| Drop {
+        tunnel,
+        ..drop_report(ts, 1)
+    };
+    let keep_drop = |drop: Drop| {
+        let mut batch = Batch::with_capacity(4);
+        batch.drop_report(&drop);
+        keep(&dir, batch);
+    };
+    keep_drop(of(START, Some(flow(2))));
+    let found = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let path = found
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|end| end == "db"))
+        .unwrap();
+    let conn = rusqlite::Connection::open(path).unwrap();
+    conn.execute_batch(
+        "DROP VIEW drops; ALTER TABLE drop_data DROP COLUMN tunnel; PRAGMA user_version = 7;
+         CREATE VIEW drops AS
+         SELECT e.ts, f.flow, f.src, f.dst, f.sport, f.dport, f.proto, e.node, e.ingress_if, e.egress_if, e.queue, e.reason,
+                printf('%016x', e.id) AS id
+         FROM drop_data e LEFT JOIN flow_key f ON f.id = e.flow",
+    )
+    .unwrap();
+    conn.close().unwrap();
+    keep_drop(of(START + 1, Some(flow(2))));
+    let reader = Reader::open(dir.path()).unwrap();
+    assert_eq!(
+        reader.drops(&RecordFilter::default()).unwrap(),
+        [of(START + 1, Some(flow(2))), of(START, None)]
+    );
 }

@@ -344,6 +344,7 @@ fn nodes_of_a_span_have_the_extremes_of_it() {
         ts: at(50),
         id: 1,
         flow: Some(flow(1)),
+        tunnel: None,
         node: Some(7),
         ingress_if: None,
         egress_if: None,
