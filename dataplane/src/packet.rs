@@ -349,7 +349,7 @@ impl Headers {
         let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
         let mut ip = ethernet::HEADER_LEN;
         for _ in 0..MAX_TAGS {
-            if !matches!(ethertype, ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD) {
+            if !ethertype::is_tag(ethertype) {
                 break;
             }
             ethertype = ethernet::Tag::parse(frame.get(ip..)?).ok()?.ethertype;

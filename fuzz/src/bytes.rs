@@ -369,14 +369,14 @@ fn shortcut_agrees(payload: &[u8], profile: &Profile, first: Option<&Result<Repo
 
 /// Whether a VLAN tag or an MPLS label follows.
 fn is_tag(ethertype: u16) -> bool {
-    use ethernet::ethertype::{MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, VLAN};
-    matches!(ethertype, VLAN | QINQ | QINQ_OLD | MPLS | MPLS_MULTICAST)
+    use ethernet::ethertype::{MPLS, MPLS_MULTICAST, is_tag};
+    is_tag(ethertype) || matches!(ethertype, MPLS | MPLS_MULTICAST)
 }
 
 /// A data packet: INT is at the reported offset.
 pub fn packet(frame: &[u8], profile: &Profile) {
     let _ = wire::datagram(frame);
-    let _ = wire::frame::ip(frame);
+    let _ = wire::frame::network(0x8847, frame);
     let Ok(contents) = wire::packet::contents(frame, profile) else {
         return;
     };

@@ -601,6 +601,7 @@ local function finish_flow(w)
 end
 
 local ETH, IP4, IP6 = 0x6558, 0x0800, 0x86dd
+local TAGS = { [0x8100] = true, [0x88a8] = true, [0x9100] = true, [0x9200] = true }
 
 function W.inside(w, at, ethertype)
   if w.tunnels <= 4 then return W.ethertype(w, at, ethertype) end
@@ -621,7 +622,7 @@ function W.ethertype(w, at, ethertype)
       w.tunnels = w.tunnels + 1
       if w.tunnels > 4 then return end
       return W.ethernet(w, at)
-    elseif ethertype == 0x8100 or ethertype == 0x88a8 or ethertype == 0x9100 then
+    elseif TAGS[ethertype] then
       ethertype = u16(w, at + 2)
       if not ethertype then return end
       at = at + 4
@@ -1802,7 +1803,7 @@ local function read_length_zero(w, s)
   if version ~= 2 and not (version == 1 and inner_type == 4) then return nil end
   if u16(w, 9) ~= 0 or u32(w, 12) ~= 0 or u32(w, 16) ~= 0 then return nil end
   local at, tags = 34, 0
-  while (u16(w, at - 2) == 0x8100 or u16(w, at - 2) == 0x88a8) and tags < 2 do
+  while TAGS[u16(w, at - 2)] and tags < 2 do
     at, tags = at + 4, tags + 1
     if not u16(w, at - 2) then return nil end
   end

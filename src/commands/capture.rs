@@ -88,11 +88,7 @@ pub(super) fn telemetry<'a>(
 fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, Option<Refusal>> {
     match frame.layer() {
         Layer::Ethernet(bytes) => frame::datagram(bytes).map_err(Some),
-        Layer::Network {
-            ethertype: 0x0800 | 0x86dd,
-            bytes,
-        } => frame::ip(bytes).map_err(Some),
-        Layer::Network { .. } => Err(Some(Refusal::NotIp)),
+        Layer::Network { ethertype, bytes } => frame::network(ethertype, bytes).map_err(Some),
         Layer::Cut => Err(Some(Refusal::Truncated)),
         Layer::Unsupported => Err(None),
     }
@@ -127,7 +123,7 @@ fn account_other(
 fn envelope(frame: &Frame<'_>) -> PartialHeaders {
     match frame.layer() {
         Layer::Ethernet(bytes) => PartialHeaders::of_frame(bytes),
-        Layer::Network { bytes, .. } => PartialHeaders::of_ip(bytes),
+        Layer::Network { ethertype, bytes } => PartialHeaders::of_network(ethertype, bytes),
         Layer::Cut | Layer::Unsupported => PartialHeaders::default(),
     }
 }

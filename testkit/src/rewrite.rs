@@ -201,7 +201,7 @@ impl Rewriter<'_> {
             ethertype::IPV4 => self.ipv4(bytes),
             ethertype::IPV6 => self.ipv6(bytes),
             ethertype::ETHERNET => self.ethernet(bytes),
-            ethertype::VLAN | ethertype::QINQ => {
+            tag if ethertype::is_tag(tag) => {
                 let tag = ethernet::Tag::parse(bytes).expect("whole");
                 then(
                     4,

@@ -28,6 +28,14 @@ pub mod ethertype {
     pub const MPLS_MULTICAST: u16 = 0x8848;
     /// Ethernet inside a tunnel.
     pub const ETHERNET: u16 = 0x6558;
+    /// All VLAN tags.
+    pub const TAGS: [u16; 4] = [VLAN, QINQ, QINQ_OLD, QINQ_OTHER];
+
+    /// Whether a VLAN tag follows.
+    #[inline]
+    pub const fn is_tag(ethertype: u16) -> bool {
+        matches!(ethertype, VLAN | QINQ | QINQ_OLD | QINQ_OTHER)
+    }
 }
 
 mod field {

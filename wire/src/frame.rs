@@ -1,7 +1,7 @@
 //! A frame's headers down to UDP: Ethernet, VLAN and QinQ, MPLS, IPv4 with options, IPv6 with extension headers.
 
 use crate::bytes::{array_at, try_u16, u16_at};
-use crate::packet::{IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, UDP, VLAN};
+use crate::packet::{IPV4, IPV6, MPLS, MPLS_MULTICAST, UDP, is_tag};
 use crate::refusal::Refusal;
 use core::net::IpAddr;
 
@@ -41,10 +41,10 @@ impl PartialHeaders {
         envelope
     }
 
-    /// Of a packet that begins with IPv4 or IPv6.
-    pub fn of_ip(packet: &[u8]) -> Self {
+    /// Of the payload of a link header that names its EtherType.
+    pub fn of_network(ethertype: u16, payload: &[u8]) -> Self {
         let mut envelope = Self::default();
-        let _ = any_ip(packet, &mut envelope);
+        let _ = behind(ethertype, payload, &mut envelope);
         envelope
     }
 
@@ -96,35 +96,42 @@ fn plain(frame: &[u8]) -> Option<Datagram<'_>> {
 
 #[inline(never)]
 fn any_datagram<'a>(frame: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<'a>, Refusal> {
-    let mut at = 14;
-    let mut ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
+    let ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
+    behind(ethertype, frame.get(14..).unwrap_or(&[]), envelope)
+}
+
+/// The UDP datagram behind a link header that names the EtherType of its payload, as captures of other link layers have it.
+///
+/// # Errors
+/// As [`datagram`].
+pub fn network(ethertype: u16, payload: &[u8]) -> Result<Datagram<'_>, Refusal> {
+    behind(ethertype, payload, &mut PartialHeaders::default())
+}
+
+fn behind<'a>(
+    mut ethertype: u16,
+    mut bytes: &'a [u8],
+    envelope: &mut PartialHeaders,
+) -> Result<Datagram<'a>, Refusal> {
     for _ in 0..MAX_TAGS {
         match ethertype {
-            IPV4 => return ipv4(frame.get(at..).unwrap_or(&[]), envelope),
-            IPV6 => return ipv6(frame.get(at..).unwrap_or(&[]), envelope),
-            VLAN | QINQ | QINQ_OLD => {
-                ethertype = try_u16(frame, at + 2).ok_or(Refusal::Truncated)?;
-                at += 4;
+            IPV4 => return ipv4(bytes, envelope),
+            IPV6 => return ipv6(bytes, envelope),
+            tag if is_tag(tag) => {
+                ethertype = try_u16(bytes, 2).ok_or(Refusal::Truncated)?;
+                bytes = &bytes[4..];
             }
             MPLS | MPLS_MULTICAST => {
-                let label = frame.get(at..at + 4).ok_or(Refusal::Truncated)?;
-                at += 4;
+                let (label, rest) = bytes.split_first_chunk::<4>().ok_or(Refusal::Truncated)?;
+                bytes = rest;
                 if label[2] & 1 != 0 {
-                    return any_ip(frame.get(at..).unwrap_or(&[]), envelope);
+                    return any_ip(bytes, envelope);
                 }
             }
             _ => return Err(Refusal::NotIp),
         }
     }
     Err(Refusal::NotIp)
-}
-
-/// The UDP datagram in a packet that begins with IPv4 or IPv6, as raw-IP captures do.
-///
-/// # Errors
-/// As [`datagram`].
-pub fn ip(packet: &[u8]) -> Result<Datagram<'_>, Refusal> {
-    any_ip(packet, &mut PartialHeaders::default())
 }
 
 fn any_ip<'a>(packet: &'a [u8], envelope: &mut PartialHeaders) -> Result<Datagram<'a>, Refusal> {

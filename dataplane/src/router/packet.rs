@@ -90,7 +90,7 @@ pub(super) fn network(frame: &[u8]) -> Option<(u16, usize)> {
     let mut ethertype = ethernet::Packet::new_checked(frame).ok()?.ethertype();
     let mut at = ethernet::HEADER_LEN;
     for _ in 0..MAX_TAGS {
-        if !matches!(ethertype, ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD) {
+        if !ethertype::is_tag(ethertype) {
             break;
         }
         ethertype = ethernet::Tag::parse(frame.get(at..)?).ok()?.ethertype;

@@ -1,5 +1,7 @@
 //! Link types of captures, and the position of the Ethernet or IP header.
 
+use wire::ethernet::ethertype::is_tag;
+
 /// Link-layer header types, by the numbers of the tcpdump registry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkType {
@@ -43,8 +45,6 @@ pub enum Layer<'a> {
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
-/// EtherTypes of VLAN tags: IEEE 802.1Q, 802.1ad, and QinQ before it.
-const VLAN_TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// Bytes of a VLAN tag: its control word and the EtherType of what follows.
 const TAG_LEN: usize = 4;
 /// VLAN tags that are followed; the same number as in an Ethernet frame.
@@ -118,7 +118,7 @@ fn cooked<const LEN: usize, const PROTOCOL: usize>(frame: &[u8]) -> Layer<'_> {
     };
     let mut ethertype = u16::from_be_bytes([header[PROTOCOL], header[PROTOCOL + 1]]);
     for _ in 0..MAX_TAGS {
-        if !VLAN_TAGS.contains(&ethertype) {
+        if !is_tag(ethertype) {
             break;
         }
         let Some((tag, rest)) = bytes.split_at_checked(TAG_LEN) else {
@@ -175,6 +175,7 @@ fn behind_family(frame: &[u8]) -> Layer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::ethernet::ethertype::TAGS;
 
     #[test]
     fn codes_convert_to_reasons_and_back() {
@@ -226,9 +227,8 @@ mod tests {
     /// types have no EtherType that could announce a tag.
     #[test]
     fn cooked_frames_may_have_vlan_tags() {
-        const TPIDS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
         let tag_lists = |count: u32| {
-            (0..3_usize.pow(count)).map(move |n| (0..count).map(|i| TPIDS[n / 3_usize.pow(i) % 3]).collect())
+            (0..4_usize.pow(count)).map(move |n| (0..count).map(|i| TAGS[n / 4_usize.pow(i) % 4]).collect())
         };
         for tpids in (0..=3).flat_map(tag_lists) {
             let tpids: Vec<u16> = tpids;

@@ -4,6 +4,7 @@
 //! does all UDP when there are more ports than it can list. The reader of the ring checks the port again.
 
 use libc::sock_filter;
+use wire::ethernet::ethertype::TAGS;
 
 /// Tags skipped in a frame. The kernel or the NIC may have removed one more, the outermost.
 const MAX_TAGS: u32 = 3;
@@ -25,7 +26,6 @@ const RETURN: u16 = 0x06;
 
 const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
-const TAGS: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 const UDP: u32 = 17;
 const FRAGMENT: u32 = 44;
 /// Extension headers with a length in units of eight bytes that may precede UDP: hop-by-hop options, routing, destination
@@ -116,7 +116,7 @@ impl Program {
         for tpid in TAGS {
             self.test(
                 IF_EQUAL,
-                tpid,
+                u32::from(tpid),
                 deeper,
                 if tpid == last { Label::Reject } else { Label::Next },
             );

@@ -16,9 +16,7 @@ use crate::refusal::Refusal;
 
 pub use int::{Contents, Encapsulation, Location, Mark, Original, contents, malformed_stack};
 
-pub(crate) use crate::ethernet::ethertype::{
-    ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, VLAN,
-};
+pub(crate) use crate::ethernet::ethertype::{ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST, VLAN, is_tag};
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
@@ -119,7 +117,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                         self.ethernet(bytes, at)
                     };
                 }
-                VLAN | QINQ | QINQ_OLD => {
+                tag if is_tag(tag) => {
                     let Some(next) = try_u16(bytes, at + 2) else {
                         return Ok(());
                     };

@@ -10,7 +10,7 @@ use crate::int::header::{self, Carrier};
 use crate::int::layout::{Layouts, words_2};
 use crate::int::shim::{self, Next, Shim2};
 use crate::int::{Layout, Mode};
-use crate::packet::{IPV4, IPV6, Ip, QINQ, TCP, UDP, VLAN, flow, ports};
+use crate::packet::{IPV4, IPV6, Ip, TCP, UDP, flow, is_tag, ports};
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
@@ -94,7 +94,7 @@ fn is_announced(payload: &[u8]) -> bool {
 fn find(payload: &[u8]) -> Option<Found<'_>> {
     let mut at = field::PACKET + ethernet::HEADER_LEN;
     let mut tags = 0;
-    while matches!(u16_at(payload, at - 2), VLAN | QINQ) && tags < MAX_TAGS {
+    while is_tag(u16_at(payload, at - 2)) && tags < MAX_TAGS {
         at += ethernet::TAG_LEN;
         tags += 1;
         try_u16(payload, at - 2)?;

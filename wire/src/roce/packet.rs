@@ -5,7 +5,7 @@ use super::{
     RETH_LEN, Reth, field, icrc, is_default_partition,
 };
 use crate::bytes::{array_at, put_u16, try_u16, u16_at};
-use crate::packet::{IPV4, IPV6, QINQ, QINQ_OLD, UDP, VLAN};
+use crate::packet::{IPV4, IPV6, UDP, is_tag};
 use crate::refusal::Refusal;
 use core::net::IpAddr;
 
@@ -80,7 +80,7 @@ impl<'a> Packet<'a> {
         let mut ethertype = try_u16(frame, 12).ok_or(Refusal::Truncated)?;
         let mut at = 14;
         for _ in 0..MAX_TAGS {
-            if !matches!(ethertype, VLAN | QINQ | QINQ_OLD) {
+            if !is_tag(ethertype) {
                 break;
             }
             ethertype = try_u16(frame, at + 2).ok_or(Refusal::Truncated)?;
@@ -271,7 +271,7 @@ impl<'a> Packet<'a> {
 /// If it is not a UDP datagram, or too short for the headers and the CRC.
 pub fn seal(frame: &mut [u8]) -> Result<(), Refusal> {
     let (mut ethertype, mut at) = (try_u16(frame, 12).ok_or(Refusal::Truncated)?, 14);
-    while matches!(ethertype, VLAN | QINQ | QINQ_OLD) {
+    while is_tag(ethertype) {
         ethertype = try_u16(frame, at + 2).ok_or(Refusal::Truncated)?;
         at += 4;
     }

@@ -468,3 +468,32 @@ fn report_20() {
     assert_eq!((report.emit(&mut out), out), (20, bytes));
     assert_eq!(MainRepr::parse(&bytes), Ok((main, &[][..])));
 }
+
+/// The same table whatever the link layer is: a frame, and its payload behind an EtherType.
+#[test]
+fn a_datagram_is_found_behind_any_ethertype() {
+    let frame = testkit::vectors::bytes("tr20_int");
+    let expected = wire::datagram(&frame).expect("a datagram");
+    let packet = &frame[14..];
+    let label = [0, 0x06, 0x41, 64];
+    let not_bottom = [0, 0x06, 0x40, 64];
+    let cases: [(u16, Vec<&[u8]>); 6] = [
+        (0x0800, vec![]),
+        (0x8847, vec![&label]),
+        (0x8848, vec![&not_bottom, &label]),
+        (0x8100, vec![&[0, 5, 0x88, 0x47], &label]),
+        (0x9200, vec![&[0, 5, 0x81, 0], &[0, 6, 8, 0]]),
+        (0x9100, vec![&[0, 5, 8, 0]]),
+    ];
+    for (ethertype, headers) in cases {
+        let payload = [&headers.concat(), packet].concat();
+        assert_eq!(
+            wire::frame::network(ethertype, &payload),
+            Ok(expected),
+            "{ethertype:04x}"
+        );
+        let tagged = [&frame[..12], &ethertype.to_be_bytes(), &payload].concat();
+        assert_eq!(wire::datagram(&tagged), Ok(expected), "{ethertype:04x}");
+    }
+    assert_eq!(wire::frame::network(0x0806, packet), Err(Refusal::NotIp));
+}

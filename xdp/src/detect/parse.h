@@ -282,6 +282,7 @@ enum ethertype {
     ETH_MPLS_MULTICAST = 0x8848,
     ETH_ETHERNET = 0x6558,
 };
+    ETH_QINQ_OTHER = 0x9200,
 
 enum protocol { IPPROTO_IPIP = 4, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_IPV6 = 41, IPPROTO_GRE = 47 };
 
@@ -312,7 +313,7 @@ static inline_always u32 extension_units(u32 next)
 
 static inline_always u32 is_vlan(u32 ethertype)
 {
-    return ethertype == ETH_VLAN || ethertype == ETH_QINQ || ethertype == ETH_QINQ_OLD;
+    return ethertype == ETH_VLAN || ethertype == ETH_QINQ || ethertype == ETH_QINQ_OLD || ethertype == ETH_QINQ_OTHER;
 }
 
 static inline_always u32 is_mpls(u32 ethertype) { return ethertype == ETH_MPLS || ethertype == ETH_MPLS_MULTICAST; }

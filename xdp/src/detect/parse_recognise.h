@@ -49,7 +49,7 @@ static inline_always u32 is_ethertype(u32 ethertype)
     case ETH_VLAN:
     case ETH_QINQ:
     case ETH_QINQ_OLD:
-    case 0x9200: /* QinQ */
+    case ETH_QINQ_OTHER:
     case ETH_MPLS:
     case ETH_MPLS_MULTICAST:
     case ETH_ETHERNET:

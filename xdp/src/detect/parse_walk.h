@@ -87,6 +87,7 @@ int walk_link(struct scratch *s, u32 step)
         case ETH_VLAN:
         case ETH_QINQ:
         case ETH_QINQ_OLD:
+        case ETH_QINQ_OTHER:
             if (w->at + 4 > w->end)
                 return STEP_DONE;
             w->ethertype = be16(head + 2);

@@ -51,6 +51,7 @@ struct {
 #define ETHERTYPE_VLAN 0x8100
 #define ETHERTYPE_QINQ 0x88a8
 #define ETHERTYPE_QINQ_OLD 0x9100
+#define ETHERTYPE_QINQ_OTHER 0x9200
 #define ETHERTYPE_MPLS 0x8847
 #define ETHERTYPE_MPLS_MULTICAST 0x8848
 #define PROTOCOL_UDP 17
@@ -177,6 +178,7 @@ static noinline u32 unusual(struct xdp_md *frame)
         case ETHERTYPE_VLAN:
         case ETHERTYPE_QINQ:
         case ETHERTYPE_QINQ_OLD:
+        case ETHERTYPE_QINQ_OTHER:
             walk.at += 4;
             break;
         case ETHERTYPE_MPLS:
