@@ -1342,7 +1342,8 @@ end
 
 -- The id of a node of a trace, if it is available: of the wide form the low 32 bits.
 local function ioam_node_id(w, ioam, node)
-  if ioam_bit(ioam.trace_type, 0) and not all_ones(w, node.at, 4) then
+  -- A node whose id is not configured still writes its hop limit before it.
+  if ioam_bit(ioam.trace_type, 0) and not all_ones(w, node.at + 1, 3) then
     return u24(w, node.at + 1), node.at + 1, 3
   end
   if ioam_bit(ioam.trace_type, 8) then
@@ -2297,7 +2298,9 @@ local function show_ioam_node(tree, tvb, w, ioam, node, number)
         value(h, what .. "_id", at, 0, true)
         value(h, what .. "_occupancy", at, 4, all_ones(w, at, 4))
       end
-      if k == 7 then SHOW.checksum(h, at) end
+      if k == 7 then
+        if all_ones(w, at, 4) then value(h, "checksum_complement", at, 4, true) else SHOW.checksum(h, at) end
+      end
       if k == 9 then SHOW.l2(h, at, 8) end
       at = at + len
     end

@@ -414,7 +414,7 @@ fn data(node: &Node<'_>) -> String {
     );
     put("namespace_data_wide", node.has(10), node.wide_namespace_data());
     if let Some((schema, data)) = node.opaque() {
-        out.number("schema", schema);
+        put("schema", true, schema.map(u64::from));
         out.text(
             "opaque",
             &data.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),

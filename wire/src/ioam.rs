@@ -290,7 +290,7 @@ impl<'a> Node<'a> {
 
     /// Whether [`Node::node_id`] returns the id of 56 bits.
     pub fn has_wide_node_id(&self) -> bool {
-        self.has(8) && self.word(0).is_none()
+        self.has(8) && self.short_node_id().is_none()
     }
 
     /// Whether it has data that are not items of a [`Hop`].
@@ -317,12 +317,16 @@ impl<'a> Node<'a> {
         self.word(0).map(|word| (word >> 24) as u8).or_else(wide)
     }
 
-    /// Node id: 24 bits, or 56 if only the wide form is there.
+    /// Node id: 24 bits, or 56 if only the wide form is available. A node whose id is not configured still writes its hop limit.
     pub fn node_id(&self) -> Option<u64> {
-        let wide = || self.long(8).map(|long| long & 0x00ff_ffff_ffff_ffff);
-        self.word(0)
-            .map(|word| u64::from(word & 0x00ff_ffff))
-            .or_else(wide)
+        const NONE: u64 = u64::MAX >> 8;
+        let wide = || self.long(8).map(|long| long & NONE).filter(|id| *id != NONE);
+        self.short_node_id().map(u64::from).or_else(wide)
+    }
+
+    fn short_node_id(&self) -> Option<u32> {
+        const NONE: u32 = u32::MAX >> 8;
+        self.word(0).map(|word| word & NONE).filter(|id| *id != NONE)
     }
 
     /// Ingress and egress interface, 16 bits each; each `None` if unavailable.
@@ -373,7 +377,7 @@ impl<'a> Node<'a> {
 
     /// Checksum complement, as on the wire.
     pub fn checksum_complement(&self) -> Option<u32> {
-        try_u32(self.bytes, self.offset(7)?)
+        self.word(7)
     }
 
     /// Buffer occupancy, device units.
@@ -381,10 +385,17 @@ impl<'a> Node<'a> {
         self.word(11)
     }
 
-    /// Schema and data of the opaque state snapshot.
-    pub fn opaque(&self) -> Option<(u32, &'a [u8])> {
+    /// Schema, `None` if the node has none, and data of the opaque state snapshot.
+    pub fn opaque(&self) -> Option<(Option<u32>, &'a [u8])> {
+        const NONE: u32 = u32::MAX >> 8;
         let at = usize::from(node_words(self.trace_type)) * 4;
-        (self.trace_type & OPAQUE != 0).then(|| (u32_at(self.bytes, at) & 0x00ff_ffff, &self.bytes[at + 4..]))
+        (self.trace_type & OPAQUE != 0).then(|| {
+            let schema = u32_at(self.bytes, at) & NONE;
+            (
+                Some(schema).filter(|schema| *schema != NONE),
+                &self.bytes[at + 4..],
+            )
+        })
     }
 
     /// The data that are items of a [`Hop`]. The 32-bit interfaces become level-2 interfaces; a node id that needs more than

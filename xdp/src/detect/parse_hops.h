@@ -210,7 +210,8 @@ static inline_always void read_trace(struct node_metadata *metadata, u32 trace_t
     metadata->carried = trace_type & TRACE_BIT(1) ? ITEM(PORTS) : 0;
     metadata->wide_ts = 0;
     metadata->ingress_ts = metadata->egress_ts = NO_VALUE;
-    if (id != ABSENT) {
+    /* A node whose id is not configured still writes its hop limit before it. */
+    if ((id & 0xffffff) != 0xffffff) {
         metadata->node = id & 0xffffff;
     } else {
         /* Of a node id that needs more than 32 bits, the low 32. */
