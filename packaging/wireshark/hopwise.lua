@@ -775,7 +775,13 @@ local function is_tunnel(w, dport, at)
   if dport == 4789 or dport == 4790 then return first and bits(first, 3, 1) == 1 end
   if dport == 6081 then
     local protocol = u16(w, at + 2)
-    return first and first < 64 and (protocol == ETH or protocol == IP4 or protocol == IP6)
+    if not protocol or first >= 64 then return false end
+    -- The reserved bits are 0, and IP has its version: a shim of eight words without a DSCP has the EtherType of IPv4.
+    if u8(w, at + 1) % 64 ~= 0 or (u8(w, at + 7) or 0) ~= 0 then return false end
+    local inner = u8(w, at + 8 + first % 64 * 4)
+    local version = inner and floor(inner / 16)
+    return protocol == ETH or (protocol == IP4 and (not version or version == 4)) or
+      (protocol == IP6 and (not version or version == 6))
   end
 end
 

@@ -849,9 +849,20 @@ fn original_of(tail: shim::Tail) -> Original {
 fn is_tunnel(dst_port: u16, body: &[u8]) -> bool {
     match (dst_port, body) {
         (walk::VXLAN_PORT | walk::GPE_PORT, [flags, ..]) => flags & 0x08 != 0,
-        (walk::GENEVE_PORT, [first, _, high, low, ..]) => {
+        (walk::GENEVE_PORT, [first, second, high, low, rest @ ..]) => {
             let protocol = u16::from_be_bytes([*high, *low]);
-            first >> 6 == 0 && matches!(protocol, walk::ETHERNET | walk::IPV4 | walk::IPV6)
+            // The reserved bits are 0, and IP has its version: a shim of eight words without a DSCP has the EtherType of IPv4.
+            let reserved = second & 0x3f | rest.get(3).unwrap_or(&0);
+            let inner = rest
+                .get(4 + usize::from(first & 0x3f) * 4)
+                .map(|first| first >> 4);
+            let agrees = match protocol {
+                walk::ETHERNET => true,
+                walk::IPV4 => inner.is_none_or(|version| version == 4),
+                walk::IPV6 => inner.is_none_or(|version| version == 6),
+                _ => false,
+            };
+            first >> 6 == 0 && reserved == 0 && agrees
         }
         _ => false,
     }

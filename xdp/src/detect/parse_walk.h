@@ -301,14 +301,21 @@ int walk_ipv6(struct scratch *s, const struct profile *p)
 }
 
 /* Whether the bytes after UDP can be the tunnel header that the port announces. */
-static inline_always u32 is_tunnel(const u8 *body, u32 available, u32 dst_port)
+static inline_always u32 is_tunnel(const struct scratch *s, u32 at, u32 dst_port)
 {
-    u32 protocol = be16(body + 2);
+    const u8 *body = bytes(s, at);
+    u32 available = s->walk.end - at, protocol = be16(body + 2), inner = 8 + (body[0] & 0x3f) * 4, version;
 
     if (dst_port == VXLAN_PORT || dst_port == GPE_PORT)
         return body[0] >> 3 & 1;
-    return dst_port == GENEVE_PORT && available >= 4 && body[0] >> 6 == 0 &&
-           (protocol == ETH_ETHERNET || protocol == ETH_IPV4 || protocol == ETH_IPV6);
+    if (dst_port != GENEVE_PORT || available < 4 || body[0] >> 6)
+        return 0;
+    /* The reserved bits are 0, and IP has its version: a shim of eight words without a DSCP has the EtherType of IPv4. */
+    if (body[1] & 0x3f || (available > 7 && body[7]))
+        return 0;
+    version = bytes(s, at + inner)[0] >> 4;
+    return protocol == ETH_ETHERNET || (protocol == ETH_IPV4 && (available <= inner || version == 4)) ||
+           (protocol == ETH_IPV6 && (available <= inner || version == 6));
 }
 
 /* Whether a shim begins at `body`. A packet that ends there was truncated before INT. */
@@ -329,7 +336,7 @@ static inline_always u32 marked(struct scratch *s, const struct profile *p, u32 
     }
     marks = (p->dscp_mask && (w->dscp & p->dscp_mask) == p->dscp) || p->dscp_other == w->dscp;
     /* A tunnel may copy the inner DSCP to its outer header; a tunnel header follows then, not a shim. */
-    if (marks && !(is_udp && is_tunnel(shim, w->end - body, dst_port)))
+    if (marks && !(is_udp && is_tunnel(s, body, dst_port)))
         return MARK_DSCP;
     return MARK_NONE;
 }
