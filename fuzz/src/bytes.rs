@@ -122,12 +122,14 @@ fn contradictions_end(all: &[Result<Report<'_>, Refusal>], payload: &[u8]) {
         BadLength, BadMetadataLength, BadNextProtocol, BadReportLength, EmptyGroup, Ipfix, LeftoverWords,
         NetflowV5, NetflowV9, NotAReport, Sflow, Truncated, UnknownVersion,
     };
-    let ends = all.iter().position(|result| {
-        matches!(
-            result,
-            Err(Truncated | UnknownVersion | EmptyGroup | BadLength | BadNextProtocol | BadMetadataLength)
-                | Err(LeftoverWords | BadReportLength | NotAReport | Sflow | NetflowV5 | NetflowV9 | Ipfix)
-        )
+    let ends = all.iter().position(|result| match result {
+        // A report that is not recognised is skipped if all lengths agree.
+        Err(NotAReport) => !lengths_agree(payload),
+        Err(Truncated | UnknownVersion | EmptyGroup | BadLength | BadNextProtocol | BadMetadataLength) => {
+            true
+        }
+        Err(LeftoverWords | BadReportLength | Sflow | NetflowV5 | NetflowV9 | Ipfix) => true,
+        _ => false,
     });
     assert!(ends.is_none_or(|at| at + 1 == all.len()), "{all:?}");
     let start = payload.as_ptr_range();
@@ -144,6 +146,18 @@ fn contradictions_end(all: &[Result<Report<'_>, Refusal>], payload: &[u8]) {
         );
         before = inner.as_ptr_range().end;
     }
+}
+
+/// Whether the reports of a group end where the datagram does.
+fn lengths_agree(payload: &[u8]) -> bool {
+    let mut rest = payload.get(v20::GROUP_LEN..).unwrap_or(&[]);
+    while !rest.is_empty() {
+        let Ok((_, behind)) = v20::split(rest) else {
+            return false;
+        };
+        rest = behind;
+    }
+    true
 }
 
 fn report_holds_together(report: &Report<'_>, payload: &[u8]) {

@@ -1535,109 +1535,154 @@ local function drop_reason(w, layout, at)
   return { at = at + item[2] + 1, value = u8(w, at + item[2] + 1) }
 end
 
--- EtherTypes in use in networks that have telemetry.
-local ETHERTYPES = {}
-for _, ethertype in ipairs({ 0x0800, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x8847, 0x8848, 0x6558, 0x0806, 0x8035, 0x22f0,
-  0x22f3, 0x8863, 0x8864, 0x8809, 0x888e, 0x88b5, 0x88b6, 0x88ca, 0x88cc, 0x88e5, 0x88e7, 0x88f5, 0x88f6, 0x88f7, 0x88fb, 0x8902,
-  0x8906, 0x8914, 0x8915, 0x892f, 0x894f }) do
-  ETHERTYPES[ethertype] = true
-end
-
--- Whether a frame has a length of IEEE 802.3 instead of an EtherType, and SNAP, a BPDU or IS-IS behind it.
-local function is_llc(w, packet)
-  if packet.first ~= "ethernet" or packet.from + 16 > packet.fin then return false end
-  local sap = u16(w, packet.from + 14)
-  return u16(w, packet.from + 12) <= 1500 and (sap == 0xaaaa or sap == 0x4242 or sap == 0xfefe)
-end
-
--- Whether the packet begins with a header that can be recognised, although no IP header of it could be read.
-local function is_known(w, packet)
-  if not packet then return false end
-  if packet.first == "ethernet" then
-    return packet.from + 14 <= packet.fin and ETHERTYPES[u16(w, packet.from + 12)] or false
+-- Recognition. A block of its own, because a chunk of Lua has at most 200 local variables.
+local refuse_other, refuse_other_20
+do
+  -- EtherTypes in use in networks that have telemetry.
+  local ETHERTYPES = {}
+  for _, ethertype in ipairs({ 0x0800, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x8847, 0x8848, 0x6558, 0x0806, 0x8035,
+    0x22ea, 0x22f0, 0x22f3, 0x8863, 0x8864, 0x8809, 0x888e, 0x8892, 0x88a4, 0x88b5, 0x88b6, 0x88b7, 0x88b8, 0x88b9, 0x88ba,
+    0x88ca, 0x88cc, 0x88e5, 0x88e7, 0x88f5, 0x88f6, 0x88f7, 0x88fb, 0x8902, 0x8906, 0x8914, 0x8915, 0x892f, 0x894f, 0x9000 }) do
+    ETHERTYPES[ethertype] = true
   end
-  return packet.from < packet.fin and bits(u8(w, packet.from), 4, 4) == (packet.first == "ipv4" and 4 or 6)
-end
 
--- Whether the packet ends inside its first header.
-local function is_cut(w, packet)
-  local len = packet.fin - packet.from
-  local is_header = packet.first == "ethernet" or len == 0 or is_known(w, packet)
-  return len < ({ ethernet = 14, ipv4 = 20, ipv6 = 40 })[packet.first] and is_header
-end
+  local ACCESS_POINTS = { [0xaaaa] = true, [0x4242] = true, [0xfefe] = true, [0xf0f0] = true, [0xe0e0] = true }
 
--- Whether the packet may be one: it ends inside its first header, or begins with addresses of a frame, or the version of IP.
-local function is_plausible(w, packet)
-  if is_cut(w, packet) then return true end
-  if packet.first ~= "ethernet" then return is_known(w, packet) end
-  return u8(w, packet.from + 6) % 2 == 0 and not (u16(w, packet.from + 6) == 0 and u32(w, packet.from + 8) == 0)
-end
+  -- Whether a frame has a length of IEEE 802.3 instead of an EtherType, and SNAP, a BPDU, IS-IS, NetBIOS or IPX behind it.
+  local function is_llc(w, packet)
+    if packet.first ~= "ethernet" or packet.from + 16 > packet.fin then return false end
+    return u16(w, packet.from + 12) <= 1500 and ACCESS_POINTS[u16(w, packet.from + 14)] or false
+  end
 
--- Whether this is a DNS message with one question, not for the root.
-local function is_dns(w, at)
-  if u16(w, at + 4) ~= 1 or u8(w, at + 12) == 0 then return false end
-  local name = at + 12
-  while name < at + 12 + 255 do
-    local label = u8(w, name)
-    if not label or label >= 64 then return false end
-    if label == 0 then
-      local class = u16(w, name + 3)
-      class = class and class % 0x8000
-      return class == 1 or class == 3 or class == 4 or class == 254 or class == 255
+  -- Whether the packet begins with a header that can be recognised, although no IP header of it could be read.
+  local function is_known(w, packet)
+    if not packet then return false end
+    if packet.first == "ethernet" then
+      return packet.from + 14 <= packet.fin and ETHERTYPES[u16(w, packet.from + 12)] or false
     end
-    name = name + 1 + label
+    return packet.from < packet.fin and bits(u8(w, packet.from), 4, 4) == (packet.first == "ipv4" and 4 or 6)
   end
-  return false
-end
 
--- Whether this is a message of RADIUS: its length is that of the datagram, and its attributes end there.
-local function is_radius(w, at)
-  local attribute = at + 20
-  if w.fin - at < 20 or u16(w, at + 2) ~= w.fin - at then return false end
-  while attribute < w.fin do
-    local len = u8(w, attribute + 1)
-    if not len or len < 2 then return false end
-    attribute = attribute + len
+  -- Whether the packet ends inside its first header.
+  local function is_cut(w, packet)
+    local len = packet.fin - packet.from
+    local is_header = packet.first == "ethernet" or len == 0 or is_known(w, packet)
+    return len < ({ ethernet = 14, ipv4 = 20, ipv6 = 40 })[packet.first] and is_header
   end
-  return attribute == w.fin
-end
 
-local function flagged(report)
-  local flags = report.flags
-  return flags.drop or flags.queue or flags.flow or flags.intermediate
-end
-
--- Refuses a report without a flow that has neither a packet that can be recognised nor a measurement.
-local function refuse_other(report, w, reserved)
-  local walk = report.walk
-  if report.problem or (walk and (walk.flow or walk.int)) or report.gap then return end
-  local packet = report.packet
-  local is_one = packet.first == "ethernet" and is_known(w, packet)
-  local is_other = reserved ~= 0 or is_dns(w, report.at) or is_radius(w, report.at)
-  is_one = is_one or not is_other and
-    (is_cut(w, packet) or is_llc(w, packet) or (report.metadata and is_plausible(w, packet)))
-  if not (flagged(report) and is_one) then report.problem = { refused = "not_a_report", at = report.at } end
-end
-
--- The same for an individual report 2.0.
-local function refuse_other_20(report, w)
-  local walk = report.walk
-  if report.problem or (walk and (walk.flow or walk.int)) then return end
-  local has_main = report.type == 1 and (flagged(report) or u8(w, report.at + 2) ~= 0)
-  -- Without main contents a flag, and no reserved bits.
-  local has_contents = report.inner[2] > report.inner[1] and not report.partial and flagged(report) and
-    u8(w, report.at + 3) % 16 == 0
-  local is_one
-  if report.inner_type == 0 then
-    is_one = has_main
-  elseif not report.packet then
-    is_one = has_main or has_contents
-  elseif report.packet.first == "ethernet" then
-    is_one = report.metadata or (flagged(report) and (is_known(w, report.packet) or is_llc(w, report.packet)))
-  else
-    is_one = (report.metadata or flagged(report)) and is_known(w, report.packet)
+  -- Whether the packet may be one. A packet may have been dropped because of its addresses.
+  local function is_packet(w, packet, dropped)
+    if packet.first ~= "ethernet" then return is_known(w, packet) end
+    if dropped then return packet.from + 14 <= packet.fin end
+    if packet.from + 12 > packet.fin then return false end
+    return u8(w, packet.from + 6) % 2 == 0 and not (u16(w, packet.from + 6) == 0 and u32(w, packet.from + 8) == 0)
   end
-  if not is_one then report.problem = { refused = "not_a_report", at = report.at } end
+
+  -- Whether this is a DNS message with one question; one for the root only with EDNS.
+  local function is_dns(w, at)
+    if u16(w, at + 4) ~= 1 then return false end
+    if u8(w, at + 12) == 0 then
+      return u32(w, at + 6) == 0 and u16(w, at + 10) == 1 and u24(w, at + 17) == 41
+    end
+    local name = at + 12
+    while name < at + 12 + 255 do
+      local label = u8(w, name)
+      if not label or label >= 64 then return false end
+      if label == 0 then
+        local class = u16(w, name + 3)
+        class = class and class % 0x8000
+        return class == 1 or class == 3 or class == 4 or class == 254 or class == 255
+      end
+      name = name + 1 + label
+    end
+    return false
+  end
+
+  -- Whether this is a message of RADIUS: its attributes end where its length says, and only zeros are behind it, at most 64.
+  local function is_radius(w, at)
+    local len = u16(w, at + 2)
+    if not len or len < 20 or at + len > w.fin or w.fin - at - len > 64 then return false end
+    if not w.s:find("^%z*$", at + len + 1) then return false end
+    local attribute, fin = at + 20, at + len
+    while attribute < fin do
+      local size = attribute + 2 <= fin and u8(w, attribute + 1)
+      if not size or size < 2 then return false end
+      attribute = attribute + size
+    end
+    return attribute == fin
+  end
+
+  local function flagged(report)
+    local flags = report.flags
+    return flags.drop or flags.queue or flags.flow or flags.intermediate
+  end
+
+  -- Whether what was read in the packet does not suffice: neither INT, nor a flow announced by an EtherType.
+  local function is_doubtful(report)
+    local walk, packet = report.walk, report.packet
+    local problem = report.problem and report.problem.refused
+    if (problem and problem ~= "nested") or (walk and walk.int) then return false end
+    return not (walk and walk.flow) or packet.first ~= "ethernet"
+  end
+
+  -- Refuses a doubtful report 0.5 or 1.0 in which nothing shows that it is one.
+  function refuse_other(report, w, reserved, padding)
+    if not is_doubtful(report) then return end
+    local packet, is_05 = report.packet, report.version == "0.5"
+    local is_one = packet.first == "ethernet" and is_known(w, packet)
+    if not is_one and padding == 0 and not is_dns(w, report.at) and not (is_05 and is_radius(w, report.at)) then
+      local has_node = not is_05 or report.head.extra > 0
+      is_one = report.walk.flow or is_llc(w, packet) or
+        (has_node and (is_cut(w, packet) or is_packet(w, packet, report.flags.drop)))
+    end
+    if not (flagged(report) and reserved == 0 and is_one) then
+      report.problem = { refused = "not_a_report", at = report.at }
+    end
+  end
+
+  -- The end of an individual report 2.0, or nothing if its length contradicts its type, or the bytes.
+  local function fin_20(w, at)
+    local length = u8(w, at + 1)
+    if not length or at + 4 > w.fin or (floor(u8(w, at) / 16) == 1 and length < 2) then return nil end
+    if length == 255 then return w.fin - at - 4 >= 1020 and w.fin or nil end
+    local fin = at + 4 + length * 4
+    return fin <= w.fin and fin or nil
+  end
+
+  -- Whether reports follow one another up to the end of the datagram, by their lengths.
+  local function is_whole(w, at)
+    while at and at < w.fin do at = fin_20(w, at) end
+    return at == w.fin
+  end
+
+  -- The same for an individual report 2.0. One whose length is certain is skipped: what a host has sent does not hide the reports
+  -- behind it.
+  function refuse_other_20(report, w)
+    if not is_doubtful(report) then return end
+    local walk, packet = report.walk, report.packet
+    local has_main = report.type == 1 and (flagged(report) or u8(w, report.at + 2) ~= 0)
+    local clear = u8(w, report.at + 3) % 16 == 0
+    local has_contents = report.inner[2] > report.inner[1] and not report.partial and flagged(report)
+    local announced = report.metadata or (flagged(report) and clear)
+    local is_one
+    if report.inner_type == 0 then
+      is_one = has_main
+    elseif not packet then
+      is_one = clear and (has_main or has_contents)
+    elseif packet.first == "ethernet" then
+      is_one = report.metadata or (announced and (is_known(w, packet) or is_llc(w, packet)))
+    else
+      is_one = walk.flow and (report.metadata or clear) or announced and is_known(w, packet)
+    end
+    if is_one then return end
+    if packet and not report.partial and is_whole(w, report.fin) then
+      local is_packet = report.metadata
+      if packet.first == "ethernet" then is_packet = packet.from + 14 <= packet.fin end
+      if flagged(report) and clear and is_packet then return end
+      report.is_skipped = true
+    end
+    report.problem = { refused = "not_a_report", at = report.at }
+  end
 end
 
 -- Annotations that depend on the whole report, and its path.
@@ -1685,7 +1730,7 @@ local function read_10(w, s, at)
     report.drop = drop_reason(w, layout, at + 16)
   end
   read_inside(report, s, at + head.len, w.fin, ({ [0] = "ethernet", "ipv4", "ipv6" })[head.following], true)
-  refuse_other(report, w, C.dialect == "onos" and bits(head.word, 6, 6) or bits(head.word, 9, 6))
+  refuse_other(report, w, C.dialect == "onos" and bits(head.word, 6, 6) or bits(head.word, 9, 6), 0)
   finish(report, w)
   return report
 end
@@ -1715,7 +1760,7 @@ local function read_05(w, s, at)
   end
   read_inside(report, s, extra + head.extra, w.fin, head.kind >= 3 and "ipv4" or "ethernet", true)
   -- The padding of a drop header is reserved, too.
-  refuse_other(report, w, bits(head.word, 6, 15) + (head.kind == 1 and u16(w, extra + 10) or 0))
+  refuse_other(report, w, bits(head.word, 6, 15), head.kind == 1 and u16(w, extra + 10) or 0)
   finish(report, w)
   return report
 end
@@ -1923,7 +1968,7 @@ local function read_datagram(s)
     local report = read_20(w, s, at, fin, group)
     datagram.reports[#datagram.reports + 1] = report
     at = fin
-    if report.problem and FRAMING[report.problem.refused] then break end
+    if report.problem and FRAMING[report.problem.refused] and not report.is_skipped then break end
     if report.partial and at < w.fin then return refused("bad_report_length", at) end
   end
   return datagram
@@ -1951,7 +1996,7 @@ is_report = function(s)
   local is_one = false
   for _, report in ipairs(datagram.reports) do
     local refused = report.problem and report.problem.refused
-    if refused ~= "undefined_report_type" and refused ~= "undefined_inner_type" then
+    if refused ~= "undefined_report_type" and refused ~= "undefined_inner_type" and not report.is_skipped then
       local is_cut = refused == "truncated" and report.at == 8 and datagram.version == "2.0"
       is_one = not OF_FRAMING[refused or ""] or (is_cut and is_cut_report(s))
       break

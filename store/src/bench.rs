@@ -98,7 +98,10 @@ pub fn insert(dir: &Path, events: u64, flows: u32) -> Result<Inserted, Error> {
 ///
 /// # Errors
 /// A query fails, or takes longer than ten seconds.
-#[expect(clippy::too_many_lines, reason = "the rows of one measurement, in their order")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "the rows of one measurement, in their order"
+)]
 pub fn run_queries(dir: &Path, events: u64) -> Result<Vec<QueryTiming>, QueryError> {
     let end = START + events * SPACING;
     let ago = |minutes: u64| (end - (minutes * 60_000_000_000).min(end - START)) as i64;
@@ -274,7 +277,10 @@ impl Traffic {
     }
 
     /// The `n`-th event, and with each full second its rollups.
-    #[expect(clippy::too_many_lines, reason = "the rows of one measurement, in their order")]
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the rows of one measurement, in their order"
+    )]
     fn event(&mut self, n: u64, batch: &mut Batch) {
         let ts = START + n * SPACING;
         let (x, y) = (self.next(), self.next());

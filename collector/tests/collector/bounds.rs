@@ -450,6 +450,93 @@ fn a_report_refused_behind_its_header_is_not_lost() {
     assert_eq!(bench.log.losses, []);
 }
 
+/// Makes a datagram one that is refused for its header.
+type Damage = fn(&mut Vec<u8>);
+
+/// A datagram whose header is refused has arrived, too: only its sequence number is read.
+#[test]
+fn a_datagram_refused_for_its_header_is_not_lost() {
+    // A vector, the place of its sequence number, and the other bits of that word.
+    const FORMS: [(&str, usize, u32, Damage, Refusal); 8] = [
+        (
+            "tr05_drop",
+            4,
+            0,
+            |report| report[0] = 5,
+            Refusal::BadNextProtocol,
+        ),
+        (
+            "tr05_drop",
+            4,
+            0,
+            |report| report.truncate(20),
+            Refusal::Truncated,
+        ),
+        ("tr05_drop", 4, 0, |report| report.truncate(8), Refusal::Truncated),
+        (
+            "tr10_drop_private",
+            8,
+            0,
+            |report| report[1] |= 0x60,
+            Refusal::BadNextProtocol,
+        ),
+        (
+            "tr10_drop_private",
+            8,
+            0,
+            |report| report[0] += 2,
+            Refusal::BadLength,
+        ),
+        (
+            "tr10_drop_private",
+            8,
+            0,
+            |report| report.truncate(12),
+            Refusal::Truncated,
+        ),
+        (
+            "tr20_emb",
+            0,
+            0x2040_0000,
+            |report| report.truncate(8),
+            Refusal::EmptyGroup,
+        ),
+        (
+            "tr20_emb",
+            0,
+            0x2040_0000,
+            |report| report.truncate(30),
+            Refusal::Truncated,
+        ),
+    ];
+    for (vector, at, word, damage, refusal) in FORMS {
+        let mut bench = Bench::new(config());
+        for seq in 1..300_u32 {
+            let mut report = testkit::vectors::bytes(vector);
+            report[at..at + 4].copy_from_slice(&(word | seq).to_be_bytes());
+            if seq % 3 == 0 {
+                damage(&mut report);
+            }
+            bench.deliver(&report);
+        }
+        bench.pass(3 * SECOND);
+        let streams: Vec<_> = bench
+            .collector
+            .streams()
+            .map(|stream| (stream.datagrams, stream.lost, stream.missing))
+            .collect();
+        assert_eq!(streams, [(299, 0, 0)], "{vector}, {refusal}");
+        assert_eq!(bench.log.losses, [], "{vector}, {refusal}");
+        let stats = bench.collector.stats();
+        check(&stats);
+        assert_eq!(
+            stats.refused_datagrams[refusal.index()],
+            99,
+            "{vector}, {refusal}"
+        );
+    }
+}
+
 #[test]
 fn a_sequence_that_never_moves_is_not_countable() {
     let mut bench = Bench::new(config());

@@ -1,8 +1,8 @@
 //! From a datagram to its reports: their version, their number, and the few fields that [`peek`] needs.
 
 use super::{
-    Annotations, Brief, InnerPacket, Peek, Peeked, Report, Single, Version, brief, brief_any, fast_path,
-    p4int, single, start, v05, v10, v20,
+    Annotations, Brief, FirstHeader, InnerPacket, Peek, Peeked, Report, Single, Version, brief, brief_any,
+    fast_path, p4int, single, start, v05, v10, v20,
 };
 use crate::bytes::try_u16;
 use crate::flow::FlowKey;
@@ -92,6 +92,7 @@ impl Decoder {
             state: State::Start,
             group,
             index: 0,
+            is_whole: None,
         }
     }
 }
@@ -114,6 +115,8 @@ pub struct Reports<'a, 'd> {
     state: State,
     group: v20::Group,
     index: u16,
+    /// Whether the lengths of its reports agree up to its end, once that was needed.
+    is_whole: Option<bool>,
 }
 
 impl<'a> Iterator for Reports<'a, '_> {
@@ -175,6 +178,11 @@ impl<'a> Reports<'a, '_> {
         self.index += 1;
         let result = v20::read(report, bytes, &self.group, profile, layouts);
         report.index = index;
+        let is_partial = report.annotations.contains(Annotations::PARTIAL);
+        if result == Err(Refusal::NotAReport) && !is_partial && v20::has_packet(bytes) && self.is_whole() {
+            // The packet is what a host has sent: its length is certain, so that it does not hide the reports behind it.
+            return v20::accept_any_packet(report, bytes);
+        }
         match result {
             // Bytes behind a report whose lengths contradict each other may be its own.
             Err(refusal) if refusal.is_of_framing() => self.state = State::End,
@@ -185,6 +193,11 @@ impl<'a> Reports<'a, '_> {
             _ => {}
         }
         result
+    }
+
+    #[cold]
+    fn is_whole(&mut self) -> bool {
+        *self.is_whole.get_or_insert_with(|| v20::is_whole(self.rest))
     }
 
     /// A datagram whose first report has an impossible length, which is one report to the p4-int family.
@@ -262,32 +275,27 @@ pub fn peek(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
         mut peek,
         packet,
         is_certain,
+        is_announced,
     } = peeked;
-    if let Some(flow) = fast_path::flow(packet, profile) {
-        return Ok(Peek {
-            flow: Some(flow),
-            ..peek
-        });
-    }
-    peek.flow = walk_flow(packet, profile);
-    if is_certain || peek.flow.is_some() {
+    peek.flow = fast_path::flow(packet, profile).or_else(|| walk_flow(packet, profile));
+    let by_flow = peek.flow.is_some() && (is_announced || packet.first == FirstHeader::Ethernet);
+    if is_certain || by_flow {
         Ok(peek)
     } else {
         peek_by_reading(payload, profile, Some(peek))
     }
 }
 
-/// Reads the sequence number and its source only, without the flow. The datagram may not be a report at all.
+/// Reads the sequence number and its source only, of a datagram that [`Decoder::reports`] refuses. It may not be a report at all.
 ///
 /// # Errors
-/// If the header itself is refused.
+/// If there is no number, or if the datagram is certainly of another protocol.
 pub fn peek_header(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
-    let peeked = match version(payload, profile)? {
-        Version::V05 => v05::peek(payload, profile)?,
-        Version::V10 => v10::peek(payload, profile)?,
-        Version::V20 => v20::peek(payload)?,
-    };
-    Ok(peeked.peek)
+    match version(payload, profile)? {
+        Version::V05 => v05::number(payload, profile),
+        Version::V10 => v10::number(payload),
+        Version::V20 => v20::number(payload),
+    }
 }
 
 #[inline(never)]
@@ -328,7 +336,8 @@ fn peek_by_reading(payload: &[u8], profile: &Profile, header: Option<Peek>) -> R
                     flow,
                 });
             }
-            Err(refusal) if refusal.is_undefined() => refused = refusal,
+            // If nothing behind it can be read, it is the last.
+            Err(refusal) if refusal.is_undefined() || refusal == Refusal::NotAReport => refused = refusal,
             Err(refusal) if !refusal.counts_number() => {
                 return Err(refusal);
             }

@@ -73,6 +73,8 @@ pub(crate) struct Peeked<'a> {
     pub(crate) packet: InnerPacket<'a>,
     /// It is a report even if no flow can be read in the packet.
     pub(crate) is_certain: bool,
+    /// A flow shows that it is a report even if no EtherType announces the packet: no reserved bit is set, and before 2.0 a flag is.
+    pub(crate) is_announced: bool,
 }
 
 /// Why a report was sent.

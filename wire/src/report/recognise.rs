@@ -1,12 +1,10 @@
 //! Whether bytes that begin like a report are one. A version nibble of 0, 1 or 2 also begins the datagrams of many other protocols, so
 //! a report has to contain something that can be recognised: wire-formats section 2.5.
 
-use super::{FirstHeader, InnerPacket};
+use super::{FirstHeader, Flags, InnerPacket, Report, Version};
 use crate::bytes::{try_u16, try_u32, u16_at};
 use crate::ethernet;
-use crate::ethernet::ethertype::{
-    ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST, QINQ, QINQ_OLD, QINQ_OTHER, VLAN,
-};
+use crate::ethernet::ethertype::{self, ETHERNET, IPV4, IPV6, MPLS, MPLS_MULTICAST};
 use crate::refusal::Refusal;
 
 /// The flow formats whose datagrams begin with bits of a report 0.5 without flags: a version in their first 16 or 32 bits.
@@ -50,16 +48,36 @@ fn is_sflow(payload: &[u8]) -> Option<bool> {
     Some(samples <= rest / SAMPLE && first <= rest - SAMPLE)
 }
 
-/// The properties of a report 0.5 or 1.0 without a flow.
+/// Whether what was read in the packet does not suffice: neither INT, nor a flow announced by an EtherType. Without one, four bits
+/// make a flow.
+#[inline(always)]
+pub(super) fn is_doubtful(report: &Report<'_>, packet: InnerPacket<'_>) -> bool {
+    report.int.is_none() && (report.flow.is_none() || packet.first != FirstHeader::Ethernet)
+}
+
+/// The result of reading a packet without a refusal for being a report itself, which is the inner result: a report is nested only if
+/// the one around it is a report.
+#[inline(always)]
+pub(super) fn nested(read: Result<(), Refusal>) -> Result<Result<(), Refusal>, Refusal> {
+    match read {
+        Err(Refusal::Nested) => Ok(Err(Refusal::Nested)),
+        read => read.map(Ok),
+    }
+}
+
+/// A report 0.5 or 1.0 that is doubtful.
 pub(super) struct Single<'a> {
+    pub(super) version: Version,
     pub(super) payload: &'a [u8],
     pub(super) packet: InnerPacket<'a>,
-    /// D, Q or F is set.
-    pub(super) flagged: bool,
-    /// The reporter added metadata of its own.
-    pub(super) measured: bool,
-    /// All reserved bits of the headers are 0.
+    pub(super) has_flow: bool,
+    pub(super) flags: Flags,
+    /// The header names the node: all reports but those of version 0.5 without a drop or local header.
+    pub(super) has_node: bool,
+    /// All reserved bits of the header are 0.
     pub(super) reserved_clear: bool,
+    /// So is the padding of a drop header, if there is one.
+    pub(super) padding_clear: bool,
 }
 
 impl Single<'_> {
@@ -69,16 +87,14 @@ impl Single<'_> {
     /// [`Refusal::NotAReport`] if nothing in it shows that it is one.
     #[cold]
     pub(super) fn check(&self) -> Result<(), Refusal> {
-        let is_report = match self.packet.first {
-            FirstHeader::Ethernet if is_known(&self.packet) => true,
-            _ => {
-                self.reserved_clear
+        let is_report = self.flags != Flags::default()
+            && self.reserved_clear
+            && (self.packet.first == FirstHeader::Ethernet && is_known(&self.packet)
+                || self.padding_clear
                     && self.is_plausible()
                     && !is_dns(self.payload)
-                    && !is_radius(self.payload)
-            }
-        };
-        if self.flagged && is_report {
+                    && !(self.version == Version::V05 && is_radius(self.payload)));
+        if is_report {
             Ok(())
         } else {
             Err(Refusal::NotAReport)
@@ -86,14 +102,24 @@ impl Single<'_> {
     }
 
     fn is_plausible(&self) -> bool {
-        is_cut(&self.packet) || is_llc(&self.packet) || self.measured && is_packet(&self.packet)
+        self.has_flow || is_llc(&self.packet) || self.has_node && (is_cut(&self.packet) || self.is_packet())
+    }
+
+    fn is_packet(&self) -> bool {
+        match self.packet.first {
+            // A packet may have been dropped because of its addresses.
+            FirstHeader::Ethernet if self.flags.contains(Flags::DROP) => is_whole_frame(&self.packet),
+            FirstHeader::Ethernet => has_source(&self.packet),
+            _ => is_known(&self.packet),
+        }
     }
 }
 
-/// The properties of an individual report 2.0 without a flow.
+/// An individual report 2.0 that is doubtful.
 pub(super) struct Grouped<'a> {
     pub(super) inner_type: u8,
     pub(super) packet: InnerPacket<'a>,
+    pub(super) has_flow: bool,
     /// Its inner contents are whole, and not empty.
     pub(super) has_contents: bool,
     /// D, Q, F or I is set.
@@ -113,21 +139,35 @@ impl Grouped<'_> {
     /// [`Refusal::NotAReport`] if nothing in it shows that it is one.
     #[cold]
     pub(super) fn check(&self) -> Result<(), Refusal> {
+        let announced = self.measured || self.flagged && self.reserved_clear;
         let is_report = match (self.inner_type, self.packet.first) {
             (0, _) => self.has_main,
             (_, FirstHeader::Nothing) => {
-                self.has_main || self.has_contents && self.flagged && self.reserved_clear
+                self.reserved_clear && (self.has_main || self.has_contents && self.flagged)
             }
             (_, FirstHeader::Ethernet) => {
-                self.measured || self.flagged && (is_known(&self.packet) || is_llc(&self.packet))
+                self.measured || announced && (is_known(&self.packet) || is_llc(&self.packet))
             }
-            _ => (self.measured || self.flagged) && is_known(&self.packet),
+            _ if self.has_flow => self.measured || self.reserved_clear,
+            _ => announced && is_known(&self.packet),
         };
         if is_report {
             Ok(())
         } else {
             Err(Refusal::NotAReport)
         }
+    }
+
+    /// Whether the report of a datagram whose lengths agree up to its end is one although nothing in its packet can be recognised: the
+    /// packet is what the host has sent.
+    #[cold]
+    pub(super) fn is_sound(&self) -> bool {
+        let is_packet = match self.packet.first {
+            FirstHeader::Nothing => false,
+            FirstHeader::Ethernet => is_whole_frame(&self.packet),
+            _ => self.measured,
+        };
+        self.flagged && self.reserved_clear && is_packet
     }
 }
 
@@ -154,22 +194,23 @@ fn is_cut(packet: &InnerPacket<'_>) -> bool {
     packet.packet.len() < len && is_header
 }
 
-/// Whether the packet may be one: addresses of a frame, or the version of IP.
-fn is_packet(packet: &InnerPacket<'_>) -> bool {
-    match packet.first {
-        // A source is no group.
-        FirstHeader::Ethernet => packet
-            .packet
-            .get(6..ethernet::HEADER_LEN - 2)
-            .is_some_and(|source| source[0] & 1 == 0 && source.iter().any(|byte| *byte != 0)),
-        _ => is_known(packet),
-    }
+/// Whether a frame has all of its first header.
+fn is_whole_frame(packet: &InnerPacket<'_>) -> bool {
+    packet.packet.len() >= ethernet::HEADER_LEN
 }
 
-/// Whether a frame has a length of IEEE 802.3 instead of an EtherType, and SNAP, a BPDU or IS-IS behind it.
+/// Whether a frame has the source address of a station: neither that of a group nor 0.
+fn has_source(packet: &InnerPacket<'_>) -> bool {
+    packet
+        .packet
+        .get(6..ethernet::HEADER_LEN - 2)
+        .is_some_and(|source| source[0] & 1 == 0 && source.iter().any(|byte| *byte != 0))
+}
+
+/// Whether a frame has a length of IEEE 802.3 instead of an EtherType, and SNAP, a BPDU, IS-IS, NetBIOS or IPX behind it.
 fn is_llc(packet: &InnerPacket<'_>) -> bool {
     const MAX_LENGTH: u16 = 1500;
-    const ACCESS_POINTS: [u16; 3] = [0xaaaa, 0x4242, 0xfefe];
+    const ACCESS_POINTS: [u16; 5] = [0xaaaa, 0x4242, 0xfefe, 0xf0f0, 0xe0e0];
     let frame = packet.packet;
     packet.first == FirstHeader::Ethernet
         && try_u16(frame, 12).is_some_and(|length| length <= MAX_LENGTH)
@@ -180,12 +221,18 @@ fn is_llc(packet: &InnerPacket<'_>) -> bool {
 fn is_ethertype(ethertype: u16) -> bool {
     const ARP: u16 = 0x0806;
     const RARP: u16 = 0x8035;
+    const SRP: u16 = 0x22ea;
     const AVTP: u16 = 0x22f0;
     const TRILL: u16 = 0x22f3;
     const PPPOE: [u16; 2] = [0x8863, 0x8864];
     const SLOW_PROTOCOLS: u16 = 0x8809;
     const EAPOL: u16 = 0x888e;
-    const EXPERIMENTS: [u16; 2] = [0x88b5, 0x88b6];
+    const PROFINET: u16 = 0x8892;
+    const ETHERCAT: u16 = 0x88a4;
+    // Two local experiments, and one of a vendor.
+    const EXPERIMENTS: [u16; 3] = [0x88b5, 0x88b6, 0x88b7];
+    // IEC 61850: GOOSE, management, sampled values.
+    const SUBSTATION: [u16; 3] = [0x88b8, 0x88b9, 0x88ba];
     const TIPC: u16 = 0x88ca;
     const LLDP: u16 = 0x88cc;
     const MACSEC: u16 = 0x88e5;
@@ -200,36 +247,43 @@ fn is_ethertype(ethertype: u16) -> bool {
     const ROCE: u16 = 0x8915;
     const HSR: u16 = 0x892f;
     const NSH: u16 = 0x894f;
-    matches!(
-        ethertype,
-        IPV4 | IPV6
-            | VLAN
-            | QINQ
-            | QINQ_OLD
-            | QINQ_OTHER
-            | MPLS
-            | MPLS_MULTICAST
-            | ETHERNET
-            | ARP
-            | RARP
-            | AVTP
-            | TRILL
-            | SLOW_PROTOCOLS
-            | EAPOL
-    ) || matches!(
-        ethertype,
-        TIPC | LLDP | MACSEC | PBB | MVRP | MMRP | PTP | PRP | CFM | FCOE | FIP | ROCE | HSR | NSH
-    ) || PPPOE.contains(&ethertype)
+    const LOOPBACK: u16 = 0x9000;
+    ethertype::is_tag(ethertype)
+        || matches!(
+            ethertype,
+            IPV4 | IPV6
+                | MPLS
+                | MPLS_MULTICAST
+                | ETHERNET
+                | ARP
+                | RARP
+                | SRP
+                | AVTP
+                | TRILL
+                | SLOW_PROTOCOLS
+                | EAPOL
+        )
+        || matches!(
+            ethertype,
+            PROFINET | ETHERCAT | TIPC | LLDP | MACSEC | PBB | MVRP | MMRP | PTP | PRP | CFM | FCOE | FIP
+        )
+        || matches!(ethertype, ROCE | HSR | NSH | LOOPBACK)
+        || PPPOE.contains(&ethertype)
         || EXPERIMENTS.contains(&ethertype)
+        || SUBSTATION.contains(&ethertype)
 }
 
-/// Whether this is a message of RADIUS: its length is that of the datagram, and its attributes end there.
+/// Whether this is a message of RADIUS: its attributes end where its length says, and only zeros are behind it.
 fn is_radius(payload: &[u8]) -> bool {
     const HEADER: usize = 20;
-    if try_u16(payload, 2).map(usize::from) != Some(payload.len()) {
+    const MAX_PADDING: usize = 64;
+    let Some(len) = try_u16(payload, 2).map(usize::from) else {
         return false;
-    }
-    let Some(mut attributes) = payload.get(HEADER..) else {
+    };
+    let Some((message, padding)) = payload.split_at_checked(len) else {
+        return false;
+    };
+    let Some(mut attributes) = message.get(HEADER..) else {
         return false;
     };
     while let [_, len @ 2..=255, ..] = attributes {
@@ -238,17 +292,21 @@ fn is_radius(payload: &[u8]) -> bool {
         };
         attributes = rest;
     }
-    attributes.is_empty()
+    attributes.is_empty() && padding.len() <= MAX_PADDING && padding.iter().all(|byte| *byte == 0)
 }
 
-/// Whether this is a DNS message with one question, not for the root. Its first 16 bits are arbitrary, and others look like reserved
-/// bits and sequence numbers.
+/// Whether this is a DNS message with one question. Its first 16 bits are arbitrary, and others look like reserved bits and sequence
+/// numbers; so does a question for the root, unless its only other record is that of EDNS.
 fn is_dns(payload: &[u8]) -> bool {
     const HEADER: usize = 12;
     const MAX_NAME: usize = 255;
     const CLASSES: [u16; 5] = [1, 3, 4, 254, 255];
-    if try_u16(payload, 4) != Some(1) || payload.get(HEADER) == Some(&0) {
+    const EDNS: [u8; 3] = [0, 0, 41];
+    if try_u16(payload, 4) != Some(1) {
         return false;
+    }
+    if payload.get(HEADER) == Some(&0) {
+        return payload.get(6..HEADER) == Some(&[0, 0, 0, 0, 0, 1]) && payload.get(17..20) == Some(&EDNS);
     }
     let mut at = HEADER;
     while at < HEADER + MAX_NAME {

@@ -4,7 +4,7 @@ use super::{
     FirstHeader, Flags, Gap, InnerPacket, Peek, Peeked, Report, ReporterMetadata, Version, drop_reason,
     inside, recognise,
 };
-use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
+use crate::bytes::{put_u16, put_u32, try_u32, u16_at, u32_at};
 use crate::hop::Hop;
 use crate::int::Layout;
 use crate::int::layout::Layouts;
@@ -257,6 +257,10 @@ impl<'a> Head<'a> {
         Flags((dqf >> 2 & 1 | dqf & 2 | (dqf & 1) << 2) as u8)
     }
 
+    fn reserved(&self) -> u32 {
+        self.word >> 6 & 0x7fff
+    }
+
     fn inside(&self) -> InnerPacket<'a> {
         let first = if self.kind >= 3 {
             FirstHeader::Ipv4
@@ -310,25 +314,22 @@ pub(crate) fn read<'a>(
         }
         _ => {}
     }
-    inside(report, head.inside(), profile, layouts)?;
-    if report.flow.is_none() && report.gap.is_none() {
-        let flagged = report.flags != Flags::default();
-        let measured = report.metadata.is_some();
-        let padding = if head.kind == 1 {
-            u16_at(head.extra, field::DROP_PADDING)
-        } else {
-            0
-        };
-        let reserved_clear = head.word >> 6 & 0x7fff == 0 && padding == 0;
+    let packet = head.inside();
+    let nested = recognise::nested(inside(report, packet, profile, layouts))?;
+    if recognise::is_doubtful(report, packet) {
         recognise::Single {
+            version: Version::V05,
             payload,
-            packet: head.inside(),
-            flagged,
-            measured,
-            reserved_clear,
+            packet,
+            has_flow: report.flow.is_some(),
+            flags: report.flags,
+            has_node: !head.extra.is_empty(),
+            reserved_clear: head.reserved() == 0,
+            padding_clear: head.kind != 1 || u16_at(head.extra, field::DROP_PADDING) == 0,
         }
         .check()?;
     }
+    nested?;
     report.finish();
     Ok(())
 }
@@ -336,16 +337,32 @@ pub(crate) fn read<'a>(
 /// Reads the headers alone.
 pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a>, Refusal> {
     let head = head(payload, profile)?;
-    let peek = Peek {
-        version: Version::V05,
-        node_id: head.node_id(),
-        hw_id: (head.word & 0x3f) as u8,
-        seq: u32_at(payload, field::SEQ),
-        flow: None,
-    };
     Ok(Peeked {
-        peek,
+        peek: Peek {
+            node_id: head.node_id(),
+            ..number_at(payload).ok_or(Refusal::Truncated)?
+        },
         packet: head.inside(),
-        is_certain: head.kind == 3,
+        is_certain: false,
+        is_announced: head.flags() != Flags::default() && head.reserved() == 0,
+    })
+}
+
+/// Reads the sequence number of a datagram whose headers may be refused.
+pub(crate) fn number(payload: &[u8], profile: &Profile) -> Result<Peek, Refusal> {
+    match (peek(payload, profile), number_at(payload)) {
+        (Ok(peeked), _) => Ok(peeked.peek),
+        (Err(Refusal::Truncated | Refusal::BadNextProtocol), Some(number)) => Ok(number),
+        (Err(refusal), _) => Err(refusal),
+    }
+}
+
+fn number_at(payload: &[u8]) -> Option<Peek> {
+    Some(Peek {
+        version: Version::V05,
+        node_id: None,
+        hw_id: (try_u32(payload, field::WORD)? & 0x3f) as u8,
+        seq: try_u32(payload, field::SEQ)?,
+        flow: None,
     })
 }

@@ -228,21 +228,22 @@ pub(crate) fn read<'a>(
         report.metadata = Some(ReporterMetadata::new(record, layout));
     }
     // Embedded INT is looked for regardless of F (wire-formats, ruling b).
-    inside(report, head.inside(payload), profile, layouts)?;
-    if report.flow.is_none() {
-        let flagged = report.flags != Flags::default();
-        let measured = report.metadata.is_some();
-        let reserved_clear = head.reserved(profile.dialect) == 0;
-        let packet = head.inside(payload);
+    let packet = head.inside(payload);
+    let nested = recognise::nested(inside(report, packet, profile, layouts))?;
+    if recognise::is_doubtful(report, packet) {
         recognise::Single {
+            version: Version::V10,
             payload,
             packet,
-            flagged,
-            measured,
-            reserved_clear,
+            has_flow: report.flow.is_some(),
+            flags: report.flags,
+            has_node: true,
+            reserved_clear: head.reserved(profile.dialect) == 0,
+            padding_clear: true,
         }
         .check()?;
     }
+    nested?;
     report.finish();
     Ok(())
 }
@@ -251,16 +252,25 @@ pub(crate) fn read<'a>(
 #[inline]
 pub(crate) fn peek<'a>(payload: &'a [u8], profile: &Profile) -> Result<Peeked<'a>, Refusal> {
     let head = head(payload, profile)?;
-    let peek = Peek {
-        version: Version::V10,
-        node_id: Some(u32_at(payload, field::SWITCH_ID)).filter(|id| *id != u32::MAX),
-        hw_id: (head.word & 0x3f) as u8,
-        seq: u32_at(payload, field::SEQ),
-        flow: None,
-    };
     Ok(Peeked {
-        peek,
+        peek: number(payload)?,
         packet: head.inside(payload),
         is_certain: false,
+        is_announced: head.flags(profile.dialect) != Flags::default() && head.reserved(profile.dialect) == 0,
+    })
+}
+
+/// Reads the sequence number of a datagram whose header may be refused.
+#[inline]
+pub(crate) fn number(payload: &[u8]) -> Result<Peek, Refusal> {
+    let Some(header) = payload.first_chunk::<{ field::INGRESS_TS }>() else {
+        return Err(Refusal::Truncated);
+    };
+    Ok(Peek {
+        version: Version::V10,
+        node_id: Some(u32_at(header, field::SWITCH_ID)).filter(|id| *id != u32::MAX),
+        hw_id: (u32_at(header, field::WORD) & 0x3f) as u8,
+        seq: u32_at(header, field::SEQ),
+        flow: None,
     })
 }

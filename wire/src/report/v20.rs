@@ -75,12 +75,17 @@ impl Group {
     /// # Errors
     /// Rule 1: the header is not whole, or nothing follows it.
     pub fn split(payload: &[u8]) -> Result<(Self, &[u8]), Refusal> {
-        let Some((header, rest)) = payload.split_at_checked(GROUP_LEN) else {
-            return Err(Refusal::Truncated);
-        };
+        let (group, rest) = Self::parse(payload)?;
         if rest.is_empty() {
             return Err(Refusal::EmptyGroup);
         }
+        Ok((group, rest))
+    }
+
+    fn parse(payload: &[u8]) -> Result<(Self, &[u8]), Refusal> {
+        let Some((header, rest)) = payload.split_at_checked(GROUP_LEN) else {
+            return Err(Refusal::Truncated);
+        };
         let word = u32_at(header, field::WORD);
         let node_id = u32_at(header, field::NODE_ID);
         Ok((
@@ -105,6 +110,16 @@ impl Group {
 
     fn node_id(&self) -> Option<u32> {
         (self.node_id != u32::MAX).then_some(self.node_id)
+    }
+
+    fn peek(&self) -> Peek {
+        Peek {
+            version: Version::V20,
+            node_id: self.node_id(),
+            hw_id: self.hw_id,
+            seq: self.seq,
+            flow: None,
+        }
     }
 }
 
@@ -220,31 +235,61 @@ pub(crate) fn read<'a>(
     report.annotations = annotations;
     if inner_type == DOMAIN_INNER && report.ds_id == REPORT_DOMAIN && report.flags.contains(Flags::FLOW) {
         compact(report, profile, layouts)?;
-    } else {
-        inside(report, packet, profile, layouts)?;
+        report.finish();
+        return Ok(());
     }
-    if report.flow.is_none() && report.int.is_none() {
-        recognise(report, packet, bytes)?;
+    let nested = recognise::nested(inside(report, packet, profile, layouts))?;
+    if recognise::is_doubtful(report, packet) {
+        grouped(report, packet, bytes).check()?;
+    }
+    nested?;
+    report.finish();
+    Ok(())
+}
+
+fn grouped<'a>(report: &Report<'_>, packet: InnerPacket<'a>, bytes: &[u8]) -> recognise::Grouped<'a> {
+    let flagged = report.flags != Flags::default();
+    recognise::Grouped {
+        inner_type: bytes[field::TYPES] & 0x0f,
+        packet,
+        has_flow: report.flow.is_some(),
+        has_contents: !report.inner.is_empty() && !report.annotations.contains(Annotations::PARTIAL),
+        flagged,
+        reserved_clear: bytes[field::FLAGS] & 0x0f == 0,
+        measured: report.metadata.is_some(),
+        has_main: report.report_type == Some(1) && (flagged || bytes[field::MD_LENGTH] != 0),
+    }
+}
+
+/// Judges a report, of exactly these bytes, that was refused because its packet cannot be recognised. The lengths in its datagram agree.
+///
+/// # Errors
+/// [`Refusal::NotAReport`] if nothing else shows that it is one.
+#[cold]
+pub(crate) fn accept_any_packet(report: &mut Report<'_>, bytes: &[u8]) -> Result<(), Refusal> {
+    let packet = first_packet(bytes).map_or(InnerPacket::NOTHING, |(packet, _)| packet);
+    if !grouped(report, packet, bytes).is_sound() {
+        return Err(Refusal::NotAReport);
     }
     report.finish();
     Ok(())
 }
 
-/// Whether a report without a flow is one.
+/// Whether the report contains a packet.
+pub(crate) fn has_packet(bytes: &[u8]) -> bool {
+    first_packet(bytes).is_some_and(|(packet, _)| packet.first != FirstHeader::Nothing)
+}
+
+/// Whether reports follow one another up to the end of the datagram, by their lengths.
 #[cold]
-fn recognise(report: &Report<'_>, packet: InnerPacket<'_>, bytes: &[u8]) -> Result<(), Refusal> {
-    let measured = report.metadata.is_some();
-    let flagged = report.flags != Flags::default();
-    recognise::Grouped {
-        inner_type: bytes[field::TYPES] & 0x0f,
-        packet,
-        has_contents: !report.inner.is_empty() && !report.annotations.contains(Annotations::PARTIAL),
-        flagged,
-        reserved_clear: bytes[field::FLAGS] & 0x0f == 0,
-        measured,
-        has_main: report.report_type == Some(1) && (flagged || bytes[field::MD_LENGTH] != 0),
+pub(crate) fn is_whole(mut rest: &[u8]) -> bool {
+    while !rest.is_empty() {
+        let Ok((_, behind)) = split(rest) else {
+            return false;
+        };
+        rest = behind;
     }
-    .check()
+    true
 }
 
 /// A compact report of SF-INT: the inner contents are INT header and record, of a packet without its flow.
@@ -363,21 +408,20 @@ impl<'a> Iterator for Tlvs<'a> {
 /// Reads the group header, and finds the first report's packet.
 pub(crate) fn peek(payload: &[u8]) -> Result<Peeked<'_>, Refusal> {
     let (group, rest) = Group::split(payload)?;
-    let Group { hw_id, seq, .. } = group;
-    let peek = Peek {
-        version: Version::V20,
-        node_id: group.node_id(),
-        hw_id,
-        seq,
-        flow: None,
-    };
     let first = split(rest).ok().and_then(|(bytes, _)| first_packet(bytes));
     let (packet, is_certain) = first.unwrap_or((InnerPacket::NOTHING, false));
+    let byte = rest.get(field::FLAGS).copied().unwrap_or(0);
     Ok(Peeked {
-        peek,
+        peek: group.peek(),
         packet,
         is_certain,
+        is_announced: byte & 0x0f == 0,
     })
+}
+
+/// Reads the sequence number of a datagram whose reports may be refused, or missing.
+pub(crate) fn number(payload: &[u8]) -> Result<Peek, Refusal> {
+    Group::parse(payload).map(|(group, _)| group.peek())
 }
 
 /// The packet in the first report of a group, which may be cut.

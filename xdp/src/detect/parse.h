@@ -180,6 +180,8 @@ struct walk {
     u32 original_proto; /* likewise */
 };
 
+enum whole { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
+
 enum mark { MARK_NONE, MARK_PORT, MARK_DSCP, MARK_PROBE };
 
 /* SF-INT: user space assembles the contents of a report. */
@@ -232,6 +234,8 @@ struct scratch {
     u32 has_contents; /* the inner contents are not empty */
     u32 reserved;     /* the bits behind the flags of a report 2.0 */
     u32 is_partial;   /* a TLV extends beyond the report */
+    u32 is_whole;     /* enum whole: whether the lengths of the group's reports agree */
+    u32 is_skipped;   /* refused, but its length is certain */
     struct peeked peeked;
     struct head head;
     struct walk walk;
@@ -278,11 +282,11 @@ enum ethertype {
     ETH_VLAN = 0x8100,
     ETH_QINQ = 0x88a8,
     ETH_QINQ_OLD = 0x9100,
+    ETH_QINQ_OTHER = 0x9200,
     ETH_MPLS = 0x8847,
     ETH_MPLS_MULTICAST = 0x8848,
     ETH_ETHERNET = 0x6558,
 };
-    ETH_QINQ_OTHER = 0x9200,
 
 enum protocol { IPPROTO_IPIP = 4, IPPROTO_TCP = 6, IPPROTO_UDP = 17, IPPROTO_IPV6 = 41, IPPROTO_GRE = 47 };
 

@@ -55,14 +55,21 @@ static inline_always u32 is_ethertype(u32 ethertype)
     case ETH_ETHERNET:
     case 0x0806: /* ARP */
     case 0x8035: /* RARP */
+    case 0x22ea: /* SRP */
     case 0x22f0: /* AVTP */
     case 0x22f3: /* TRILL */
     case 0x8863: /* PPPoE */
     case 0x8864:
     case 0x8809: /* slow protocols */
     case 0x888e: /* EAPOL */
+    case 0x8892: /* PROFINET */
+    case 0x88a4: /* EtherCAT */
     case 0x88b5: /* local experiments */
     case 0x88b6:
+    case 0x88b7: /* experiments of a vendor */
+    case 0x88b8: /* GOOSE, management and sampled values of IEC 61850 */
+    case 0x88b9:
+    case 0x88ba:
     case 0x88ca: /* TIPC */
     case 0x88cc: /* LLDP */
     case 0x88e5: /* MACsec */
@@ -77,19 +84,23 @@ static inline_always u32 is_ethertype(u32 ethertype)
     case 0x8915: /* RoCE */
     case 0x892f: /* HSR */
     case 0x894f: /* NSH */
+    case 0x9000: /* loopback */
         return 1;
     default:
         return 0;
     }
 }
 
-/* Whether a frame has a length of IEEE 802.3 instead of an EtherType, and SNAP, a BPDU or IS-IS behind it. */
+/* Whether a frame has a length of IEEE 802.3 instead of an EtherType, and SNAP, a BPDU, IS-IS, NetBIOS or IPX behind
+ * it.
+ */
 static inline_always u32 is_llc(const u8 *packet, u32 len)
 {
     u32 access_points = be16(packet + 14);
 
     return len >= 16 && be16(packet + 12) <= 1500 &&
-           (access_points == 0xaaaa || access_points == 0x4242 || access_points == 0xfefe);
+           (access_points == 0xaaaa || access_points == 0x4242 || access_points == 0xfefe || access_points == 0xf0f0 ||
+            access_points == 0xe0e0);
 }
 
 /* Whether the packet begins with a header that can be recognised, although no IP header of it could be read. */
@@ -110,28 +121,31 @@ static inline_always u32 is_cut(const struct scratch *s, u32 first, u32 at, u32 
     return at + (first == FIRST_IPV4 ? 20 : 40) > end && (at == end || is_known(s, first, at, end));
 }
 
-/* Whether the packet may be one: it ends inside its first header, or begins with addresses of a frame, or the version of IP. */
-static inline_always u32 is_plausible(const struct scratch *s, u32 first, u32 at, u32 end)
+/* Whether the packet may be one. A packet may have been dropped because of its addresses. */
+static inline_always u32 is_packet(const struct scratch *s, u32 first, u32 at, u32 end)
 {
     const u8 *source = bytes(s, at) + 6;
 
-    if (is_cut(s, first, at, end))
-        return 1;
     if (first != FIRST_ETHERNET)
         return is_known(s, first, at, end);
-    return !(source[0] & 1) && (be16(source) || be32(source + 2));
+    if (s->report.flags & REPORT_DROP)
+        return at + 14 <= end;
+    return at + 12 <= end && !(source[0] & 1) && (be16(source) || be32(source + 2));
 }
 
 /* The longest name of DNS has 255 bytes, each label at least two. */
 #define MAX_LABELS 128
 
-/* Whether this is a DNS message with one question, not for the root: recognise.rs. */
+/* Whether this is a DNS message with one question: recognise.rs. */
 int is_dns(struct scratch *s, u32 at, u32 end)
 {
     u32 name = at + 12, class;
 
-    if (!s || be16(bytes(s, at) + 4) != 1 || !bytes(s, name)[0])
+    if (!s || at + 6 > end || be16(bytes(s, at) + 4) != 1)
         return 0;
+    /* A question for the root is one only with EDNS. */
+    if (name < end && !bytes(s, name)[0])
+        return at + 20 <= end && !be32(bytes(s, at) + 6) && be16(bytes(s, at) + 10) == 1 && be24(bytes(s, at) + 17) == 41;
     for (int i = 0; i < MAX_LABELS && name < at + 12 + 255 && name < end; i++) {
         const u8 *label = bytes(s, name);
 
@@ -148,58 +162,131 @@ int is_dns(struct scratch *s, u32 at, u32 end)
 
 /* With reserved bits of 0 a message of RADIUS has at most 63 bytes, and each attribute at least two. */
 #define MAX_ATTRIBUTES 22
+/* Longer padding is none. */
+#define MAX_PADDING 64
 
-/* Whether this is a message of RADIUS, as far as it has the reserved bits of a report: recognise.rs. */
+/* Whether this is a message of RADIUS, as far as it has the reserved bits of a report 0.5: recognise.rs. */
 int is_radius(struct scratch *s, u32 at, u32 end)
 {
-    u32 attribute = at + 20;
+    u32 attribute = at + 20, len;
 
-    if (!s || at + 20 > end || be16(bytes(s, at) + 2) != end - at)
+    if (!s || at + 20 > end)
         return 0;
-    for (int i = 0; i < MAX_ATTRIBUTES && attribute < end; i++) {
-        u32 len = bytes(s, attribute)[1];
-
-        if (attribute + 2 > end || len < 2)
+    len = be16(bytes(s, at) + 2);
+    if (len < 20 || len > end - at || end - at - len > MAX_PADDING)
+        return 0;
+    len += at;
+    for (int i = 0; i < MAX_PADDING && len + i < end; i++)
+        if (bytes(s, len + i)[0])
             return 0;
-        attribute += len;
+    for (int i = 0; i < MAX_ATTRIBUTES && attribute < len; i++) {
+        u32 length = bytes(s, attribute)[1];
+
+        if (attribute + 2 > len || length < 2)
+            return 0;
+        attribute += length;
     }
-    return attribute == end;
+    return attribute == len;
 }
 
-/* Whether a report without a flow is one: recognise.rs. Its packet is at `at` .. `end`. */
-static inline_always u32 is_report(struct scratch *s, const struct profile *p, u32 first, u32 at, u32 end)
+/* Whether what was read in the packet does not suffice: neither INT, nor a flow announced by an EtherType. */
+static inline_always u32 is_doubtful(const struct scratch *s, u32 first)
 {
-    u32 flagged = !!s->report.flags, measured = s->has_reporter, word = s->head.word, reserved, has_main;
+    return !s->found.int_version && (!s->walk.has_flow || first != FIRST_ETHERNET);
+}
 
-    if (s->report.version != 20) {
-        if (s->report.version == 5 && s->head.kind == 3)
-            return 1;
-        if (!flagged)
-            return 0;
-        if (first == FIRST_ETHERNET && is_known(s, first, at, end))
-            return 1;
-        if (s->report.version == 5)
-            reserved = word >> 6 & 0x7fff;
-        else
-            reserved = word >> (p->dialect == ONOS ? 6 : 9) & 0x3f;
-        /* The padding of a drop header is reserved, too. */
-        if (s->report.version == 5 && s->head.kind == 1)
-            reserved |= be16(bytes(s, s->head.extra) + 10);
-        if (reserved || is_dns(s, s->at, s->end) || is_radius(s, s->at, s->end))
-            return 0;
-        if (first == FIRST_ETHERNET && is_llc(bytes(s, at), end - at))
-            return 1;
-        return measured ? is_plausible(s, first, at, end) : is_cut(s, first, at, end);
-    }
+/* Whether a report 0.5 or 1.0 that is doubtful is one: recognise.rs. Its packet is at `at` .. `end`. */
+static inline_always u32 is_single(struct scratch *s, const struct profile *p, u32 first, u32 at, u32 end)
+{
+    u32 word = s->head.word, is_05 = s->report.version == 5, reserved, has_node;
+
+    reserved = is_05 ? word >> 6 & 0x7fff : word >> (p->dialect == ONOS ? 6 : 9) & 0x3f;
+    if (!s->report.flags || reserved)
+        return 0;
+    if (first == FIRST_ETHERNET && is_known(s, first, at, end))
+        return 1;
+    /* The padding of a drop header is reserved, too. */
+    if (is_05 && s->head.kind == 1 && be16(bytes(s, s->head.extra) + 10))
+        return 0;
+    if (is_dns(s, s->at, s->end) || (is_05 && is_radius(s, s->at, s->end)))
+        return 0;
+    if (s->walk.has_flow || (first == FIRST_ETHERNET && is_llc(bytes(s, at), end - at)))
+        return 1;
+    has_node = !is_05 || s->head.inner > s->head.extra;
+    return has_node && (is_cut(s, first, at, end) || is_packet(s, first, at, end));
+}
+
+/* Whether an individual report 2.0 that is doubtful is one. */
+static inline_always u32 is_grouped(struct scratch *s, u32 first, u32 at, u32 end)
+{
+    u32 flagged = !!s->report.flags, measured = s->has_reporter, announced, has_main;
+
     has_main = s->type == 1 && (flagged || s->md_length);
+    announced = measured || (flagged && !s->reserved);
     if (!s->inner_type)
         return has_main;
     if (first == FIRST_NOTHING)
-        /* Without main contents a flag, and no reserved bits. */
-        return has_main || (s->has_contents && flagged && !s->reserved);
+        return !s->reserved && (has_main || (s->has_contents && flagged));
     if (first == FIRST_ETHERNET)
-        return measured || (flagged && (is_known(s, first, at, end) || is_llc(bytes(s, at), end - at)));
-    return (measured || flagged) && is_known(s, first, at, end);
+        return measured || (announced && (is_known(s, first, at, end) || is_llc(bytes(s, at), end - at)));
+    if (s->walk.has_flow)
+        return measured || !s->reserved;
+    return announced && is_known(s, first, at, end);
+}
+
+/* Walks over the lengths of the reports in a group. */
+struct lengths {
+    struct scratch *s;
+    u32 at;
+};
+
+static long next_length(u32 i, struct lengths *l)
+{
+    const u8 *header = bytes(l->s, l->at);
+    u32 end = l->s->end, len = header[1] * 4;
+
+    (void)i;
+    if (l->at == end)
+        return 1;
+    if (l->at + 4 > end || (header[0] >> 4 == 1 && len < 8)) {
+        l->at = ABSENT;
+        return 1;
+    }
+    if (len == 0xff * 4)
+        l->at = end - l->at - 4 < len ? ABSENT : end;
+    else
+        l->at += 4 + len;
+    return l->at > end;
+}
+
+/* Whether reports follow one another up to the end of the datagram, by their lengths. */
+int lengths_agree(struct scratch *s)
+{
+    struct lengths l = { .s = s };
+
+    if (!s)
+        return 0;
+    if (s->is_whole == WHOLE_UNKNOWN) {
+        l.at = s->rest;
+        bpf_loop(FRAME_BYTES / 4, next_length, &l, 0);
+        s->is_whole = l.at == s->end ? WHOLE_YES : WHOLE_NO;
+    }
+    return s->is_whole == WHOLE_YES;
+}
+
+/* Whether a report without a flow is one. If not, but its length is certain, it is skipped: what a host has sent does not hide the
+ * reports behind it.
+ */
+static inline_always u32 is_report(struct scratch *s, const struct profile *p, u32 first, u32 at, u32 end)
+{
+    if (s->report.version != 20)
+        return is_single(s, p, first, at, end);
+    if (is_grouped(s, first, at, end))
+        return 1;
+    if (first == FIRST_NOTHING || s->is_partial || !lengths_agree(s))
+        return 0;
+    s->is_skipped = 1;
+    return s->report.flags && !s->reserved && (first == FIRST_ETHERNET ? at + 14 <= end : s->has_reporter);
 }
 
 #endif

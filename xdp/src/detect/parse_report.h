@@ -202,7 +202,7 @@ static inline_always void clear_report(struct scratch *s)
     r->index = s->index;
     s->has_reporter = 0;
     s->has_ts = 0;
-    s->ds_id = s->domain_len = 0;
+    s->ds_id = s->domain_len = s->is_skipped = 0;
     s->found.int_version = 0;
     s->found.sf = SF_NONE;
     s->found.ioam = IOAM_NONE;
@@ -364,11 +364,11 @@ static inline_always int finish_report(struct scratch *s, const struct profile *
     }
     if (result < 0)
         return result;
+    if (is_doubtful(s, first) && !is_report(s, p, first, at, end))
+        return REFUSE(NOT_A_REPORT);
     /* User space reads the report inside, if it is one. */
     if (may_be_nested(s, p))
         return undecided(s);
-    if (!s->walk.has_flow && !s->found.int_version && !is_report(s, p, first, at, end))
-        return REFUSE(NOT_A_REPORT);
     if (r->node_id != ABSENT)
         r->marks |= REPORT_HAS_NODE;
     if (s->has_reporter) {
@@ -616,11 +616,28 @@ static inline_always void peek(struct scratch *s, u32 version)
     }
 }
 
+/* Stores the number of a datagram whose header is refused. It may not be a report at all: wire's peek_header. */
+static inline_always void peek_refused(struct scratch *s, const struct profile *p, int refused)
+{
+    const u8 *payload = bytes(s, s->at);
+    int version = report_version(s, p, s->at, s->end);
+    u32 len = s->end - s->at, at = version == 10 ? 8 : version == 20 ? 0 : 4;
+    u32 is_number = REASON(refused) == TRUNCATED || REASON(refused) == BAD_NEXT_PROTOCOL || version != 5;
+
+    if (version < 0 || !is_number || len < (version == 10 ? 12 : 8))
+        return;
+    s->peeked.version = version;
+    s->peeked.hw_id = be32(payload) >> (version == 20 ? 22 : 0) & 0x3f;
+    s->peeked.seq = be32(payload + at) & (version == 20 ? 0x3fffff : ABSENT);
+    s->peeked.node_id = version == 5 ? ABSENT : be32(payload + 4);
+}
+
 /* Begins with the datagram in s->at .. s->end. */
 static inline_always void start_reports(struct scratch *s)
 {
     s->state = DATAGRAM_START;
     s->index = s->settled = 0;
+    s->is_whole = WHOLE_UNKNOWN;
     s->peeked.version = 0;
 }
 
@@ -653,6 +670,8 @@ static inline_always int conclude(struct scratch *s, int result)
     u32 reason = REASON(result);
 
     if (result < 0 && (reason == UNDEFINED_REPORT_TYPE || reason == UNDEFINED_INNER_TYPE))
+        return result;
+    if (reason == NOT_A_REPORT && s->is_skipped)
         return result;
     if (result < 0 && is_of_framing(reason)) {
         /* Bytes behind a report whose lengths contradict each other may be its own. */
@@ -697,8 +716,10 @@ int next_report(struct scratch *s, const struct profile *p)
             s->head.word = be32(bytes(s, s->at));
             version = 20;
         }
-        if (version < 0)
+        if (version < 0) {
+            peek_refused(s, p, version);
             return version;
+        }
         peek(s, version);
         if (version == 20 && is_length_zero(s, p)) {
             s->state = DATAGRAM_END;
