@@ -183,9 +183,7 @@ impl Ledger {
         let accounts = &mut *lock(&self.accounts);
         if now.abs_diff(accounts.accounted) >= ACCOUNT_EVERY {
             accounts.accounted = now;
-            accounts
-                .sequencer
-                .account(now, &mut accounts.batch);
+            accounts.sequencer.account(now, &mut accounts.batch);
             accounts.publish(&self.gauge);
         }
     }
@@ -193,9 +191,7 @@ impl Ledger {
     /// At the end, missing sequence numbers count as lost.
     pub(crate) fn finish(&self, now: Nanos) {
         let accounts = &mut *lock(&self.accounts);
-        accounts
-            .sequencer
-            .finish(now, &mut accounts.batch);
+        accounts.sequencer.finish(now, &mut accounts.batch);
         accounts.publish(&self.gauge);
     }
 }
