@@ -464,6 +464,18 @@ pub fn duration_text(nanoseconds: u64) -> String {
     unit_text(nanoseconds, &DURATIONS, "")
 }
 
+/// A duration as messages give it, rounded to tenths of a second, or to milliseconds below a tenth: "24.1 s", "2 s", "35 ms".
+pub fn rounded_text(duration: Duration) -> String {
+    if duration < Duration::from_millis(100) {
+        return format!("{} ms", duration.as_millis());
+    }
+    let tenths = (duration.as_millis() + 50) / 100;
+    match (tenths / 10, tenths % 10) {
+        (seconds, 0) => format!("{seconds} s"),
+        (seconds, tenths) => format!("{seconds}.{tenths} s"),
+    }
+}
+
 /// A number with one of these units, each with its factor: "64 MiB", "1.5h".
 pub fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -572,6 +584,11 @@ mod tests {
         assert_eq!(
             [0, 1_000, 90_000_000_000, 86_400_000_000_000].map(duration_text),
             ["0s", "1us", "90s", "1d"]
+        );
+        assert_eq!(
+            [24_132_780_896, 1_960_000_000, 300_000_000, 99_999_999, 0]
+                .map(|ns| rounded_text(Duration::from_nanos(ns))),
+            ["24.1 s", "2 s", "0.3 s", "99 ms", "0 ms"]
         );
         assert_eq!(with_unit("64 MiB", &SIZES), Some(64 << 20));
         assert_eq!(unit_text(64 << 20, &SIZES, " "), "64 MiB");

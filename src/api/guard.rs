@@ -24,7 +24,7 @@ use crate::{
     config::sections::{ApiSettings, Role},
     text::unescaped,
 };
-use settings::values::Secret;
+use settings::values::{Secret, rounded_text};
 
 /// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
@@ -79,8 +79,8 @@ async fn read_body(request: Request) -> Result<Request, Refusal> {
         }
         Err(_) => {
             let message = format!(
-                "the body of the request did not arrive within {} s",
-                BODY_TIME.as_secs()
+                "the body of the request did not arrive within {}",
+                rounded_text(BODY_TIME)
             );
             return Err(Refusal::bad(message));
         }

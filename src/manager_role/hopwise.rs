@@ -22,6 +22,7 @@ use manager::{
 };
 use rustls::ClientConfig;
 use serde_json::{Value, json};
+use settings::values::rounded_text;
 use tokio::{net::TcpStream, sync::mpsc, time};
 
 use super::namespaces::Namespace;
@@ -136,9 +137,9 @@ async fn work(address: Address, mut queue: mpsc::Receiver<Command>, known: Known
         let done = time::timeout(limit, execute(&address, request, &known)).await;
         let late = || {
             Answer::Late(format!(
-                "{} does not answer within {:.1} s",
+                "{} does not answer within {}",
                 address.authority,
-                limit.as_secs_f64()
+                rounded_text(limit)
             ))
         };
         tell(Message::Answer(node, id, done.unwrap_or_else(|_| late())));

@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf, process::Stdio, sync::Mutex, time::Duration};
 
+use settings::values::rounded_text;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -72,9 +73,9 @@ impl Pool {
         match time::timeout(request.timeout + GRACE, self.ask(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(Failure::Query(QueryFailure::from(format!(
-                "the query took longer than {} s; narrow it with a time range (ts > …), end a recursion with LIMIT, or \
+                "the query took longer than {}; narrow it with a time range (ts > …), end a recursion with LIMIT, or \
                  raise {}",
-                request.timeout.as_secs_f64(),
+                rounded_text(request.timeout),
                 self.more_time
             )))),
         }

@@ -231,7 +231,7 @@ fn a_console_answers_as_the_collector_whose_records_it_has() {
     ));
     let (status, error) = error(&short.query("SELECT count() FROM numbers(1000000000000)"));
     assert!(
-        status == 400 && error.starts_with("the query took longer than 2.0 s; narrow it"),
+        status == 400 && error.starts_with("the query took longer than 2 s; narrow it"),
         "{error}"
     );
     // Roles are those of the API.

@@ -1,6 +1,9 @@
 //! All devices of a domain.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+use settings::values::rounded_text;
 
 use super::device::{Device, LONGER, Outstanding, RequestKind};
 use super::guard::{Devices, Guard};
@@ -552,11 +555,11 @@ impl Reconciler {
             let Some(outstanding) = self.devices.get(&node).and_then(|device| device.outstanding) else {
                 continue;
             };
-            let seconds = (outstanding.deadline - outstanding.sent) as f64 / 1e9;
+            let limit = Duration::from_nanos(outstanding.deadline.saturating_sub(outstanding.sent));
             self.late(
                 node,
                 outstanding.kind,
-                format!("no answer within {seconds} s"),
+                format!("no answer within {}", rounded_text(limit)),
                 now,
             );
         }

@@ -15,6 +15,7 @@ use export::{
         },
     },
 };
+use settings::values::rounded_text;
 use tokio::{
     task,
     time::{self, Instant},
@@ -196,10 +197,7 @@ impl Source {
         let space = self.topic.space.get(len.min(MAX_ANSWER) + UNPACKING).await?;
         let Ok(answer) = time::timeout(limit, leader.answer(correlation, len)).await else {
             self.most = (self.most / 4).max(LEAST);
-            let words = format!(
-                "{len} bytes of Kafka did not come within {} s",
-                limit.as_secs_f64()
-            );
+            let words = format!("{len} bytes of Kafka did not come within {}", rounded_text(limit));
             return Err(words);
         };
         let (body, is_cut) = answer?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use export::sink::{Response, clickhouse, said, words};
+use settings::values::rounded_text;
 
 use crate::sql::{Failure, QueryFailure};
 
@@ -73,8 +74,8 @@ pub(super) fn verdict(response: &Response<'_>, whose: Whose, limit: Duration) ->
 /// It took too long.
 pub(super) fn late(limit: Duration, whose: Whose) -> Failure {
     Failure::Query(QueryFailure::from(format!(
-        "the query took longer than {:.1} s; {}, or raise [api] query_timeout",
-        limit.as_secs_f64(),
+        "the query took longer than {}; {}, or raise [api] query_timeout",
+        rounded_text(limit),
         whose.narrower()
     )))
 }
@@ -127,13 +128,13 @@ mod tests {
                 408,
                 "Code: 159. DB::Exception: x",
                 Users,
-                "400 the query took longer than 10.0 s; narrow it",
+                "400 the query took longer than 10 s; narrow it",
             ),
             (
                 408,
                 "Code: 159. DB::Exception: x",
                 Ours,
-                "400 the query took longer than 10.0 s; choose a shorter time, or raise",
+                "400 the query took longer than 10 s; choose a shorter time, or raise",
             ),
             (
                 500,

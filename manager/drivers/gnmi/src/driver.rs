@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use manager::device::{Answer, Change, Command, DeviceEvent, Election, Etag, NodeId, Request, Rules, State};
 use manager::driver::{Facts, Message};
+use settings::values::rounded_text;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio::time;
@@ -104,8 +105,8 @@ async fn work(mut session: Session, mut queue: mpsc::Receiver<Command>, tell: im
         let done = time::timeout(limit, session.execute(request)).await;
         let late = || {
             Answer::Late(format!(
-                "the device does not answer within {:.1} s",
-                limit.as_secs_f64()
+                "the device does not answer within {}",
+                rounded_text(limit)
             ))
         };
         tell(Message::Answer(node, id, done.unwrap_or_else(|_| late())));

@@ -11,6 +11,7 @@ use manager::device::{Answer, Change, Command, DeviceEvent, Election, Etag, Node
 use manager::driver::{Counter, Facts, Message, Reported};
 use manager::flows::FlowKey;
 use prost::Message as _;
+use settings::values::rounded_text;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -344,9 +345,9 @@ impl Work {
 
     fn late(&self, limit: Duration) -> String {
         format!(
-            "{} does not answer within {:.1} s",
+            "{} does not answer within {}",
             self.settings.peer.address,
-            limit.as_secs_f64()
+            rounded_text(limit)
         )
     }
 
