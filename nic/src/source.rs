@@ -130,6 +130,10 @@ pub trait Source: Send {
     /// The system refused; the call may be repeated.
     fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error>;
 
+    /// Whether the latest call of [`Source::receive`] left nothing waiting: every datagram that had arrived before that call has been passed
+    /// on. Otherwise this holds only for those that arrived before the latest one passed on.
+    fn is_drained(&self) -> bool;
+
     /// The counters, read from the kernel now.
     fn stats(&mut self) -> Stats;
 

@@ -332,6 +332,10 @@ mod tests {
             Ok(1)
         }
 
+        fn is_drained(&self) -> bool {
+            true
+        }
+
         fn stats(&mut self) -> Stats {
             self.stats
         }

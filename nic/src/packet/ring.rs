@@ -197,6 +197,11 @@ impl Source for Ring {
         Ok(if self.ready() { self.deliver_block(take) } else { 0 })
     }
 
+    /// The kernel passes on a block that is not full after 4 ms, so frames may wait for as long nevertheless.
+    fn is_drained(&self) -> bool {
+        !self.ready()
+    }
+
     fn stats(&mut self) -> Stats {
         self.note_drops();
         self.stats

@@ -44,6 +44,10 @@ impl Source for Buffered {
         Ok(filled)
     }
 
+    fn is_drained(&self) -> bool {
+        self.burst.filled() < self.burst.slots()
+    }
+
     fn stats(&mut self) -> Stats {
         self.receiver.stats()
     }
@@ -63,6 +67,7 @@ pub struct Group {
     receivers: Vec<Receiver>,
     poll_fds: Vec<libc::pollfd>,
     burst: Burst,
+    drained: bool,
 }
 
 impl Group {
@@ -76,6 +81,7 @@ impl Group {
             receivers,
             poll_fds,
             burst,
+            drained: false,
         }
     }
 }
@@ -84,13 +90,19 @@ impl Source for Group {
     fn receive(&mut self, timeout_ms: u32, take: &mut dyn FnMut(&[Packet<'_>])) -> Result<usize, Error> {
         sys::poll(&mut self.poll_fds, timeout_ms).map_err(|source| Error::new("poll", "", source))?;
         let mut handed = 0;
+        self.drained = true;
         for (receiver, poll_fd) in self.receivers.iter_mut().zip(&self.poll_fds) {
             if poll_fd.revents != 0 {
                 handed += receiver.recv(&mut self.burst, 0)?;
+                self.drained &= self.burst.filled() < self.burst.slots();
                 deliver(&self.burst, take);
             }
         }
         Ok(handed)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drained
     }
 
     fn stats(&mut self) -> Stats {

@@ -109,6 +109,23 @@ impl Umem {
     }
 }
 
+impl Umem {
+    /// The two words before `address`; zeros if they are not all inside.
+    ///
+    /// # Safety
+    /// As for [`Umem::bytes`].
+    #[inline]
+    pub(super) unsafe fn before(&self, address: u64) -> [u64; 2] {
+        const LEN: u64 = 2 * size_of::<u64>() as u64;
+        let words = address.checked_sub(LEN).and_then(|start| {
+            // SAFETY: the caller promises it.
+            let bytes = unsafe { self.bytes(start, LEN as u32) }?;
+            Some([bytes.first_chunk::<8>()?, bytes.last_chunk::<8>()?])
+        });
+        words.map_or([0; 2], |words| words.map(|word| u64::from_ne_bytes(*word)))
+    }
+}
+
 /// Explains why the kernel refused to register the memory.
 pub(super) fn refused(source: io::Error, umem: &Umem) -> Error {
     let mib = umem.len.div_ceil(1 << 20);

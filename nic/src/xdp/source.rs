@@ -21,6 +21,10 @@ const BURSTS_PER_TURN: usize = 4;
 const MANY: usize = BURST * BURSTS_PER_TURN;
 /// Prefetch distance, frames.
 const AHEAD: u32 = 6;
+/// Bytes of a stamp: the time at which the steering program redirected the frame, by the monotonic clock, and [`MARK`].
+pub(super) const STAMP: u64 = 16;
+/// Marks a stamp; `MARK` of `xdp/src/steer/steer.bpf.c`.
+const MARK: u64 = 0x686f_7077_6973_6521;
 
 /// AF_XDP sockets of one or more queues, read by one thread.
 #[derive(Debug)]
@@ -32,6 +36,10 @@ pub struct XskSource {
     bind_mode: BindMode,
     interface: String,
     stats: Stats,
+    /// The next frame of each socket.
+    heads: Vec<Head>,
+    picked: [Picked; BURST],
+    drained: bool,
 }
 
 impl XskSource {
@@ -47,6 +55,7 @@ impl XskSource {
             .map(|socket| sys::readable(socket.as_fd()))
             .collect();
         let interface = interface.to_owned();
+        let heads = vec![Head::default(); sockets.len()];
         Self {
             umem,
             sockets,
@@ -55,6 +64,9 @@ impl XskSource {
             bind_mode,
             interface,
             stats: Stats::default(),
+            heads,
+            picked: [Picked::NONE; BURST],
+            drained: false,
         }
     }
 
@@ -63,26 +75,117 @@ impl XskSource {
         self.sockets.iter().map(|socket| (socket.queue, socket.as_fd()))
     }
 
-    /// Passes on the received frames, queue by queue.
+    /// Passes on the received frames, those of several queues in the order of their receive times.
     fn sweep(&mut self, take: &mut dyn FnMut(&[Packet<'_>])) -> usize {
-        let Self {
-            umem, sockets, stats, ..
-        } = self;
         let mut found = 0;
-        for socket in sockets {
-            for _ in 0..BURSTS_PER_TURN {
-                let count = socket.receive.available(BURST as u32);
-                if count == 0 {
-                    break;
-                }
-                deliver_burst(umem, socket, count, stats, take);
-                found += count as usize;
-                if (count as usize) < BURST {
-                    break;
-                }
+        for _ in 0..BURSTS_PER_TURN * self.sockets.len() {
+            let clock = Clock::read();
+            let count = self.pick(&clock);
+            if count > 0 {
+                self.deliver_picked(&clock, count, take);
+                self.give_back(count);
+            }
+            found += count;
+            self.drained = count < BURST;
+            if self.drained {
+                break;
             }
         }
         found
+    }
+
+    /// Picks the next frames of all queues, at most [`BURST`], the earliest first; returns their number.
+    fn pick(&mut self, clock: &Clock) -> usize {
+        let Self {
+            umem,
+            sockets,
+            heads,
+            picked,
+            ..
+        } = self;
+        for (socket, head) in sockets.iter_mut().zip(&mut *heads) {
+            *head = Head {
+                available: socket.receive.available(BURST as u32),
+                ..Head::default()
+            };
+            (0..AHEAD.min(head.available)).for_each(|index| fetch(umem, socket.receive.peek(index)));
+            head.read(umem, socket, clock);
+        }
+        let mut count = 0;
+        while let Some((queue, limit)) = earliest(heads) {
+            let (head, socket) = (&mut heads[queue], &sockets[queue]);
+            while head.at <= limit && head.index < head.available && count < BURST {
+                picked[count] = Picked {
+                    frame: socket.receive.peek(head.index),
+                    received: head.at,
+                    queue: queue as u32,
+                };
+                count += 1;
+                head.index += 1;
+                head.read(umem, socket, clock);
+            }
+            if count == BURST {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Lends the datagrams of the picked frames.
+    #[inline]
+    fn deliver_picked(&mut self, clock: &Clock, count: usize, take: &mut dyn FnMut(&[Packet<'_>])) {
+        let Self {
+            umem, picked, stats, ..
+        } = self;
+        let mut batch = PacketBatch::new();
+        for picked in &picked[..count] {
+            let libc::xdp_desc { addr, len, .. } = picked.frame;
+            // SAFETY: the kernel passed us this frame; it is given back by our caller, after `batch` is dropped.
+            let bytes = unsafe { umem.bytes(addr, len) }.unwrap_or(&[]);
+            match wire::frame::datagram(bytes) {
+                Ok(datagram) => {
+                    let source = SocketAddr::new(datagram.src, datagram.src_port);
+                    let port = datagram.dst_port;
+                    let packet = Packet {
+                        data: datagram.payload,
+                        source,
+                        port,
+                        received: clock.since_epoch(picked.received),
+                        truncated: false,
+                    };
+                    batch.push(packet, stats, take);
+                }
+                Err(refusal) => refuse(stats, refusal),
+            }
+        }
+        batch.deliver(stats, take);
+        stats.bursts += 1;
+    }
+
+    /// Returns the picked frames to the kernel.
+    fn give_back(&mut self, count: usize) {
+        let Self {
+            umem,
+            sockets,
+            picked,
+            ..
+        } = self;
+        let mut frames = [0_u64; BURST];
+        for run in picked[..count].chunk_by(|one, next| one.queue == next.queue) {
+            let Some(socket) = run
+                .first()
+                .and_then(|first| sockets.get_mut(first.queue as usize))
+            else {
+                continue;
+            };
+            for (frame, picked) in frames.iter_mut().zip(run) {
+                *frame = umem.frame_of(picked.frame.addr);
+            }
+            socket.receive.release(run.len() as u32);
+            // The ring has entries for all of them, whatever the kernel has released so far.
+            socket.fill.refill(&frames[..run.len()]);
+            socket.wake_if_needed();
+        }
     }
 
     /// Waits for something to read.
@@ -106,60 +209,108 @@ impl XskSource {
     }
 }
 
-/// Lends the next `count` frames of a queue (at most [`BURST`]) and returns them to the kernel.
-#[inline]
-fn deliver_burst(
-    umem: &Umem,
-    socket: &mut Socket,
-    count: u32,
-    stats: &mut Stats,
-    take: &mut dyn FnMut(&[Packet<'_>]),
-) {
-    let received = time::now();
-    let mut frames = [0_u64; BURST];
-    {
-        let mut batch = PacketBatch::new();
-        for index in 0..AHEAD.min(count) {
-            fetch(umem, socket.receive.peek(index));
+/// The queue whose next frame is the earliest, and the time of the next frame of the others.
+fn earliest(heads: &[Head]) -> Option<(usize, u64)> {
+    let (mut first, mut least, mut limit) = (None, u64::MAX, u64::MAX);
+    for (queue, head) in heads.iter().enumerate() {
+        if head.index == head.available {
+            continue;
         }
-        for (index, frame) in (0..count).zip(&mut frames) {
-            if index + AHEAD < count {
-                fetch(umem, socket.receive.peek(index + AHEAD));
-            }
-            let libc::xdp_desc { addr, len, .. } = socket.receive.peek(index);
-            *frame = umem.frame_of(addr);
-            // SAFETY: the kernel passed us this frame; it is returned below, after `batch` is dropped.
-            let bytes = unsafe { umem.bytes(addr, len) }.unwrap_or(&[]);
-            match wire::frame::datagram(bytes) {
-                Ok(datagram) => {
-                    let source = SocketAddr::new(datagram.src, datagram.src_port);
-                    let port = datagram.dst_port;
-                    let packet = Packet {
-                        data: datagram.payload,
-                        source,
-                        port,
-                        received,
-                        truncated: false,
-                    };
-                    batch.push(packet, stats, take);
-                }
-                Err(refusal) => refuse(stats, refusal),
-            }
+        if first.is_none() || head.at < least {
+            (first, limit, least) = (Some(queue), least, head.at);
+        } else {
+            limit = limit.min(head.at);
         }
-        batch.deliver(stats, take);
     }
-    stats.bursts += 1;
-    socket.receive.release(count);
-    // The ring has entries for all of them, whatever the kernel has released so far.
-    socket.fill.refill(&frames[..count as usize]);
-    socket.wake_if_needed();
+    first.map(|queue| (queue, limit))
+}
+
+/// The next frame of a queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    index: u32,
+    /// Number of frames that can be read.
+    available: u32,
+    /// When it was received, by the monotonic clock, ns.
+    at: u64,
+}
+
+impl Head {
+    /// Reads the time of the frame at `index`, and prefetches a later one.
+    #[inline]
+    fn read(&mut self, umem: &Umem, socket: &Socket, clock: &Clock) {
+        if self.index + AHEAD < self.available {
+            fetch(umem, socket.receive.peek(self.index + AHEAD));
+        }
+        if self.index < self.available {
+            // SAFETY: as in `deliver_picked`.
+            let stamp = unsafe { umem.before(socket.receive.peek(self.index).addr) };
+            self.at = clock.received(stamp);
+        }
+    }
+}
+
+/// A frame to be passed on.
+#[derive(Clone, Copy, Debug)]
+struct Picked {
+    frame: libc::xdp_desc,
+    /// By the monotonic clock, ns.
+    received: u64,
+    queue: u32,
+}
+
+impl Picked {
+    const NONE: Self = Self {
+        frame: libc::xdp_desc {
+            addr: 0,
+            len: 0,
+            options: 0,
+        },
+        received: 0,
+        queue: 0,
+    };
+}
+
+/// The time now.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    monotonic: u64,
+    now: u64,
+}
+
+impl Clock {
+    fn read() -> Self {
+        Self {
+            monotonic: time::monotonic(),
+            now: time::now(),
+        }
+    }
+
+    /// The time in a frame's stamp; now, without one.
+    #[inline]
+    fn received(&self, stamp: [u64; 2]) -> u64 {
+        match stamp {
+            [at, MARK] if at <= self.monotonic => at,
+            _ => self.monotonic,
+        }
+    }
+
+    #[inline]
+    fn since_epoch(&self, monotonic: u64) -> u64 {
+        self.now.saturating_sub(self.monotonic.saturating_sub(monotonic))
+    }
 }
 
 /// Prefetches the headers of a frame.
 #[inline]
 fn fetch(umem: &Umem, frame: libc::xdp_desc) {
-    // SAFETY: as in `deliver_burst`.
+    // SAFETY: as in `deliver_picked`.
     if let Some([first, ..]) = unsafe { umem.bytes(frame.addr, frame.len) } {
+        memory::prefetch(first);
+    }
+    // The stamp is in the cache line before.
+    // SAFETY: as above.
+    if let Some([first, ..]) = unsafe { umem.bytes(frame.addr.saturating_sub(STAMP), 1) } {
         memory::prefetch(first);
     }
 }
@@ -182,6 +333,10 @@ impl Source for XskSource {
         }
         self.pace.note(found, MANY, time::monotonic());
         Ok((self.stats.datagrams - before) as usize)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drained
     }
 
     fn stats(&mut self) -> Stats {

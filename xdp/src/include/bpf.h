@@ -63,6 +63,7 @@ static u32 (*const prandom)(void) = (void *)7;
 static u32 (*const cpu_id)(void) = (void *)8;
 static long (*const tail_call)(struct xdp_md *frame, void *programs, u32 index) = (void *)12;
 static long (*const redirect)(u32 ifindex, u64 flags) = (void *)23;
+static long (*const adjust_meta)(struct xdp_md *frame, int delta) = (void *)54;
 static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 static long (*const adjust_tail)(struct xdp_md *frame, int delta) = (void *)65;
 static long (*const ring_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;

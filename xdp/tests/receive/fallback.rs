@@ -310,6 +310,59 @@ fn every_queue_is_read_by_one_or_several_threads() {
 }
 
 #[test]
+fn datagrams_of_several_queues_have_their_receive_times_and_order() {
+    for (rx_path, threads) in [(RxPath::Native, 1), (RxPath::Native, 2), (RxPath::Generic, 1)] {
+        let Some(pair) = pair("order", 2) else { return };
+        let mut opened = open(
+            &pair,
+            &Options {
+                threads,
+                ..options(rx_path)
+            },
+        );
+        let sender = pair
+            .near
+            .run(|| UdpSocket::bind((Pair::NEAR[0], 0)))
+            .unwrap()
+            .unwrap();
+        let begun = nic::time::now();
+        // The core selects the transmit queue, which has the index of the receive queue: runs of 1 to 7 datagrams at each.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..200_u8 {
+                    nic::time::pin(usize::from(number / 7 % 2)).unwrap();
+                    sender.send_to(&[number], (Pair::FAR[0], PORT)).unwrap();
+                }
+            });
+        });
+        let sent = nic::time::now();
+        let mut found = Vec::new();
+        for source in &mut opened.sources {
+            let mut packets = 1;
+            while packets > 0 && found.len() < 200 {
+                let mut take = |packets: &[nic::source::Packet<'_>]| {
+                    found.extend(packets.iter().map(|packet| (packet.received, packet.data[0])));
+                };
+                packets = source.receive(500, &mut take).unwrap();
+            }
+        }
+        if threads > 1 {
+            found.sort_unstable();
+        }
+        let numbers: Vec<u8> = found.iter().map(|(_, number)| *number).collect();
+        assert_eq!(numbers, (0..200).collect::<Vec<_>>(), "{rx_path} {threads}");
+        // They are the times at which they arrived, and not at which they were read.
+        assert!(
+            found
+                .iter()
+                .all(|(received, _)| (begun..=sent).contains(received)),
+            "{rx_path}"
+        );
+        close(opened);
+    }
+}
+
+#[test]
 fn frames_return_to_the_fill_ring_and_are_reused() {
     for rx_path in WITH_XDP {
         let Some(pair) = pair("reused", 2) else { return };
