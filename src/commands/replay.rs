@@ -104,6 +104,10 @@ fn speed(text: &str) -> Result<Speed, String> {
 /// Capture time between two ticks, ns: as often as a running collector ticks.
 const TICK: u64 = 20_000_000;
 const SECOND: u64 = 1_000_000_000;
+/// Maximum number of ticks in a pause.
+const MAX_TICKS: u64 = 10_000;
+/// The longest timer besides the flow timeout, with much to spare: the end of a minute, and rounds through all flows.
+const OTHER_TIMERS: u64 = 300 * SECOND;
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
@@ -220,6 +224,8 @@ struct Replay {
     since_tick: usize,
     pace: Pace,
     ticked: u64,
+    /// Time after which nothing is due any more if nothing arrives, ns.
+    longest_timer: u64,
     /// Receive time of the latest datagram.
     last: u64,
     aggregate_ports: AggregatePorts,
@@ -260,12 +266,14 @@ impl Burst<'_> {
 impl Replay {
     fn new(config: collector::Config, outlet: Outlet, speed: Speed) -> Self {
         let pace = Pace { speed, begin: None };
+        let longest_timer = config.flow_timeout.saturating_add(OTHER_TIMERS);
         Self {
             collector: Collector::new(config),
             outlet,
             since_tick: 0,
             pace,
             ticked: 0,
+            longest_timer,
             last: 0,
             aggregate_ports: AggregatePorts::default(),
             ports: Vec::new(),
@@ -285,6 +293,10 @@ impl Replay {
                 self.handle(&mut burst);
                 self.tick();
                 self.pace.wait(frame.ts);
+            }
+            if self.last > 0 && frame.ts.saturating_sub(self.last) > TICK {
+                self.handle(&mut burst);
+                self.pass(frame.ts);
             }
             let contents = self.aggregate_ports.contents(datagram.dst_port);
             if contents != burst.contents {
@@ -325,7 +337,25 @@ impl Replay {
         if std::mem::take(&mut self.since_tick) == 0 {
             return;
         }
-        let now = self.last;
+        self.tick_at(self.last);
+    }
+
+    /// Lets the time from the latest datagram to `ts` pass as for a running collector, which ticks while nothing arrives. In a long pause
+    /// everything expires at some time; the rest of it is skipped.
+    fn pass(&mut self, ts: u64) {
+        self.since_tick = 0;
+        let span = ts.saturating_sub(self.last).min(self.longest_timer);
+        let step = if span > SECOND {
+            (SECOND / 10).max(span / MAX_TICKS)
+        } else {
+            TICK
+        };
+        for count in 0..=span / step {
+            self.tick_at(self.last.saturating_add(count * step));
+        }
+    }
+
+    fn tick_at(&mut self, now: u64) {
         if now.saturating_sub(self.ticked) >= TICK {
             if now / SECOND != self.ticked / SECOND {
                 self.outlet.findings.note_profiles(&self.collector);

@@ -634,3 +634,44 @@ fn thresholds_and_rules_of_a_configuration_hold() {
     assert_eq!((&events["change"], &events["new"]), (&json!(0), &json!(46)));
     assert!(events["rule_on"].as_u64() > Some(0), "{events}");
 }
+
+#[test]
+fn flows_and_rules_end_in_a_pause_of_the_capture_as_they_do_live() {
+    let dir = TempDir::new();
+    let config = dir.join("hopwise.toml");
+    std::fs::write(
+        &config,
+        "[collector]\nflow_timeout = \"5s\"\n[[rules]]\nname = \"full\"\nwhen = \"max(queue_occupancy) > 50\"\n",
+    )
+    .unwrap();
+    // Three times five reports with 90 in a queue, with a pause of a minute before each, and of years before the last.
+    let report = hex("14000041 00000001 00000000 00000005 02000000 00020200 00000001 0800455c 00440008 40003d06 294d0a00 00010a01
+         000204d2 00160000 03e80000 07d05010 20000000 00000100 07281000 02069000 00000000 00010200 005a0000 00020000
+         0000");
+    let frames: Vec<_> = (0..15_u8)
+        .map(|number| {
+            let mut numbered = report.clone();
+            numbered[11] = number;
+            report_frame(&numbered)
+        })
+        .collect();
+    let mut bytes = support::pcap(&frames);
+    let record = 16 + frames[0].len();
+    for (index, header) in bytes[24..].chunks_mut(record).enumerate() {
+        let pause = [0, 60, 300_000_000][index / 5];
+        let seconds = FIRST_TS / 1_000_000_000 + pause;
+        header[..4].copy_from_slice(&(seconds as u32).to_le_bytes());
+    }
+    let file = dir.join("paused.pcap");
+    std::fs::write(&file, bytes).unwrap();
+    for speed in ["max", "10000000000x"] {
+        let run = replay(&["-c", text(&config), "--speed", speed, "--json", text(&file)]);
+        let found = &run.json()[0];
+        let events = &found["events"];
+        assert_eq!(
+            (&events["rule_on"], &events["rule_off"], &found["reports"]),
+            (&json!(3), &json!(2), &json!(15)),
+            "{speed}: {events}"
+        );
+    }
+}
