@@ -6,6 +6,7 @@
 //! drops, as with one worker. Sequence accounting happens here, where datagrams are still in order; the
 //! receivers of one input share it, because the reports of one reporter may arrive at several queues of an interface.
 
+mod order;
 mod queue;
 
 use std::net::SocketAddr;
@@ -24,8 +25,10 @@ use crate::{
     datagram::{AggregatePorts, Contents, Profiles, octets},
     lock::lock,
     pipeline::{Outlet, RuleNames},
+    watermarks::Watermarks,
     worker::{TICK, Worker},
 };
+use order::Order;
 use queue::Received;
 pub(crate) use queue::{LoadReceiver, LoadSender, load_queue};
 
@@ -124,13 +127,14 @@ pub(crate) struct Ledger {
 
 struct Accounts {
     sequencer: Sequencer,
+    order: Order,
     outlet: Outlet,
     batch: Batch,
     accounted: Nanos,
 }
 
 /// A sequence number read during the fan-out.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Noted {
     stream: StreamId,
     seq: u32,
@@ -146,6 +150,7 @@ impl Ledger {
         let sequencer = Sequencer::new(max_sources, seed);
         let accounts = Mutex::new(Accounts {
             sequencer,
+            order: Order::default(),
             outlet,
             batch,
             accounted: 0,
@@ -161,31 +166,38 @@ impl Ledger {
         Arc::clone(&self.gauge)
     }
 
-    fn observe(&self, noted: &[Noted]) {
-        let Accounts { sequencer, batch, .. } = &mut *lock(&self.accounts);
-        for &Noted {
-            stream,
-            seq,
-            received,
-            refused,
-        } in noted
-        {
-            if refused {
-                sequencer.observe_refused(&stream, seq, received, batch);
-            } else {
-                sequencer.observe(&stream, seq, received, batch);
-            }
+    /// Accounts the sequence numbers of a thread.
+    fn observe(&self, lane: usize, noted: &[Noted]) {
+        let accounts = &mut *lock(&self.accounts);
+        if accounts.order.is_trivial() {
+            noted.iter().for_each(|noted| accounts.observe(noted));
+        } else {
+            accounts.order.push(lane, noted);
+            accounts.observe_ordered();
         }
     }
 
-    /// Reports losses, about once a second.
-    fn poll(&self, now: Nanos) {
+    /// A thread has noted everything that arrived before `until`, all threads of all inputs what arrived before `now`. Reports losses, about once
+    /// a second.
+    fn poll(&self, lane: usize, until: Nanos, now: Nanos) {
         let accounts = &mut *lock(&self.accounts);
+        accounts.order.set(lane, until);
+        accounts.observe_ordered();
         if now.abs_diff(accounts.accounted) >= ACCOUNT_EVERY {
             accounts.accounted = now;
             accounts.sequencer.account(now, &mut accounts.batch);
             accounts.publish(&self.gauge);
         }
+    }
+
+    fn add_lane(&self) -> usize {
+        lock(&self.accounts).order.add()
+    }
+
+    fn end_lane(&self, lane: usize) {
+        let accounts = &mut *lock(&self.accounts);
+        accounts.order.end(lane);
+        accounts.observe_ordered();
     }
 
     /// At the end, missing sequence numbers count as lost.
@@ -197,6 +209,21 @@ impl Ledger {
 }
 
 impl Accounts {
+    fn observe(&mut self, noted: &Noted) {
+        observe(&mut self.sequencer, &mut self.batch, noted);
+    }
+
+    /// Accounts the sequence numbers that need not wait for those of other threads.
+    fn observe_ordered(&mut self) {
+        let Self {
+            sequencer,
+            order,
+            batch,
+            ..
+        } = self;
+        order.drain(|noted| observe(sequencer, batch, &noted));
+    }
+
     fn publish(&mut self, gauge: &FanoutGauge) {
         // Losses have no rule, so the names do not matter.
         self.outlet.send(&mut self.batch, &RuleNames::from([]));
@@ -206,6 +233,20 @@ impl Accounts {
             sequencer.table(),
             sequencer.evicted_losses(),
         );
+    }
+}
+
+fn observe(sequencer: &mut Sequencer, batch: &mut Batch, noted: &Noted) {
+    let Noted {
+        stream,
+        seq,
+        received,
+        refused,
+    } = noted;
+    if *refused {
+        sequencer.observe_refused(stream, *seq, *received, batch);
+    } else {
+        sequencer.observe(stream, *seq, *received, batch);
     }
 }
 
@@ -226,12 +267,16 @@ pub(crate) struct Plan {
     pub(crate) ledger: Arc<Ledger>,
     /// The ports of aggregates.
     pub(crate) aggregate_ports: AggregatePorts,
+    /// The watermarks of all threads that receive for these workers.
+    pub(crate) watermarks: Arc<Watermarks>,
 }
 
 /// Distributes the datagrams of one thread.
 #[derive(Debug)]
 pub(crate) struct Spreader {
     plan: Plan,
+    /// The number of its thread in the ledger.
+    lane: usize,
     /// The datagrams of a burst, by worker: their indexes, and entries.
     shares: Vec<Vec<(usize, Entry)>>,
     noted: Vec<Noted>,
@@ -279,8 +324,10 @@ impl Spreader {
             truncated: false,
         };
         let latest = Sender::of(&none, &plan);
+        let lane = plan.ledger.add_lane();
         Self {
             plan,
+            lane,
             shares,
             noted: Vec::new(),
             next: 0,
@@ -320,7 +367,7 @@ impl Spreader {
             };
             self.shares[(hash % workers) as usize].push((index, entry));
         }
-        self.plan.ledger.observe(&self.noted);
+        self.plan.ledger.observe(self.lane, &self.noted);
         // Counted before the workers get them, so that their output never exceeds the input.
         lock(&self.plan.ledger.gauge.stats).datagrams += packets.len() as u64;
         self.flush(packets);
@@ -391,9 +438,16 @@ impl Spreader {
         Some(FlowKey::of_id(header.aggregator))
     }
 
-    /// Reports losses at intervals.
-    pub(crate) fn poll(&mut self, now: Nanos) {
-        self.plan.ledger.poll(now);
+    /// Everything that arrived before `until` has been distributed. Reports losses at intervals.
+    pub(crate) fn poll(&mut self, until: Nanos, now: Nanos) {
+        let settled = self.plan.watermarks.time(now);
+        self.plan.ledger.poll(self.lane, until, settled);
+    }
+}
+
+impl Drop for Spreader {
+    fn drop(&mut self) {
+        self.plan.ledger.end_lane(self.lane);
     }
 }
 
@@ -450,7 +504,11 @@ pub(crate) fn work(queue: &LoadReceiver, mut worker: Worker) {
             Received::Nothing => pace.note(0, usize::MAX, nic::time::monotonic()),
             Received::End => break,
         }
-        worker.poll(nic::time::now());
+        // The watermarks first: what arrives at the queue after they were read is later.
+        let now = nic::time::now();
+        let passed_on = worker.watermarks().time(now);
+        let until = queue.oldest().unwrap_or(passed_on).min(passed_on);
+        worker.poll(now, until);
         wait = Duration::from_millis(worker.serve(queue.is_empty()).into());
     }
     worker.finish(nic::time::now());

@@ -25,6 +25,7 @@ use crate::{
     fanout::{Plan, Spreader},
     kernel::KernelRxSource,
     lock::lock,
+    watermarks::Watermark,
     worker::Worker,
 };
 pub(crate) use gauge::{InputGauge, Setup};
@@ -103,6 +104,13 @@ impl Dispatch {
         }
     }
 
+    fn watermark(&self) -> Watermark {
+        match self {
+            Self::Inline(worker) => lock(worker).watermarks().add(),
+            Self::Spread(plan) => plan.watermarks.add(),
+        }
+    }
+
     /// Runs timers and queries while nothing is received. Workers do this themselves.
     fn poll(&self) {
         if let Self::Inline(worker) = self {
@@ -115,7 +123,9 @@ impl Dispatch {
 /// Locking the worker may take a while, so the time is read after it.
 fn poll(worker: &Mutex<Worker>, caught_up: bool) -> u32 {
     let mut worker = lock(worker);
-    worker.poll(nic::time::now());
+    let now = nic::time::now();
+    let until = worker.watermarks().time(now);
+    worker.poll(now, until);
     worker.serve(caught_up)
 }
 
@@ -254,9 +264,11 @@ impl Work {
             let reader = Reader {
                 source,
                 handler: self.dispatch.handler(),
+                watermark: self.dispatch.watermark(),
                 listener: self.listener,
                 meter: self.gauge.meter(),
                 ends_on_error: self.gauge.is_watched(),
+                latest: None,
             };
             let (name, stop) = (format!("input-{}-{index}", self.listener), Arc::clone(stop));
             let (ends_on_error, capabilities) = (reader.ends_on_error, self.capabilities);

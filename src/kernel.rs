@@ -192,6 +192,9 @@ pub(crate) trait KernelRxSource: Send {
     /// The system refused; the input is then closed and opened again.
     fn receive(&mut self, timeout_ms: u32, worker: &Mutex<Worker>) -> Result<usize, nic::Error>;
 
+    /// The time up to which everything that arrived has been passed to the collector, after a receive that began at `before`.
+    fn processed_until(&self, before: Nanos) -> Nanos;
+
     /// The end: no more records, and the collector applies everything suppressed in the kernel.
     ///
     /// # Errors

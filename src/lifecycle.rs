@@ -48,6 +48,7 @@ use crate::{
     recorder::ReportRecorder,
     reporter_role, save, switch, tls, translator_role,
     triggers::Triggers,
+    watermarks::Watermarks,
     worker::{Worker, WorkerHandle},
 };
 use settings::values::Size;
@@ -457,6 +458,7 @@ impl Server {
             watch,
             ..Collecting::default()
         });
+        let watermarks = Arc::<Watermarks>::default();
         let access = Arc::new(build::access(settings, inputs.iter().map(Input::entry)));
         let (recorder, taps) = flight_recorder(settings, workers).unzip();
         let triggers = recorder.as_ref().map(FlightRecorder::triggers);
@@ -464,7 +466,9 @@ impl Server {
         let mut taps = taps.unwrap_or_default().into_iter();
         for index in 0..workers {
             let (worker, handle) = self.worker(settings, workers, &access, triggers.clone())?;
-            let worker = worker.with_tap(taps.next());
+            let worker = worker
+                .with_tap(taps.next())
+                .with_watermarks(Arc::clone(&watermarks));
             let Some(collecting) = &mut self.collecting else {
                 break;
             };
@@ -487,7 +491,7 @@ impl Server {
             let started = recorder.start(reader, outlet(&self.pipeline)?, &self.control)?;
             collecting.flight_recorder = Some(started);
         }
-        self.start_reading(settings, inputs, (&queues, &access), &mut gauges)?;
+        self.start_reading(settings, inputs, (&queues, &access, &watermarks), &mut gauges)?;
         Ok(gauges)
     }
 
@@ -495,7 +499,7 @@ impl Server {
         &mut self,
         settings: &Settings,
         inputs: Vec<Input>,
-        (queues, access): (&[LoadSender], &Arc<Access>),
+        (queues, access, watermarks): (&[LoadSender], &Arc<Access>, &Arc<Watermarks>),
         gauges: &mut Gauges,
     ) -> Result<(), CliError> {
         let Some(collecting) = &mut self.collecting else {
@@ -523,6 +527,7 @@ impl Server {
                         listener,
                         ledger,
                         aggregate_ports,
+                        watermarks: Arc::clone(watermarks),
                     })
                 }
             };

@@ -53,6 +53,7 @@ mod topology;
 mod translator_role;
 mod triggers;
 mod view;
+mod watermarks;
 mod worker;
 
 /// Exit codes: 0 success, 1 negative result (no match, check failed), 2 wrong usage or input.

@@ -27,6 +27,7 @@ use crate::{
     lock::lock,
     pipeline::{Outlet, RuleNames},
     recorder::ReportRecorder,
+    watermarks::{LEAD, Watermarks},
 };
 
 pub(crate) use removals::Removals;
@@ -55,7 +56,8 @@ pub(crate) struct Worker {
     rules: RuleNames,
     tasks: Tasks<Task>,
     publisher: Publisher,
-    ticked: Option<Nanos>,
+    watermarks: Arc<Watermarks>,
+    polled: Option<Nanos>,
     /// Counters of kernel programs.
     external_stats: Stats,
     removals: Removals,
@@ -104,7 +106,8 @@ impl Worker {
             rules,
             tasks,
             publisher,
-            ticked: None,
+            watermarks: Arc::default(),
+            polled: None,
             external_stats,
             removals,
             pending: None,
@@ -129,6 +132,18 @@ impl Worker {
     #[must_use]
     pub(crate) fn with_aggregate_ports(mut self, ports: AggregatePorts) -> Self {
         self.aggregate_ports = ports;
+        self
+    }
+
+    /// The watermarks of the threads whose datagrams it processes.
+    pub(crate) fn watermarks(&self) -> Arc<Watermarks> {
+        Arc::clone(&self.watermarks)
+    }
+
+    /// See [`Worker::watermarks`].
+    #[must_use]
+    pub(crate) fn with_watermarks(mut self, watermarks: Arc<Watermarks>) -> Self {
+        self.watermarks = watermarks;
         self
     }
 
@@ -206,16 +221,19 @@ impl Worker {
         }
     }
 
-    /// Runs work due at `now`: the collector's timers, queries, pending results, statistics.
-    pub(crate) fn poll(&mut self, now: Nanos) {
+    /// Runs work due at `now`: the collector's timers, queries, pending results, statistics. The timers run up to `until`: what arrived
+    /// before it has been processed.
+    pub(crate) fn poll(&mut self, now: Nanos, until: Nanos) {
         // The clock may have been set back.
         if self
-            .ticked
-            .is_some_and(|ticked| now >= ticked && now - ticked < TICK)
+            .polled
+            .is_some_and(|polled| now >= polled && now - polled < TICK)
         {
             return;
         }
-        self.ticked = Some(now);
+        self.polled = Some(now);
+        // Far behind the collector's time, it would mean that the clock was set back.
+        let until = until.max(self.collector.time().saturating_sub(LEAD)).min(now);
         let Self {
             collector,
             outlet,
@@ -224,7 +242,7 @@ impl Worker {
             ..
         } = self;
         collector.tick(
-            now,
+            until,
             &mut FlushOutput {
                 batch,
                 outlet,

@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use collector::event::Nanos;
+
 use super::{Arrival, Load};
 use crate::lock::lock;
 
@@ -205,6 +207,11 @@ impl LoadReceiver {
         Received::Load(count)
     }
 
+    /// The receive time of the earliest datagram that waits.
+    pub(super) fn oldest(&self) -> Option<Nanos> {
+        lock(&self.0.inner).lanes.iter().filter_map(Lane::oldest).min()
+    }
+
     /// Whether no load waits.
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.0.inner).is_empty()
@@ -226,6 +233,13 @@ impl Drop for LoadReceiver {
         inner.lanes.iter_mut().for_each(|lane| lane.loads.clear());
         drop(inner);
         self.0.room.notify_all();
+    }
+}
+
+impl Lane {
+    /// The receive time of its first datagram.
+    fn oldest(&self) -> Option<Nanos> {
+        Some(self.loads.front()?.entries.first()?.received)
     }
 }
 

@@ -33,6 +33,7 @@ fn plan(workers: usize) -> (Plan, Vec<LoadReceiver>, Pipeline) {
             listener: 3,
             ledger,
             aggregate_ports,
+            watermarks: Arc::default(),
         },
         queues,
         pipeline,
@@ -127,7 +128,7 @@ fn a_share_gives_back_what_went_in() {
         .map(|(data, src_port)| packet(data, src_port))
         .collect();
     spreader.distribute(&packets);
-    spreader.poll(0);
+    spreader.poll(0, 0);
     let mut seen = Vec::new();
     let mut note = |load: &Load| {
         load.each_chunk(|_, chunk| {
@@ -162,7 +163,7 @@ fn numbers_of_senders_that_may_not_report_are_not_accounted_for() {
         let gauge = plan.ledger.gauge();
         let mut spreader = Spreader::new(plan);
         spreader.distribute(&[packet(&report, 1)]);
-        spreader.poll(2 * ACCOUNT_EVERY);
+        spreader.poll(0, 2 * ACCOUNT_EVERY);
         // The worker refuses and counts it.
         let mut queued = 0;
         drain(&queues[0], |load| queued += load.entries.len());
@@ -177,11 +178,114 @@ fn datagrams_that_are_no_reports_go_to_the_workers_round_robin() {
     let (plan, queues, _pipeline) = plan(3);
     let mut spreader = Spreader::new(plan);
     spreader.distribute(&[packet(&[0xff; 8], 1); 9]);
-    spreader.poll(0);
+    spreader.poll(0, 0);
     let count = |queue: &LoadReceiver| {
         let mut count = 0;
         drain(queue, |load| count += load.entries.len());
         count
     };
     assert_eq!(queues.iter().map(count).collect::<Vec<_>>(), [3, 3, 3]);
+}
+
+/// A report 2.0 with this sequence number in place of its own.
+fn report_at(report: &[u8], seq: u32) -> Vec<u8> {
+    let mut report = report.to_vec();
+    let first = u32::from_be_bytes([report[0], report[1], report[2], report[3]]);
+    report[..4].copy_from_slice(&(first & !0x3f_ffff | seq).to_be_bytes());
+    report
+}
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// What is known of the only stream: datagrams, lost, missing, reordered, restarts.
+fn stream_of(gauge: &FanoutGauge) -> (u64, u64, u32, u64, u64) {
+    let streams = lock(&gauge.streams);
+    let [view] = &streams.0[..] else {
+        panic!("one stream: {streams:?}")
+    };
+    (
+        view.datagrams,
+        view.lost,
+        view.missing,
+        view.reordered,
+        view.restarts,
+    )
+}
+
+#[test]
+fn numbers_that_two_threads_receive_are_accounted_in_the_order_of_arrival() {
+    let (plan, queues, _pipeline) = plan(1);
+    let gauge = plan.ledger.gauge();
+    let mut threads = [Spreader::new(plan.clone()), Spreader::new(plan)];
+    let report = testkit::vectors::bytes("tr20_emb");
+    let reports: Vec<_> = (0..4000).map(|seq| report_at(&report, seq)).collect();
+    let packets: Vec<_> = reports
+        .iter()
+        .zip(0..)
+        .map(|(data, n)| Packet {
+            received: SECOND + n,
+            ..packet(data, 7)
+        })
+        .collect();
+    // Even numbers arrive at one queue and odd ones at the other, which is read 300 datagrams later.
+    let [even, odd] = [0, 1].map(|first| packets.iter().skip(first).step_by(2).copied().collect::<Vec<_>>());
+    for (at, (even, odd)) in even.chunks(250).zip(odd.chunks(250)).enumerate() {
+        threads[0].distribute(even);
+        threads[0].poll(even[249].received, SECOND);
+        threads[1].distribute(odd);
+        threads[1].poll(odd[249].received, SECOND);
+        drain(&queues[0], |_| {});
+        assert!(lock(&gauge.stats).datagrams == (at as u64 + 1) * 500);
+    }
+    let ledger = Arc::clone(&threads[0].plan.ledger);
+    drop(threads);
+    ledger.finish(SECOND + 4000);
+    assert_eq!(stream_of(&gauge), (4000, 0, 0, 0, 0));
+}
+
+#[test]
+fn numbers_do_not_wait_without_bound_for_a_thread_that_makes_no_progress() {
+    let (plan, queues, _pipeline) = plan(1);
+    let gauge = plan.ledger.gauge();
+    let (mut busy, mut idle) = (Spreader::new(plan.clone()), Spreader::new(plan));
+    idle.poll(1, 0);
+    let report = testkit::vectors::bytes("tr20_emb");
+    let reports: Vec<_> = (0..17_000).map(|seq| report_at(&report, seq)).collect();
+    for chunk in reports.chunks(100) {
+        let packets: Vec<_> = chunk.iter().map(|data| packet(data, 7)).collect();
+        busy.distribute(&packets);
+        drain(&queues[0], |_| {});
+    }
+    busy.poll(8, 2 * SECOND);
+    assert_eq!(stream_of(&gauge).0, 17_000 - 16_384);
+    // It goes on, and the others with it.
+    idle.poll(8, 4 * SECOND);
+    assert_eq!(stream_of(&gauge), (17_000, 0, 0, 0, 0));
+}
+
+#[test]
+fn missing_numbers_are_not_lost_while_datagrams_may_wait_in_a_socket() {
+    let (plan, _queues, _pipeline) = plan(1);
+    let gauge = plan.ledger.gauge();
+    let watermark = plan.watermarks.add();
+    let mut spreader = Spreader::new(plan);
+    let report = testkit::vectors::bytes("tr20_emb");
+    let mut receive = |seq: u32, received, now| {
+        spreader.distribute(&[Packet {
+            received,
+            ..packet(&report_at(&report, seq), 7)
+        }]);
+        watermark.set(received, false);
+        spreader.poll(received, now);
+    };
+    receive(0, 5 * SECOND, 5 * SECOND);
+    receive(1, 5 * SECOND + 1, 5 * SECOND + 1);
+    receive(3, 5 * SECOND + 2, 5 * SECOND + 2);
+    // The program was stopped for a while. Number 2 waits in the socket.
+    receive(4, 6 * SECOND + 3, 20 * SECOND);
+    assert_eq!(stream_of(&gauge), (4, 0, 1, 0, 0));
+    receive(2, 6 * SECOND + 4, 20 * SECOND);
+    watermark.set(20 * SECOND, true);
+    spreader.poll(20 * SECOND, 20 * SECOND);
+    assert_eq!(stream_of(&gauge), (5, 0, 0, 1, 0));
 }

@@ -13,7 +13,7 @@ use collector::event::Nanos;
 use nic::source::Packet;
 
 use super::{Handler, RxSource, gauge::Meter};
-use crate::{datagram::each_chunk, lock::lock, worker::TICK};
+use crate::{datagram::each_chunk, lock::lock, watermarks::Watermark, worker::TICK};
 
 /// Longest wait for a datagram, ms; then the thread runs timers and checks for a stop.
 const WAIT_MS: u32 = (TICK / 1_000_000) as u32;
@@ -28,10 +28,13 @@ const DRAIN: Nanos = 500_000_000;
 pub(super) struct Reader {
     pub(super) source: RxSource,
     pub(super) handler: Handler,
+    pub(super) watermark: Watermark,
     pub(super) listener: u16,
     pub(super) meter: Arc<Meter>,
     /// Ends after an error, because a supervisor opens it again; else it retries itself.
     pub(super) ends_on_error: bool,
+    /// Receive time of the last datagram of the latest receive.
+    pub(super) latest: Option<Nanos>,
 }
 
 impl Reader {
@@ -40,12 +43,20 @@ impl Reader {
         let mut looked: Nanos = 0;
         let mut failing = false;
         let mut last_call: Option<Nanos> = None;
-        let mut wait_ms = WAIT_MS;
+        let (mut wait_ms, mut until) = (WAIT_MS, nic::time::now());
         loop {
             // Relaxed: the flag orders no other memory.
             let stopping = stop.load(Ordering::Relaxed);
+            let before = nic::time::now();
             let received = self.receive(if stopping { 0 } else { wait_ms });
             let now = nic::time::now();
+            // After an error it is unknown whether anything waits, and time must not stop.
+            let (latest, is_drained) = match &received {
+                Ok(_) => self.processed_until(before),
+                Err(_) => (Some(now), true),
+            };
+            until = latest.unwrap_or(until);
+            self.watermark.set(until, is_drained);
             let caught_up = received.as_ref().is_ok_and(|count| *count < FEW);
             // Process datagrams received before the stop, but not an endless stream.
             let deadline = stopping.then(|| *last_call.get_or_insert(now + DRAIN));
@@ -67,7 +78,7 @@ impl Reader {
                     thread::park_timeout(Duration::from_millis(WAIT_MS.into()));
                 }
             }
-            wait_ms = self.handler.poll(now, caught_up);
+            wait_ms = self.handler.poll(until, now, caught_up);
             if deadline.is_some_and(|deadline| now > deadline) {
                 break;
             }
@@ -79,7 +90,7 @@ impl Reader {
         self.finish();
         self.note();
         // Pass copied datagrams to the workers.
-        self.handler.poll(nic::time::now(), false);
+        self.handler.poll(until, nic::time::now(), false);
     }
 
     fn receive(&mut self, timeout_ms: u32) -> Result<usize, nic::Error> {
@@ -87,15 +98,35 @@ impl Reader {
             source,
             handler,
             listener,
+            watermark,
+            latest,
             ..
         } = self;
+        *latest = None;
         match (source, &*handler) {
-            (RxSource::Source(source), _) => {
-                source.receive(timeout_ms, &mut |packets| handler.process(packets, *listener))
-            }
+            (RxSource::Source(source), _) => source.receive(timeout_ms, &mut |packets| {
+                if let (Some(first), Some(last)) = (packets.first(), packets.last()) {
+                    watermark.advance(first.received, last.received);
+                    *latest = Some(last.received);
+                }
+                handler.process(packets, *listener);
+            }),
             (RxSource::Kernel(kernel), Handler::Inline(worker)) => kernel.receive(timeout_ms, worker),
             // The configuration allows it with one worker only.
             (RxSource::Kernel(_), Handler::Spread(_)) => Ok(0),
+        }
+    }
+
+    /// The time up to which everything that arrived has been processed, after a receive that began at `before`, unless it is unchanged; and
+    /// whether nothing waits.
+    fn processed_until(&self, before: Nanos) -> (Option<Nanos>, bool) {
+        match &self.source {
+            RxSource::Source(source) if source.is_drained() => (Some(before), true),
+            RxSource::Source(_) => (self.latest, false),
+            RxSource::Kernel(kernel) => {
+                let until = kernel.processed_until(before);
+                (Some(until), until == before)
+            }
         }
     }
 
@@ -130,15 +161,18 @@ impl Handler {
         }
     }
 
-    /// Runs due work; returns how long to wait for datagrams at most, ms.
-    fn poll(&mut self, now: Nanos, caught_up: bool) -> u32 {
+    /// Runs due work; everything that arrived before `until` has been processed. Returns how long to wait for datagrams at most, ms.
+    fn poll(&mut self, until: Nanos, now: Nanos, caught_up: bool) -> u32 {
         match self {
             // The worker outlives its receivers: its owner finishes it when all have ended.
             Self::Inline(worker) => super::poll(worker, caught_up),
             Self::Spread(spreader) => {
-                spreader.poll(now);
+                spreader.poll(until, now);
                 WAIT_MS
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use collector::{Collector, Datagram, Output, Removed, Run, SuppressedFlow, event::Nanos};
+use collector::{Collector, Datagram, Output, Removed, Run, StreamId, SuppressedFlow, event::Nanos};
 use detect::{Detection, Metric};
 use nic::source;
 use wire::Refusal;
@@ -56,6 +56,21 @@ pub(crate) struct KernelSync<K> {
     bytes: u64,
     bursts: u64,
     copy: FlowCopy,
+    /// The latest call of [`KernelSync::drain`] left records in the ring.
+    behind: bool,
+    /// The latest receive time of a record.
+    latest: Nanos,
+    /// Suppressed numbers up to this time have been applied.
+    applied: Nanos,
+    pending_runs: Option<PendingRuns>,
+}
+
+/// Suppressed sequence numbers as of the beginning of a round, to be applied after the records that were written before.
+struct PendingRuns {
+    at: Nanos,
+    runs: Vec<(u32, StreamId, Run)>,
+    /// Bursts of records until then, at most: under overload the ring is never empty.
+    left: usize,
 }
 
 /// The state of a stream's slot.
@@ -99,6 +114,10 @@ impl<K: Kernel> KernelSync<K> {
             bytes: 0,
             bursts: 0,
             copy: FlowCopy::default(),
+            behind: false,
+            latest: 0,
+            applied: 0,
+            pending_runs: None,
         }
     }
 
@@ -128,6 +147,7 @@ impl<K: Kernel> KernelSync<K> {
             unreadable,
             bytes,
             pending_generation,
+            latest,
             ..
         } = self;
         let mut reader = RecordReader {
@@ -136,10 +156,15 @@ impl<K: Kernel> KernelSync<K> {
             unreadable,
             bytes,
             pending_generation,
+            latest,
         };
         let count = kernel.drain(BURST, &mut |record| reader.process(record, worker));
         self.taken += count as u64;
         self.bursts += u64::from(count > 0);
+        self.behind = count == BURST;
+        if let Some(pending) = &mut self.pending_runs {
+            pending.left = pending.left.saturating_sub(1);
+        }
         count
     }
 
@@ -152,9 +177,11 @@ impl<K: Kernel> KernelSync<K> {
         self.forget(worker);
         if self.began == 0 || now < self.began {
             self.began = now;
+            self.applied = now;
         }
         self.apply_suppressed(self.due(now), now, worker);
-        if now - self.began >= self.round && self.is_through() {
+        self.apply_runs(worker);
+        if now - self.began >= self.round && self.is_through() && self.pending_runs.is_none() {
             self.begin_round(now, worker);
         }
         if now.abs_diff(self.counted) >= COUNTING {
@@ -175,6 +202,7 @@ impl<K: Kernel> KernelSync<K> {
         worker.apply_detection();
         self.forget(worker);
         // A whole round, regardless of the progress of the current one.
+        self.pending_runs = None;
         self.begin_round(now, worker);
         self.apply_suppressed(u64::MAX, now, worker);
         if let Some(input) = self.removals.take() {
@@ -204,25 +232,33 @@ impl<K: Kernel> KernelSync<K> {
 
     /// Applies the collector's thresholds and rules in the kernel.
     fn follow(&mut self, worker: &mut impl CollectorHost) -> Result<(), nic::Error> {
-        if let Some(detection) = worker.pending_detection() {
+        if let Some(detection) = worker.pending_detection()
+            && (self.pending_generation.is_none() || !self.has(&detection))
+        {
             self.pending_generation = Some(self.kernel.set_detection(&detection)?);
             self.detection = Some(detection);
-            // The collector changes with the first record under them, or after the last record under the old ones.
-            while self.pending_generation.is_some() && self.drain(worker) == BURST {}
-            if self.pending_generation.take().is_some() {
-                worker.apply_detection();
-            }
+            self.drain(worker);
+        }
+        // The collector changes with the first record under them, or after the last record under the old ones.
+        if self.pending_generation.is_some() && self.behind {
+            return Ok(());
+        }
+        if self.pending_generation.take().is_some() {
+            worker.apply_detection();
         }
         let detection = worker.with(|collector, _| Arc::clone(collector.detection()));
-        if self
-            .detection
-            .as_ref()
-            .is_none_or(|known| !Arc::ptr_eq(known, &detection))
-        {
+        if !self.has(&detection) {
             self.kernel.set_detection(&detection)?;
             self.detection = Some(detection);
         }
         Ok(())
+    }
+
+    /// Whether the kernel has these thresholds and rules.
+    fn has(&self, detection: &Arc<Detection>) -> bool {
+        self.detection
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, detection))
     }
 
     /// Removes from the kernel what the collector removed.
@@ -347,27 +383,47 @@ impl<K: Kernel> KernelSync<K> {
         }
     }
 
-    /// Passes the suppressed sequence numbers to the collector, and begins the next round.
+    /// Begins the next round: reads the suppressed sequence numbers. The collector gets them after the records that were written before,
+    /// a burst of these at a time, so that its timers run meanwhile.
     fn begin_round(&mut self, now: Nanos, worker: &mut impl CollectorHost) {
         self.compare = std::mem::take(&mut self.compare_next);
         self.began = now;
         self.next_flow = 0;
         self.next_key = [0; KEYED.len()];
-        // The runs are read first: records written after that must not be processed before it.
-        let runs: Vec<_> = (0..self.streams.len() as u32)
+        let runs = (0..self.streams.len() as u32)
             .filter_map(|slot| self.kernel.stream(slot).map(|(id, run)| (slot, id, run)))
             .collect();
-        // At most the capacity of the ring: under overload it is never empty.
-        for _ in 0..=self.kernel.records() / BURST {
-            if self.drain(worker) < BURST {
-                break;
-            }
-        }
+        let left = self.kernel.records() / BURST + 1;
+        self.pending_runs = Some(PendingRuns { at: now, runs, left });
+        self.drain(worker);
+        self.apply_runs(worker);
+    }
+
+    /// Passes the suppressed sequence numbers to the collector, if the records before them have been processed.
+    fn apply_runs(&mut self, worker: &mut impl CollectorHost) {
+        let is_behind = self.behind;
+        let Some(PendingRuns { at, runs, .. }) = self
+            .pending_runs
+            .take_if(|pending| !is_behind || pending.left == 0)
+        else {
+            return;
+        };
+        self.applied = at;
+        // Later records may have been processed already.
+        let seen = at.max(self.latest);
         worker.with(|collector, out| {
             for (slot, id, run) in runs {
-                self.apply(slot, run, |run| collector.receive_run(&id, run, now, out));
+                self.apply(slot, run, |run| collector.receive_run(&id, run, seen, out));
             }
         });
+    }
+
+    /// The time up to which everything that arrived has been passed to the collector, after a receive that began at `before`. Suppressed
+    /// reports follow within a round, so that time stops only when a round is late.
+    pub(crate) fn until(&self, before: Nanos) -> Nanos {
+        let records = if self.behind { self.latest } else { before };
+        let late = self.applied.saturating_add(self.round + self.round / 2);
+        records.min(late)
     }
 
     /// Passes the new numbers of a stream's run to `receive`.
@@ -411,6 +467,10 @@ impl<K: Kernel> KernelRxSource for KernelSync<K> {
         Ok(self.drain(&mut *lock(worker)))
     }
 
+    fn processed_until(&self, before: Nanos) -> Nanos {
+        self.until(before)
+    }
+
     fn finish(&mut self, worker: &Mutex<Worker>) -> Result<(), nic::Error> {
         self.end(nic::time::now(), &mut *lock(worker))
     }
@@ -450,11 +510,13 @@ struct RecordReader<'k> {
     unreadable: &'k mut [u64; Refusal::COUNT],
     bytes: &'k mut u64,
     pending_generation: &'k mut Option<u32>,
+    latest: &'k mut Nanos,
 }
 
 impl RecordReader<'_> {
     fn process(&mut self, record: &KernelRecord<'_>, worker: &mut impl CollectorHost) {
         let received = record.at.wrapping_add(self.offset);
+        *self.latest = received;
         if self
             .pending_generation
             .take_if(|pending_generation| *pending_generation == record.generation)

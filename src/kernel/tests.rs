@@ -513,18 +513,6 @@ fn a_flow_that_was_forgotten_and_comes_back_to_its_place_is_counted_from_the_sta
 }
 
 #[test]
-fn a_round_ends_though_the_ring_is_never_empty() {
-    let mut setup = Setup::new();
-    setup.poll(START);
-    setup.pass(0, None);
-    setup.kernel.tables().floods = true;
-    setup.poll(START + 2 * SECOND);
-    setup.poll(START + 4 * SECOND);
-    // Twice the capacity of the ring, and the records that each poll drains.
-    assert_eq!(setup.sync.stats().datagrams, 2 * (9 + 1) * 1024);
-}
-
-#[test]
 fn thresholds_change_after_the_last_record_under_the_old_ones() {
     let mut setup = Setup::new();
     setup.poll(START);
@@ -749,4 +737,38 @@ fn an_input_that_ends_leaves_its_place_to_the_next() {
         collected[0] > 5 && collected[1] == collected[0] && collected[2] == 0,
         "{collected:?}"
     );
+}
+
+#[test]
+fn a_round_takes_a_burst_of_records_at_a_time() {
+    let mut setup = Setup::new();
+    setup.poll(START);
+    setup.kernel.tables().streams = vec![Some((stream(), run(9, 10)))];
+    setup.kernel.tables().floods = true;
+    setup.pass(0, None);
+    let before = setup.sync.stats().datagrams;
+    // As a receive does: a burst, then due work, which begins a round.
+    setup.poll(START + 2 * SECOND);
+    assert_eq!(setup.sync.stats().datagrams - before, 2 * 1024);
+    // Until the records before it have been processed, the run is not.
+    assert_eq!(setup.stream().0, 2 * 1024);
+    let until = setup.sync.until(START + 2 * SECOND);
+    assert_eq!(until, START, "the time of the latest record");
+    for receives in 1..=8 {
+        setup.poll(START + 2 * SECOND + receives);
+    }
+    // The ring has room for 8,192 records: the rest was written later.
+    assert_eq!(setup.stream().0, 10 * 1024 + 10);
+}
+
+#[test]
+fn time_does_not_pass_while_a_round_is_late() {
+    let mut setup = Setup::new();
+    setup.poll(START);
+    let until = |setup: &Setup, now| setup.sync.until(now) - START;
+    assert_eq!(until(&setup, START + SECOND), SECOND);
+    // Stopped for ten seconds: suppressed numbers of that time have not been read.
+    assert_eq!(until(&setup, START + 10 * SECOND), SECOND + SECOND / 2);
+    setup.poll(START + 10 * SECOND);
+    assert_eq!(until(&setup, START + 10 * SECOND), 10 * SECOND);
 }

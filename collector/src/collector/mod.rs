@@ -176,6 +176,11 @@ impl Collector {
         self.inner.tick(now, out);
     }
 
+    /// The current time: the latest of datagrams and ticks, ns; 0 before the first.
+    pub fn time(&self) -> Nanos {
+        self.inner.sweep.time()
+    }
+
     /// Ends the input: reports everything that is still pending, and the latest state of each flow.
     pub fn finish(&mut self, now: Nanos, out: &mut dyn Output) {
         self.inner.finish(now, out);

@@ -70,6 +70,10 @@ impl Sweep {
         }
     }
 
+    pub(super) fn time(&self) -> Nanos {
+        self.now
+    }
+
     /// Whether `now` is a time of the clock before it was set back.
     fn is_before(&self, now: Nanos) -> bool {
         let before = self.before.saturating_add(SET_BACK);

@@ -70,7 +70,8 @@ fn alone(collector: Collector, pipeline: &Pipeline, receive: Receive<'_>) -> Res
         each_chunk(packets, 0, &ports, |contents, chunk| {
             worker.process(contents, chunk)
         });
-        worker.poll(time::now());
+        let now = time::now();
+        worker.poll(now, now);
     });
     lock(&worker).finish(time::now());
     Ok(Processed {
@@ -108,6 +109,7 @@ fn distributed(
         listener: 0,
         ledger,
         aggregate_ports: AggregatePorts::default(),
+        watermarks: Arc::default(),
     };
     let workers_ns = thread::scope(|scope| {
         let threads: Vec<_> = workers
@@ -122,7 +124,8 @@ fn distributed(
         let mut spreader = Spreader::new(plan);
         receive(&mut |packets: &[Packet<'_>]| {
             spreader.distribute(packets);
-            spreader.poll(time::now());
+            let now = time::now();
+            spreader.poll(now, now);
         });
         // The workers end when their last sender is gone.
         drop(spreader);

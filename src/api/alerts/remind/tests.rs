@@ -101,7 +101,7 @@ impl Simulated {
 
     /// What was published: kind and time.
     fn events(mut self, subscription: &mut crate::live::Subscription) -> Vec<(bool, Nanos)> {
-        self.worker.poll(self.now + SECOND);
+        self.worker.poll(self.now + SECOND, self.now + SECOND);
         drop(self.worker);
         self.pipeline.stop();
         let mut events = Vec::new();
@@ -174,7 +174,7 @@ fn nobody_hears_of_an_alert_again_after_its_end() {
                 3 => _ = simulated.worker.serve(true),
                 _ => {
                     simulated.now += SECOND / 20;
-                    simulated.worker.poll(simulated.now);
+                    simulated.worker.poll(simulated.now, simulated.now);
                 }
             }
         }
