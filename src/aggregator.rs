@@ -20,11 +20,11 @@ use wire::Refusal;
 
 use crate::{
     config::{Settings, aggregator::AggregatorSettings, build, values::Listen},
-    control::Control,
     datagram::is_allowed,
-    view::{Name, NamedCounts},
 };
+use runtime::control::Control;
 use terminal::CliError;
+use view::{Name, NamedCounts};
 
 /// Maximum datagrams per receive or send call.
 const BURST: usize = 64;

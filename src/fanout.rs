@@ -23,7 +23,6 @@ use wire::{
 
 use crate::{
     datagram::{AggregatePorts, Contents, Profiles, octets},
-    lock::lock,
     pipeline::{Outlet, RuleNames},
     watermarks::Watermarks,
     worker::{TICK, Worker},
@@ -31,6 +30,7 @@ use crate::{
 use order::Order;
 use queue::Received;
 pub(crate) use queue::{LoadReceiver, LoadSender, load_queue};
+use runtime::lock::lock;
 
 /// Datagrams in one buffer, with their offsets. Its memory has the same size throughout.
 #[derive(Debug)]

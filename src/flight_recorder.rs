@@ -19,12 +19,11 @@ use collector::{
 use store::ReportRow;
 
 use crate::{
-    control::Control,
-    lock::lock,
     pipeline::Outlet,
     recorder::ReportRecorder,
     triggers::{Config, Found, Triggers, WAITING},
 };
+use runtime::{control::Control, lock::lock};
 use terminal::CliError;
 
 /// A worker's end: its ring.

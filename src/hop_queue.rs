@@ -10,7 +10,7 @@ use std::{
 
 use export::spool::Spool;
 
-use crate::lock::lock;
+use runtime::lock::lock;
 
 /// See the module.
 #[derive(Debug)]

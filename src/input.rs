@@ -21,15 +21,14 @@ use crate::{
     active_config::ActiveConfig,
     capabilities,
     config::{sections::Capabilities, values::Listen},
-    control::Control,
     fanout::{Plan, Spreader},
     kernel::KernelRxSource,
-    lock::lock,
     watermarks::Watermark,
     worker::Worker,
 };
 pub(crate) use gauge::{InputGauge, Setup};
 use reader::Reader;
+use runtime::{control::Control, lock::lock};
 use terminal::CliError;
 pub(crate) use udp::inside;
 

@@ -11,7 +11,7 @@ use std::{
 use collector::{LinkUse, event::Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::{lock::lock, save::SavedFile};
+use runtime::{lock::lock, save::SavedFile};
 
 /// What is remembered, and where it is saved.
 #[derive(Debug)]

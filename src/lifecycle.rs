@@ -27,8 +27,6 @@ use crate::{
         memory::{MemoryMode, MemorySettings},
         translator::{TranslatorSettings, TransportMode},
     },
-    control::{Asked, Control, Message, Reloaded},
-    dns::Resolver,
     exchange::secret::NewSecret,
     export_role,
     fanout::{self, Ledger, LoadSender, Plan},
@@ -36,20 +34,24 @@ use crate::{
     history::{History, Local, Remote},
     hop_recorder::HopRecorder,
     input::{self, Dispatch, Input, InputGauge, Reading, watch::Watch},
-    intercept::{self, SwitchEnd, TranslatorEnd},
     known_links::{self, KnownLinks},
     live::Hub,
-    lock::lock,
     log::Log,
     manager_role, memory_role,
     monitor::Monitor,
-    notify,
     pipeline::{self, Pipeline, RuleNames},
     recorder::ReportRecorder,
-    reporter_role, save, switch, tls, translator_role,
+    reporter_role, switch, translator_role,
     triggers::Triggers,
     watermarks::Watermarks,
     worker::{Worker, WorkerHandle},
+};
+use net::{dns::Resolver, tls};
+use runtime::{
+    control::{Asked, Control, Message, Reloaded},
+    intercept::{self, SwitchEnd, TranslatorEnd},
+    lock::lock,
+    notify, save,
 };
 use settings::values::Size;
 use terminal::CliError;

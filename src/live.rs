@@ -24,10 +24,8 @@ use store::facts;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use wire::FlowKey;
 
-use crate::{
-    lock::lock,
-    view::{EventView, ReasonNames, StreamsView},
-};
+use runtime::lock::lock;
+use view::{EventView, ReasonNames, StreamsView};
 
 /// A client's filter. Absent fields match everything.
 #[derive(Clone, PartialEq, Debug, Default)]

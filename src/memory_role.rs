@@ -28,13 +28,13 @@ use wire::roce::{Endpoints, Packet, Path};
 use crate::exchange;
 use crate::{
     config::memory::{MemoryMode, MemorySettings},
-    control::Control,
     pipeline::{Outlet, RuleNames},
 };
 use dta::{
     persist::{self, KernelLock},
     source::DtaSource,
 };
+use runtime::control::Control;
 use verbs::Verbs;
 
 use kernel::Kernel;

@@ -16,19 +16,20 @@ use store::ProblemKind;
 
 use crate::{
     aggregator::AggregatorView,
-    dns::Counts,
     export_role::view::ExportsView,
     manager_role::view::DeviceCounterView,
     memory_role::view::MemoryView,
     monitor::{Detail, Monitor, version_name},
     reporter_role::ReporterView,
-    save,
     switch::{FilterView, PortView, SwitchView},
-    tls::{Endpoint, Failure},
     topology::merged,
     translator_role::view::TranslatorView,
-    view,
 };
+use net::{
+    dns::Counts,
+    tls::{Endpoint, Failure},
+};
+use runtime::save;
 
 /// The format of the document.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -1073,10 +1074,10 @@ mod tests {
     use super::*;
     use crate::{
         config::sections::Policy,
-        control::Control,
         live::Hub,
         pipeline::{self, Pipeline},
     };
+    use runtime::control::Control;
 
     #[test]
     fn samples_are_escaped() {

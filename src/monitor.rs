@@ -22,16 +22,15 @@ use crate::{
     flow_index::{FlowIndex, LatestIndex, touched},
     input::InputGauge,
     live::Hub,
-    lock::lock,
     pipeline::Gauge,
     record_queue::Account,
-    save,
     topology::{NetworkMerge, Slice, Topology},
-    view::{
-        self, Evidence, FileProblemView, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView,
-        StoreView, TableView, TriedView, WorkerView,
-    },
     worker::{Entries, WorkerHandle, copy_flows, visit_network},
+};
+use runtime::{lock::lock, save};
+use view::{
+    self, Evidence, FileProblemView, InputView, NamedCounts, Rates, RatesThen, Stage, StatusView, StoreView,
+    TableView, TriedView, WorkerView,
 };
 
 /// The counters of all stages.

@@ -15,14 +15,13 @@ use store::{ReportRow, Store};
 use crate::{
     backlog::{RecordBatch, Shed},
     config::sections::Policy,
-    control::Control,
     live::Hub,
-    lock::lock,
     record_queue::{Account, QueueGauge, RecordReceiver, RecordSender, record_queue},
     triggers::Triggers,
-    view::{NamedCounts, Stage},
 };
+use runtime::{control::Control, lock::lock};
 use terminal::CliError;
+use view::{NamedCounts, Stage};
 
 pub(crate) use crate::backlog::RuleNames;
 

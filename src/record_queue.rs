@@ -5,10 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use collector::{Batch, flight::Recording};
 use store::ReportRow;
 
-use crate::{
-    backlog::{Backlog, Record, RecordBatch, RuleNames, Shed, records},
-    lock::lock,
-};
+use crate::backlog::{Backlog, Record, RecordBatch, RuleNames, Shed, records};
+use runtime::lock::lock;
 
 /// Counters of records: `offered = delivered + sum of shed + queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,12 +23,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::reporter::ReporterSettings,
-    control::Control,
     reporter::{CollectorView, Sockets, collector_views, first_sequence},
-    view::NamedCounts,
 };
 use listener::Listener;
+use runtime::control::Control;
 use terminal::CliError;
+use view::NamedCounts;
 
 /// Maximum datagrams of programs between two checks of the control socket; the outbox has room for all of them.
 const BURST: usize = 256;

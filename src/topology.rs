@@ -11,10 +11,8 @@ use collector::{
     stats::{Table, Tables},
 };
 
-use crate::{
-    view::{self, LinkView, PathView},
-    worker::visit_network,
-};
+use crate::worker::visit_network;
+use view::{self, LinkView, PathView};
 
 /// The network, as derived from the flows and reports of all workers.
 #[derive(Clone, Debug, Default)]

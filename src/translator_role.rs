@@ -33,13 +33,12 @@ use crate::{
         build,
         translator::{TranslatorSettings, TransportMode},
     },
-    control::Control,
     datagram::is_allowed,
     exchange::secret::SecretFile,
-    intercept::TranslatorEnd,
 };
 use intercepted::{Intercepted, Stage};
 use links::{Context, Peers};
+use runtime::{control::Control, intercept::TranslatorEnd};
 use terminal::CliError;
 use transport::RdmaTransport;
 use upstream::Upstream;

@@ -9,7 +9,7 @@ use std::{
 
 use collector::event::Nanos;
 
-use crate::lock::lock;
+use runtime::lock::lock;
 
 /// How far the datagrams of one thread may be ahead of those of another, ns. It is small compared with the silence after which missing
 /// numbers count as lost.

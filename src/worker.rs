@@ -24,11 +24,11 @@ use crate::{
     datagram::{AggregatePorts, Contents},
     flight_recorder::Tap,
     hop_recorder::{HopRecorder, Marks},
-    lock::lock,
     pipeline::{Outlet, RuleNames},
     recorder::ReportRecorder,
     watermarks::{LEAD, Watermarks},
 };
+use runtime::lock::lock;
 
 pub(crate) use removals::Removals;
 pub(crate) use slice::{copy_flows, visit_network};

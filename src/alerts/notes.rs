@@ -15,11 +15,8 @@ use serde::{Deserialize, Serialize};
 use store::facts;
 use terminal::CliError;
 
-use crate::{
-    lock::lock,
-    save::SavedFile,
-    view::{AcknowledgedView, SilenceView},
-};
+use runtime::{lock::lock, save::SavedFile};
+use view::{AcknowledgedView, SilenceView};
 
 /// Acknowledgements and silences.
 #[derive(Debug)]

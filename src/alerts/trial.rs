@@ -13,7 +13,7 @@ use detect::{HopValues, Metric, Observation, RuleSet, observation::NO_NODE};
 use store::EventRow;
 use wire::FlowKey;
 
-use crate::view::{FiringView, Trial as TrialView};
+use view::{FiringView, Trial as TrialView};
 
 /// A rule that is tried.
 #[derive(Debug)]

@@ -29,10 +29,10 @@ use super::{
 use crate::{
     alerts::{Alert, Full, Holding, Notes, Past, RuleEvent, Trial, TrialRange},
     history::{EventQuestion, Place, RecordingQuestion},
-    view::{
-        self as shown, AcknowledgedView, AlertView, Alerts, EpisodeView, FaultView, SilenceView, Silences,
-        Trial as TrialView,
-    },
+};
+use view::{
+    self as shown, AcknowledgedView, AlertView, Alerts, EpisodeView, FaultView, SilenceView, Silences,
+    Trial as TrialView,
 };
 
 mod enable;

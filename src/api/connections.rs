@@ -20,10 +20,8 @@ use tokio::{
 };
 
 use super::transport::Transport;
-use crate::{
-    lock::lock,
-    tls::{Endpoint, Failure},
-};
+use net::tls::{Endpoint, Failure};
+use runtime::lock::lock;
 
 /// A listener that always accepts, and closes an older connection when there are too many.
 pub(super) struct Limited {
@@ -419,13 +417,13 @@ mod tests {
                     .join("tests/tls")
                     .join(name)
             };
-            let identity = crate::tls::Identity {
+            let identity = net::tls::Identity {
                 certificate: file("server.pem"),
                 key: file("server.key"),
             };
             let (mut limited, address) = listening(1, Duration::from_millis(20)).await;
             let endpoint = Arc::clone(&limited.open.tls);
-            endpoint.replace(Some(crate::tls::server(&identity, None).unwrap()));
+            endpoint.replace(Some(net::tls::server(&identity, None).unwrap()));
             let mut client = std::net::TcpStream::connect(address).unwrap();
             let (mut server, _) = limited.accept().await;
             // The beginning of a handshake does not extend the time limit.

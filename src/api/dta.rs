@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::task;
 
+#[cfg(test)]
+use super::schema;
 use super::{
     Context,
     params::{Form, Param, Params, Segment},
@@ -18,8 +20,6 @@ use super::{
 };
 use crate::config::build;
 use crate::memory_role::{Memory, snapshots::SnapshotView, view::MemoryView};
-#[cfg(test)]
-use crate::view::schema;
 use dta::calculate::{self, Calculation};
 use dta::key::Key;
 use dta::source::{
@@ -345,7 +345,7 @@ pub(crate) async fn tail(
 }
 
 /// Adds the name of a drop reason.
-fn name(fields: &mut Values, reasons: &crate::view::ReasonNames) {
+fn name(fields: &mut Values, reasons: &view::ReasonNames) {
     let code = fields
         .get("reason")
         .and_then(Value::as_u64)

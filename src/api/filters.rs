@@ -15,7 +15,7 @@ use super::{
     params::{Form, Param, Params},
     refusal::Refusal,
 };
-use crate::view::{CompletionView, FaultView, FieldView, FilterHelp, NamesView};
+use view::{CompletionView, FaultView, FieldView, FilterHelp, NamesView};
 
 /// The parameters of `/filter`.
 pub(super) const FILTER: &[Param] = &[

@@ -18,12 +18,8 @@ use super::{
     past,
     refusal::Refusal,
 };
-use crate::{
-    flow_index::FlowIndex,
-    history::FlowsQuestion,
-    monitor::Busy,
-    view::{self as shown, FlowDetail, FlowView, Flows, HopView},
-};
+use crate::{flow_index::FlowIndex, history::FlowsQuestion, monitor::Busy};
+use view::{self as shown, FlowDetail, FlowView, Flows, HopView};
 
 /// The parameters of `/flows`.
 pub(super) const FLOWS: &[Param] = &[

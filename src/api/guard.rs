@@ -20,11 +20,9 @@ use http_body::{Frame, SizeHint};
 use tokio::{sync::OwnedSemaphorePermit, time};
 
 use super::{Context, MAX_BODY, connections::Peer, refusal::Refusal, session::Session};
-use crate::{
-    config::sections::{ApiSettings, Role},
-    text::unescaped,
-};
+use crate::config::sections::{ApiSettings, Role};
 use settings::values::{Secret, rounded_text};
+use terminal::text::unescaped;
 
 /// Rejects requests that are not allowed, and adds to every response the headers that keep browsers from misusing it.
 pub(crate) async fn guard(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use store::{FlowHistory, FlowPoint};
 
 use super::holds::Silences;
-use crate::view::{HopLatencies, LatencySpread, node};
+use view::{HopLatencies, LatencySpread, node};
 
 /// A span of time in columns.
 #[derive(Clone, Copy, Debug)]

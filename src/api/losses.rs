@@ -21,8 +21,8 @@ use crate::{
     config::build,
     history::LinkEnds,
     known_links::{Behind, LinkMemory},
-    view::{DropsView, LinkLoss, LossMap, ReporterView},
 };
+use view::{DropsView, LinkLoss, LossMap, ReporterView};
 
 /// The parameters of `/losses`.
 pub(super) const LOSSES: &[Param] = &[SINCE, UNTIL, Param::limit(500, 10_000)];

@@ -25,6 +25,8 @@ mod queues;
 mod refusal;
 mod reporter;
 mod rules;
+#[cfg(test)]
+mod schema;
 mod server;
 mod session;
 mod state;
@@ -48,12 +50,14 @@ use axum::{
 use tokio::sync::Semaphore;
 
 use crate::{
-    active_config::ActiveConfig, alerts::Notes, control::Control, dns::Resolver, history::History,
-    known_links::KnownLinks, live::Hub, monitor::Monitor, tls,
+    active_config::ActiveConfig, alerts::Notes, history::History, known_links::KnownLinks, live::Hub,
+    monitor::Monitor,
 };
 pub(crate) use guard::admits;
+use net::{dns::Resolver, tls};
 pub(crate) use page::PAGES;
 use refusal::Refusal;
+use runtime::control::Control;
 pub(crate) use server::Api;
 
 /// What the handlers need.

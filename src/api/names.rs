@@ -12,7 +12,8 @@ use super::{
     params::Params,
     refusal::Refusal,
 };
-use crate::{config::build, view::NamesView};
+use crate::config::build;
+use view::NamesView;
 
 /// Names of nodes, interfaces and hosts.
 pub(crate) async fn names(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {

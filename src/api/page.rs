@@ -9,7 +9,6 @@ use serde::Serialize;
 use tokio::{task, time};
 
 use super::{Context, refusal::Refusal};
-use crate::view;
 
 /// Serialised JSON.
 #[derive(Debug)]

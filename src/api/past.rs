@@ -21,10 +21,10 @@ use super::{
 use crate::{
     config::{Settings, build},
     history::{FlowQuestion, FlowsQuestion, LinkEnds, Place},
-    view::{
-        self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView,
-        Links, NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,
-    },
+};
+use view::{
+    self as shown, Activity, ActivityPoint, FlowDetail, FlowView, Flows, HopView, Latencies, LinkView, Links,
+    NodeView, Nodes, PathView, Paths, QueueView, RangeView, Spread,
 };
 
 /// The parameters of `/activity`.

@@ -18,10 +18,8 @@ use super::{
     refusal::Refusal,
     stored,
 };
-use crate::{
-    history::FlowQuestion,
-    view::{self as shown, ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath},
-};
+use crate::history::FlowQuestion;
+use view::{self as shown, ChangeGroupView, DirectionView, PathChangeView, PathChanges, PathUses, UsedPath};
 
 /// The parameters of `/paths/changes` and `/paths/uses`.
 pub(super) const OF_FLOWS: &[Param] = &[FLOW, SRC, DST, SINCE, UNTIL, Param::limit(100, 1_000)];

@@ -21,10 +21,10 @@ use super::{
 use crate::{
     config::build,
     history::{Exported, QueueQuestion, QueueRecords, RecordingQuestion},
-    view::{
-        BurstView, ChangeView, DropCount, Flow, HeatRowView, HeatView, PartView, PassageView, RecorderView,
-        RecordingView, Recordings,
-    },
+};
+use view::{
+    BurstView, ChangeView, DropCount, Flow, HeatRowView, HeatView, PartView, PassageView, RecorderView,
+    RecordingView, Recordings,
 };
 
 /// The parameters of `/queues`.

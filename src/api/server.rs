@@ -17,8 +17,10 @@ use super::{
     connections::{Limited, Peer},
     service,
 };
-use crate::{control, monitor::Monitor, save, view::Name};
+use crate::monitor::Monitor;
+use ::runtime::{control, save};
 use terminal::CliError;
+use view::Name;
 
 /// The API as a component.
 #[derive(Debug)]

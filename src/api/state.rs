@@ -22,8 +22,8 @@ use crate::{
     export_role,
     metrics::{self, Format},
     topology::Node,
-    view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread},
 };
+use view::{Links, NodeView, Nodes, Paths, QueueView, RateHistory, Spread};
 
 /// The state of the program: rates, loss budget, inputs, tables, store.
 pub(crate) async fn status(State(context): State<Arc<Context>>, params: Params) -> Result<Prepared, Refusal> {

@@ -25,7 +25,7 @@ use super::{
 use crate::config::build;
 use crate::history::{EventQuestion, FlowQuestion, FoundEvents};
 use crate::sql::Request;
-use crate::view::{
+use view::{
     EventView, Events, HistoryView, HopLatency, PathSince, PointView, RollupView, Rollups, node, path,
 };
 

@@ -13,7 +13,7 @@ use super::{
     question::{history_of, place, respond},
     refusal::Refusal,
 };
-use crate::view::{TrafficRow, TrafficView};
+use view::{TrafficRow, TrafficView};
 
 /// The parameters of `/traffic`.
 pub(super) const TRAFFIC: &[Param] = &[

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_rustls::{Accept, TlsAcceptor, server::TlsStream};
 
-use crate::tls::Failure;
+use net::tls::Failure;
 
 /// A connection with or without TLS.
 pub(super) enum Transport {

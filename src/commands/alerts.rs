@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::remote::{Api, fetch};
-use crate::text::json_line;
-use crate::view::{AlertView, Alerts, Silences};
+use terminal::text::json_line;
 use terminal::{Align, CliError, Table, units};
+use view::{AlertView, Alerts, Silences};
 
 /// Show what is wrong now; acknowledge and silence alerts
 ///

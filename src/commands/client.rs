@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
-use crate::{host, tls};
+use net::tls;
+use runtime::host;
 
 /// Address of a running hopwise, and what it asks of clients.
 #[derive(Clone, Debug)]

@@ -33,10 +33,10 @@ use crate::config::sections::{Clocks, Level, LogFormat, ProfileSettings, RuleSet
 use crate::config::{sections::NodeEntry, values::Listen};
 use crate::lifecycle::Server;
 use crate::log::Log;
-use crate::view::{Stage, StatusView};
 use terminal::CliError;
 use terminal::Tone;
 use terminal::{Align, Table, Terminal, units};
+use view::{Stage, StatusView};
 
 /// Run a simulated network with a real collector
 ///

@@ -17,10 +17,11 @@ use super::{
     client::{Client, escape},
     remote::{self, fetch},
 };
-use crate::{config::dta::load_map, text::json_line};
+use crate::config::dta::load_map;
 use dta::collector_map::{Collector, CollectorMap};
 use dta::source::{DtaSource, SourceStore, Values};
 use terminal::CliError;
+use terminal::text::json_line;
 
 /// The source of answers: regions, a snapshot, or a running hopwise.
 #[derive(clap::Args, Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use super::client::escape;
 use super::question::time;
-use crate::view::EventView;
 use terminal::CliError;
+use view::EventView;
 
 /// A filter of events.
 #[derive(clap::Args, Clone, Default, Debug)]

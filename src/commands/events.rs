@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use super::client::{self, Client, Stream};
 use super::event_filter::Filter;
 use super::remote::{Api, fetch, names};
-use crate::text::json_line;
-use crate::view::{EventView, Events, Names};
 use terminal::CliError;
 use terminal::Tone;
+use terminal::text::json_line;
 use terminal::{Terminal, units};
+use view::{EventView, Events, Names};
 
 /// List events, newest last, or follow them live
 ///
@@ -333,7 +333,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::view::NamesView;
+    use view::NamesView;
 
     fn shown(event: serde_json::Value) -> String {
         sentence(

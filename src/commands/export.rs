@@ -14,8 +14,8 @@ use crate::{
         self,
         view::{ExportView, ExportsView},
     },
-    text::json_line,
 };
+use terminal::text::json_line;
 use terminal::{Align, CliError, Table, units};
 
 /// Show how far exports have come, wait for them, send a time range again

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use super::client::{Client, escape};
 use super::remote::{Api, fetch, names};
-use crate::text::json_line;
-use crate::view::{FlowDetail, FlowView, Flows, Names};
 use terminal::CliError;
 use terminal::Tone;
+use terminal::text::json_line;
 use terminal::{Align, Table, Terminal, plot, units};
+use view::{FlowDetail, FlowView, Flows, Names};
 
 /// Show the path of a flow, hop by hop
 ///

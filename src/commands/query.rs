@@ -12,11 +12,11 @@ use super::question::{Format, Printed, Question, time};
 use super::remote::{Api, fetch, parse_path};
 use crate::config::{Settings, build};
 use crate::sql::{Failure, MAX_BYTES, Pool, QueryFailure, Request, Rows};
-use crate::view::{Names, NamesView};
 use terminal::CliError;
 use terminal::json::{self, Object};
 use terminal::progress::Waiting;
 use terminal::{Align, Table, table, units};
+use view::{Names, NamesView};
 
 /// Query the store in SQL; without a query, in a shell
 ///

@@ -1,4 +1,4 @@
-//! Access of the commands to a running hopwise: its address, and answers of `/api/v1` as the types of [`crate::view`].
+//! Access of the commands to a running hopwise: its address, and answers of `/api/v1` as the types of [`view::view`].
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -6,9 +6,9 @@ use rustls::ClientConfig;
 use serde::de::DeserializeOwned;
 
 use super::client::{self, Client};
-use crate::tls;
-use crate::view::{Names, NamesView};
+use net::tls;
 use terminal::CliError;
+use view::{Names, NamesView};
 
 /// How to reach a running hopwise.
 #[derive(clap::Args, Clone, Debug)]

@@ -17,10 +17,10 @@ use super::capture::{self, Account};
 use super::store_writer::StoreWriter;
 use crate::config::{Settings, build};
 use crate::datagram::{AggregatePorts, Contents, octets};
-use crate::view::Names;
 use nic::capture::{BURST, Frames};
 use terminal::CliError;
 use terminal::progress::Progress;
+use view::Names;
 
 /// Replay a capture through the collector
 ///

@@ -10,8 +10,8 @@ use store::{EventFilter, EventRow, FirstRow, QueryOptions, Reader, Value, facts}
 
 use super::event_filter::{Filter, UNCHANGED};
 use super::remote::parse_path;
-use crate::view::{EventView, Flow, FlowDetail, FlowView, HopView, ReasonNames};
 use terminal::CliError;
+use view::{EventView, Flow, FlowDetail, FlowView, HopView, ReasonNames};
 
 /// The store in `dir`.
 pub(super) fn open(dir: &Path) -> Result<Reader, CliError> {

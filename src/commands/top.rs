@@ -19,7 +19,7 @@ use self::{
 use super::client::Client;
 use super::question::time;
 use super::remote::Api;
-use crate::text::json_line;
+use terminal::text::json_line;
 use terminal::{CliError, Terminal, Tone};
 
 /// Watch the busiest flows, nodes and links of a running hopwise, now or at another time

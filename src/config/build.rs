@@ -17,11 +17,11 @@ use super::sections::{
 use super::settings::Settings;
 use super::values::Listen;
 use crate::{
-    control::Asked,
     datagram::{AggregatePorts, Profiles},
     triggers::{self, Cause},
-    view::{Names, NamesView},
 };
+use runtime::control::Asked;
+use view::{Names, NamesView};
 
 /// The thresholds.
 ///

@@ -12,7 +12,8 @@ use super::{
     settings::Settings,
     values::Listen,
 };
-use crate::{control::Asked, tls::Part};
+use net::tls::Part;
+use runtime::control::Asked;
 use settings::{
     read::{Node, Reader, is_written, nearest, span_of},
     values::Size,

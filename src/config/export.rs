@@ -29,7 +29,7 @@ pub(crate) use self::{
     destination::{Destination, Login},
     sharing::{Share, SharedExportSettings, Shares, not_enough, shares},
 };
-use crate::host;
+use runtime::host;
 
 section! {
     /// Sends what is stored to another system, at least once and accounted for. It is read from the store as soon as it is committed there;

@@ -9,7 +9,7 @@ use gnmi::{PathMap, Peer, Settings as DriverSettings};
 use manager::inventory::Device;
 use settings::{read, section};
 
-use crate::tls;
+use net::tls;
 
 section! {
     /// How the driver `gnmi` drives the device of `[inventory]` with this name.

@@ -25,11 +25,9 @@ use super::{
     sections::Clocks,
     switch::L4ChecksumSetting,
 };
-use crate::{
-    control::{Asked, AskedRule},
-    rules::dta_map,
-    tls::{self, Part},
-};
+use crate::rules::dta_map;
+use net::tls::{self, Part};
+use runtime::control::{Asked, AskedRule};
 use settings::{
     choice,
     read::{Node, Reader, span_of},

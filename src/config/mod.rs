@@ -38,7 +38,7 @@ use ::settings::{
 use export::ExportSettings;
 use values::Listen;
 
-use crate::host;
+use runtime::host;
 use terminal::CliError;
 
 impl Settings {

@@ -9,7 +9,7 @@ use super::{
     memory::MemorySettings,
     values::{FlowIdSetting, LinkSetting, Listen, Marker, NodeRange},
 };
-use crate::tls;
+use net::tls;
 use settings::{
     choice,
     read::{DeValue, Node, Reader},

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::handshake::RefusalCause;
-use crate::view::NamedCounts;
+use view::NamedCounts;
 
 /// Maximum number of connected translators.
 pub(super) const MAX_LINKS: usize = 64;

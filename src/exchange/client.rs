@@ -17,7 +17,7 @@ use super::{
     handshake::{HandshakeLimit, RefusalCause, Refused, prove, refusal_of},
     secret::SecretFile,
 };
-use crate::control::Control;
+use runtime::control::Control;
 use terminal::CliError;
 
 /// Exponential backoff between attempts.

@@ -13,8 +13,8 @@ use super::secret::{Nonces, SecretFile, Side};
 use super::server::{AccessControl, Host, Listening, Server};
 use super::tests::{Recorder, TIMEOUT, accept, any, hello};
 use super::*;
-use crate::control::Control;
-use crate::view::NamedCounts;
+use runtime::control::Control;
+use view::NamedCounts;
 
 const SECRET: &str = "correct horse battery staple";
 const OTHER: &str = "another secret of some length";

@@ -18,7 +18,7 @@ use super::{
     handshake::{HandshakeLimit, RefusalCause, Refused, receive_hello},
     secret::SecretFile,
 };
-use crate::control::Control;
+use runtime::control::Control;
 use terminal::CliError;
 
 /// Poll interval of the threads, which bounds the time to notice a stop.

@@ -11,7 +11,7 @@ use std::{
 use super::client::{Link, LinkEvent, Target};
 use super::server::{AccessControl, Host, Listening};
 use super::*;
-use crate::control::Control;
+use runtime::control::Control;
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

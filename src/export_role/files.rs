@@ -13,7 +13,7 @@ use export::{
     record::{Record, Stream},
 };
 
-use crate::save::SavedFile;
+use runtime::save::SavedFile;
 
 /// The files of one stream of one export.
 #[derive(Debug)]

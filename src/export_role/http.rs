@@ -18,10 +18,8 @@ use hyper_util::rt::TokioIo;
 use tokio::task::AbortHandle;
 
 use super::{answered::Answered, socket};
-use crate::{
-    config::export::{Destination, Login},
-    tls,
-};
+use crate::config::export::{Destination, Login};
+use net::tls;
 
 /// A system that takes requests.
 #[derive(Debug)]

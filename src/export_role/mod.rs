@@ -49,11 +49,10 @@ use crate::{
         },
         outlet::OutletSettings,
     },
-    control::Control,
     hop_queue::HopQueue,
     hop_recorder::HopTap,
-    lock::lock,
 };
+use ::runtime::{control::Control, lock::lock};
 use terminal::CliError;
 
 /// Hops on their way from the workers to the exports that want them, by the name of the export.

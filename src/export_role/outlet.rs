@@ -26,15 +26,12 @@ use tokio::{
 
 use self::{partition::Start, running::Running, source::Topic, space::Space};
 use super::{Gauge, Gauges, PROBE, answered::Failure, files, in_time, link::Link};
-use crate::{
-    config::{
-        Settings,
-        export::{Destination, ExportStart, Sink},
-        outlet::OutletSettings,
-    },
-    lock::lock,
-    save,
+use crate::config::{
+    Settings,
+    export::{Destination, ExportStart, Sink},
+    outlet::OutletSettings,
 };
+use runtime::{lock::lock, save};
 use terminal::CliError;
 
 /// All partitions that are passed on here.

@@ -379,10 +379,10 @@ const UNPACKED: usize = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::SilenceView;
     use collector::{Event, Kind, Output as _};
     use export::sink::clickhouse::{ClickHouse, DAYS};
     use testkit::records::{Dir, SECOND, START, loss};
+    use view::SilenceView;
 
     #[test]
     fn records_of_more_days_than_an_insert_takes_are_several_pages() {

@@ -12,10 +12,8 @@ use super::{
     answered::{Answered, Failure},
     socket,
 };
-use crate::{
-    config::export::{Destination, Login},
-    tls,
-};
+use crate::config::export::{Destination, Login};
+use net::tls;
 
 /// See the module.
 #[derive(Debug)]

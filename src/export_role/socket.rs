@@ -4,7 +4,8 @@ use std::{future, pin::Pin, task::Poll, time::Duration};
 
 use tokio::{io::ReadBuf, net::TcpStream, task, time};
 
-use crate::{config::export::Destination, tls};
+use crate::config::export::Destination;
+use net::tls;
 
 /// A connection, with or without TLS.
 ///

@@ -4,7 +4,8 @@ use export::sink::{Batch, syslog::Syslog};
 use tokio::io::AsyncWriteExt as _;
 
 use super::socket;
-use crate::{config::export::Destination, tls};
+use crate::config::export::Destination;
+use net::tls;
 
 /// See the module.
 pub(super) struct Link {

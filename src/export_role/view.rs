@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Budget, Gauge, Handle};
-use crate::{lock::lock, view::Stage};
+use runtime::lock::lock;
+use view::Stage;
 
 /// The exports of a process.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]

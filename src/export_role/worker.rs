@@ -35,8 +35,8 @@ use crate::{
         build,
         export::{ExportSettings, ExportStart},
     },
-    lock::lock,
 };
+use runtime::lock::lock;
 
 /// See the module.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::{
 use collector::event::Nanos;
 
 use super::{Arrival, Load};
-use crate::lock::lock;
+use runtime::lock::lock;
 
 #[derive(Debug)]
 struct Inner {

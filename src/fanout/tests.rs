@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     config::{Settings, build, sections::Policy},
-    control::Control,
     live::Hub,
     pipeline::{self, Pipeline},
 };
+use runtime::control::Control;
 
 /// A plan over queues of 256 KiB, and their other ends.
 fn plan(workers: usize) -> (Plan, Vec<LoadReceiver>, Pipeline) {

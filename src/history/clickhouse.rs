@@ -43,9 +43,9 @@ use super::{
 use crate::{
     config::{console::ConsoleSettings, export::Destination},
     export_role::Client,
-    lock::lock,
     sql::{Failure, QueryFailure, Request},
 };
+use runtime::lock::lock;
 
 /// Asks ClickHouse.
 #[derive(Debug)]

@@ -17,13 +17,12 @@ use crate::{
         sections::{RxPath, XdpMode, XdpSettings, ZeroCopy},
         values::Listen,
     },
-    control::Asked,
     kernel::{
         KernelSync,
         live::{AttachmentSlot, Live, PROGRAM, Reading},
     },
-    lock::lock,
 };
+use runtime::{control::Asked, lock::lock};
 use terminal::CliError;
 
 /// An entry `xdp://…` of the configuration.

@@ -7,7 +7,7 @@ use std::{
 
 use nic::{receive::Counters, source::Stats};
 
-use crate::lock::lock;
+use runtime::lock::lock;
 
 /// The setup of an input, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

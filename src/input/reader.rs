@@ -13,7 +13,8 @@ use collector::event::Nanos;
 use nic::source::Packet;
 
 use super::{Handler, RxSource, gauge::Meter};
-use crate::{datagram::each_chunk, lock::lock, watermarks::Watermark, worker::TICK};
+use crate::{datagram::each_chunk, watermarks::Watermark, worker::TICK};
+use runtime::lock::lock;
 
 /// Longest wait for a datagram, ms; then the thread runs timers and checks for a stop.
 const WAIT_MS: u32 = (TICK / 1_000_000) as u32;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{Check, Opened, Work};
-use crate::control::Control;
+use runtime::control::Control;
 use terminal::CliError;
 
 /// Interval of checks.

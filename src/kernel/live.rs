@@ -12,7 +12,7 @@ use wire::FlowKey;
 use xdp::{Reason, Record, Sizes, Tables, Units};
 
 use super::{Counters, FlowCopy, Kernel, KernelRecord};
-use crate::lock::lock;
+use runtime::lock::lock;
 
 /// The program's name in its object.
 pub(crate) const PROGRAM: &str = "hopwise_detect";

@@ -306,7 +306,7 @@ fn by_interface(traffic: &Traffic, live: Live, pair: &Pair) -> Answer {
         .run(|| receive::filter(Pair::DEVICE, live.object(), PROGRAM, &options));
     let filter = filter.unwrap().unwrap();
     assert_eq!(filter.rx_path, RxPath::Native, "{:?}", filter.tried);
-    *crate::lock::lock(&live.attachment()) = Some(filter.attached);
+    *runtime::lock::lock(&live.attachment()) = Some(filter.attached);
     let mut sent = 0;
     by_kernel(traffic, live, |sync, frames| {
         pair.near

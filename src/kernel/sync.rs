@@ -8,7 +8,8 @@ use nic::source;
 use wire::Refusal;
 
 use super::{CollectorHost, Counters, FlowCopy, Kernel, KernelRecord, KernelRxSource, ROUND};
-use crate::{datagram::octets, lock::lock, worker::Worker};
+use crate::{datagram::octets, worker::Worker};
+use runtime::lock::lock;
 
 /// Records drained from the ring between two reads of the clock.
 const BURST: usize = 1024;

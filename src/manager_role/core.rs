@@ -43,9 +43,9 @@ use super::{
 };
 use crate::{
     config::{Settings, manager::ManagerSettings, values::Listen},
-    control::Control,
     live::Hub,
 };
+use runtime::control::Control;
 use terminal::CliError;
 
 /// The manager with what it needs.

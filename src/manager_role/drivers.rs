@@ -13,7 +13,8 @@ use p4runtime::client::Connector;
 use tokio::time;
 
 use super::{Local, ToDevice, hopwise, namespaces::Namespaces};
-use crate::{config::manager::ManagerSettings, tls};
+use crate::config::manager::ManagerSettings;
+use net::tls;
 
 /// Time limit of a connection from another network namespace.
 const CONNECT: Duration = Duration::from_secs(1);

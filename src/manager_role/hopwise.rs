@@ -28,11 +28,12 @@ use tokio::{net::TcpStream, sync::mpsc, time};
 use super::namespaces::Namespace;
 use crate::{
     config::{manager::ManagerSettings, switch::Item},
-    lock::lock,
     rules::{self, ChangeView, ElectionView},
     switch::{CapabilitiesView, CountersView, RulesPortView, RulesView},
-    text, tls,
 };
+use net::tls;
+use runtime::lock::lock;
+use terminal::text;
 
 /// Where a switch is.
 #[derive(Clone, Debug)]

@@ -6,15 +6,16 @@ use std::{
     path::Path,
 };
 
-use crate::{save, text};
 use manager::{
     intent::Intent,
     inventory::{Device, DeviceRole, DriverOptions},
 };
+use runtime::save;
 use rusqlite::{Connection, Error, OptionalExtension, ffi, params};
 use serde_json::Value;
 use store::{FileChange, FileIdentity, remove_database, temp_file};
 use terminal::CliError;
+use terminal::text;
 
 /// The journal; in memory only without a file.
 #[derive(Debug)]

@@ -37,13 +37,13 @@ pub(crate) use self::{
 };
 use crate::{
     config::{Settings, manager::ManagerSettings},
-    control::Control,
     monitor::Monitor,
 };
 use manager::{
     device::{Answer, Command, NodeId},
     driver::Message,
 };
+use runtime::control::Control;
 use terminal::CliError;
 
 /// What the manager's thread receives.

@@ -17,8 +17,8 @@ use tokio::{
 use crate::{
     capabilities::drop_to_connecting,
     config::{Settings, manager::ManagerSettings},
-    control::Control,
 };
+use runtime::control::Control;
 use terminal::CliError;
 
 /// The namespaces of the devices, by name.

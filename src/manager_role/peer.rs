@@ -9,7 +9,8 @@ use super::{
     hopwise::{self, Address},
     view::CopyView,
 };
-use crate::{config::manager::ManagerSettings, tls};
+use crate::config::manager::ManagerSettings;
+use net::tls;
 
 /// The API of the other manager.
 pub(super) fn address(settings: &ManagerSettings) -> Option<Address> {

@@ -9,7 +9,7 @@ use wire::Refusal;
 use super::Memory;
 use super::kernel::{Kernel, KernelStatus};
 use crate::exchange::AdmissionView;
-use crate::view::{Name, NamedCounts};
+use view::{Name, NamedCounts};
 
 /// `/api/v1/dta`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use super::Text;
 use crate::memory_role::view::{MemoryView, XdpView};
 use crate::translator_role::view::{CollectorView, InterceptedView, TranslatorView, UpstreamView};
-use crate::view::NamedCounts;
+use view::NamedCounts;
 
 /// One metric of a role.
 fn one<V>(

@@ -13,7 +13,7 @@ use store::{QueryError, QueryErrorKind, QueryOptions, Reader, Value};
 use terminal::CliError;
 
 use super::{Header, MAX_BYTES, Request, Rows};
-use crate::view::fill;
+use view::fill;
 
 /// Executes the queries of standard input about the files in `directory`.
 ///

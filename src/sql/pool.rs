@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{Header, MAX_BYTES, Request};
-use crate::lock::lock;
+use runtime::lock::lock;
 
 /// Runs queries, each in a helper.
 #[derive(Debug)]

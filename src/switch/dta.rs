@@ -13,9 +13,9 @@ use crate::{
     config::dta::DtaSettings,
     reporter::{CollectorView, Sockets, collector_views, first_sequence},
     rules,
-    view::Name,
 };
 use terminal::CliError;
+use view::Name;
 
 /// Addresses for the reports of each collector, and the assignment of keys to collectors.
 pub(crate) type Destinations = (Vec<SocketAddr>, Spread);

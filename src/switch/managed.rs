@@ -23,8 +23,8 @@ use crate::{
         switch::{Item, L4ChecksumSetting, ManagedSettings, SwitchSettings, WatchMode, WatchSettings},
     },
     rules::{self, ElectionView, RuleView},
-    save::SavedFile,
 };
+use runtime::save::SavedFile;
 use settings::values::Protocol;
 use terminal::CliError;
 

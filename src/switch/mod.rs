@@ -25,17 +25,13 @@ use tokio::{
     time,
 };
 
-use crate::{
-    config::{sections::Role as Requester, switch::SwitchSettings},
-    control::Control,
-    intercept::SwitchEnd,
-    lock::lock,
-};
+use crate::config::{sections::Role as Requester, switch::SwitchSettings};
 pub(crate) use change::{filters, port, same_ports, watch};
 pub(crate) use dta::DtaView;
 use managed::Version;
 pub(crate) use managed::{Managed, Proposal, Refused};
 pub(crate) use ports::Forwarder;
+use runtime::{control::Control, intercept::SwitchEnd, lock::lock};
 use terminal::CliError;
 pub(crate) use view::{
     CapabilitiesView, CountersView, FilterView, PortView, RulesPortView, RulesView, SwitchView,

@@ -29,7 +29,7 @@ use crate::config::{
     filter::{self, FilterSettings},
     switch::{self, PortSettings, SwitchSettings, WatchSettings},
 };
-use crate::intercept::{self, SwitchEnd};
+use runtime::intercept::{self, SwitchEnd};
 use terminal::CliError;
 
 /// State of the switch's thread.

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::config::{filter::FilterSettings, switch::Item};
 use crate::rules::{self, ElectionView, MatchedView, RuleView};
-use crate::view::NamedCounts;
 use settings::setting::Setting;
+use view::NamedCounts;
 
 /// State of a switch.
 #[derive(Clone, Debug, Serialize, Deserialize)]

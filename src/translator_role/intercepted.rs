@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use translator::Translator;
 
 use super::{Messages, reporter_address, transport::RdmaTransport};
-use crate::{datagram::is_allowed, intercept::TranslatorEnd};
+use crate::datagram::is_allowed;
+use runtime::intercept::TranslatorEnd;
 
 /// The translator's connection to the switch.
 pub(super) struct Intercepted {

@@ -16,12 +16,12 @@ use super::transport::RdmaTransport;
 
 use crate::{
     config::translator::TranslatorSettings,
-    control::Control,
     exchange::{
         Accept, End, Hello, Shape, StoreOffer, VERSION,
         client::{Commands, Link, LinkEvent, Target},
     },
 };
+use runtime::control::Control;
 use terminal::CliError;
 
 /// A collector and its link.

@@ -8,7 +8,7 @@ use wire::Refusal;
 use super::{Worker, intercepted::Intercepted, upstream::Upstream};
 pub(crate) use super::{intercepted::InterceptedView, upstream::UpstreamView};
 use crate::exchange::by_name;
-use crate::view::{Name, NamedCounts};
+use view::{Name, NamedCounts};
 
 /// `/api/v1/translator`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

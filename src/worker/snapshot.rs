@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use collector::{Collector, Losses, SeriesView, SourceView, Stats, StreamView, stats::Tables};
 
-use crate::lock::lock;
+use runtime::lock::lock;
 
 /// The state that a worker published last.
 #[derive(Clone, Debug)]

@@ -30,3 +30,4 @@ pub use error::CliError;
 pub use output::{Output, note, print, print_data, stderr, stderr_json, stdout};
 pub use screen::{Terminal, Tone};
 pub use table::{Align, Table};
+pub mod text;

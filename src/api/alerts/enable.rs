@@ -22,9 +22,9 @@ use super::read;
 use crate::{
     api::{Context, params::Params, refusal::Refusal},
     config::Settings,
-    save,
-    view::EnabledView,
 };
+use runtime::save;
+use view::EnabledView;
 
 /// The body of a rule.
 #[derive(Deserialize)]

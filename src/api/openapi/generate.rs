@@ -3,12 +3,12 @@
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
+use crate::api::schema;
 use crate::api::{
     alerts as of_alerts, dta, filters, flows, losses,
     params::{Form, Param},
     past, paths as of_paths, queues as of_queues, refusal, session, state, stored, stream, traffic,
 };
-use crate::view::{self, schema};
 
 /// Makes a schema, and notes the named types in it.
 type Make = fn(&mut SchemaGenerator) -> Value;

@@ -14,14 +14,13 @@ use wire::Dialect;
 
 use crate::{
     config::sections::{CollectorSettings, Policy},
-    control::Control,
     datagram::{AggregatePorts, Profiles, each_chunk},
     fanout::{self, Ledger, Plan, Spreader, load_queue},
     live::Hub,
-    lock::lock,
     pipeline::{Config, Pipeline, RuleNames},
     worker::{Worker, WorkerHandle},
 };
+use runtime::{control::Control, lock::lock};
 
 /// See [`bench::Program::process`].
 pub(super) fn process(mut collectors: Vec<Collector>, receive: Receive<'_>) -> Result<Processed, CliError> {

@@ -214,7 +214,7 @@ fn trace_data(o: &mut Object<'_>, trace: &Trace<'_>) {
 fn flow(object: &mut Object<'_>, name: &str, key: Option<&FlowKey>) {
     let Some(key) = key else { return };
     object.object(name, |o| {
-        let (src, dst) = crate::view::ends(key);
+        let (src, dst) = view::ends(key);
         o.field("src", src).field("dst", dst);
         o.present("sport", key.src_port())
             .present("dport", key.dst_port())

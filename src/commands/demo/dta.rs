@@ -17,9 +17,9 @@ use crate::config::Settings;
 use crate::config::dta::DtaSettings;
 use crate::reporter::Sockets;
 use crate::switch::dta::Dta;
-use crate::view::{NamedCounts, Stage};
 use terminal::CliError;
 use terminal::units;
+use view::{NamedCounts, Stage};
 
 /// Settings of the reporters, the translator and the memory.
 const SETTINGS: &str = include_str!("dta.toml");

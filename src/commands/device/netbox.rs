@@ -8,14 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{
-    commands::{
-        client::{Client, Error, escape},
-        remote::Api,
-    },
-    tls,
+use crate::commands::{
+    client::{Client, Error, escape},
+    remote::Api,
 };
 use manager::inventory::MAX_DEVICES;
+use net::tls;
 use terminal::CliError;
 
 /// What to read, and as what.

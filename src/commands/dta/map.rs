@@ -4,10 +4,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use serde_json::json;
 
-use crate::{config::dta::load_map, text::json_line};
+use crate::config::dta::load_map;
 use dta::collector_map::{Collector, CollectorMap};
 use dta::key::Key;
 use terminal::CliError;
+use terminal::text::json_line;
 
 /// Create, extend and show the map that assigns keys to collectors
 ///

@@ -4,9 +4,9 @@ use std::{process::ExitCode, thread, time::Duration};
 
 use super::{Source, fields_text, query};
 use crate::commands::remote::fetch;
-use crate::text::json_line;
 use dta::source::{DtaSource, Entry, TailAnswer};
 use terminal::CliError;
+use terminal::text::json_line;
 
 /// Time between two polls.
 const EVERY: Duration = Duration::from_millis(200);

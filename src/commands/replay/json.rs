@@ -146,7 +146,7 @@ fn write_flow(o: &mut Object<'_>, flow: &Flow) {
 }
 
 fn key(o: &mut Object<'_>, key: &FlowKey) {
-    let (src, dst) = crate::view::ends(key);
+    let (src, dst) = view::ends(key);
     o.field("src", src).field("dst", dst);
     o.present("sport", key.src_port())
         .present("dport", key.dst_port())

@@ -7,8 +7,8 @@ use wire::{FlowKey, Refusal};
 use super::Summary;
 use super::findings::{Extremes, known};
 use super::summary::{anomaly, refused_for, sorted, source, version};
-use crate::view::Names;
 use terminal::{Align, Table, units};
+use view::Names;
 
 /// Everything, in paragraphs.
 pub(super) fn write(summary: &Summary<'_>) -> String {

@@ -4,8 +4,8 @@ use super::place::Range;
 use crate::commands::client::{Client, escape};
 use crate::commands::events::sentence;
 use crate::commands::remote::{self, fetch};
-use crate::view::{Events, FlowDetail, HistoryView, Names};
 use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
+use view::{Events, FlowDetail, HistoryView, Names};
 
 /// The responses from which the screen is made.
 #[derive(Debug)]

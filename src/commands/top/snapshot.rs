@@ -11,8 +11,8 @@ use super::{
 };
 use crate::commands::client::{Client, escape};
 use crate::commands::remote::{self, fetch};
-use crate::view::{Evidence, Flows, Links, Names, NodeView, Nodes, StatusView};
 use terminal::{Align, CliError, Table, Terminal, Tone, plot, units};
+use view::{Evidence, Flows, Links, Names, NodeView, Nodes, StatusView};
 
 /// The responses from which one screen is made.
 #[derive(Serialize, Debug)]
@@ -435,7 +435,7 @@ LATENCY                REPORTS  FLOW                     PATH
 
     #[test]
     fn interfaces_are_shown_with_their_receive_path() {
-        let input = |listen: &str, interface: Option<&str>, message: Option<&str>| crate::view::InputView {
+        let input = |listen: &str, interface: Option<&str>, message: Option<&str>| view::InputView {
             listen: listen.to_owned(),
             kind: "xdp-native".into(),
             interface: interface.map(str::to_owned),
@@ -484,7 +484,7 @@ LATENCY                REPORTS  FLOW                     PATH
     fn another_time_is_named_and_has_no_losses_of_now() {
         let mut past = snapshot();
         let from = 1_795_269_600_000_000_000;
-        let range = crate::view::RangeView {
+        let range = view::RangeView {
             from,
             to: from + 600_000_000_000,
             truncated: true,
@@ -509,7 +509,7 @@ LATENCY                REPORTS  FLOW                     PATH
     fn a_console_names_the_time_that_it_answers_about() {
         let mut console = snapshot();
         let from = 1_795_269_600_000_000_000;
-        console.flows.range = Some(crate::view::RangeView {
+        console.flows.range = Some(view::RangeView {
             from,
             to: from + 900_000_000_000,
             truncated: false,

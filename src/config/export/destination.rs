@@ -7,7 +7,8 @@ use rustls::ClientConfig;
 use settings::read;
 
 use super::{ExportKind, ExportSettings, Mechanism, Wrong};
-use crate::{text, tls};
+use net::tls;
+use terminal::text;
 
 /// Where requests go, and with what.
 #[derive(Clone, Debug)]

@@ -18,8 +18,8 @@ use tokio::{
 use crate::{
     config::export::{Destination, Login, Mechanism},
     export_role::{answered::Failure, socket},
-    tls,
 };
+use net::tls;
 
 /// Kafka names its brokers: what the url says of their encryption does not hold for these addresses.
 fn may_log_in(destination: &Destination) -> Result<(), Failure> {

@@ -23,10 +23,8 @@ use super::{
     source::{Found, Source, Topic},
     space::{Held, Space},
 };
-use crate::{
-    config::{build, export::Destination},
-    lock::lock,
-};
+use crate::config::{build, export::Destination};
+use runtime::lock::lock;
 
 /// What is known of it before it is read.
 pub(super) struct Start {

@@ -101,7 +101,7 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::lock;
+    use runtime::lock::lock;
 
     #[test]
     fn a_task_that_panics_is_seen_and_started_again() {

@@ -7,10 +7,8 @@ use store::{EventRow, FirstRow};
 use wire::FlowKey;
 
 use super::statement::present;
-use crate::{
-    sql::{Failure, MAX_BYTES, Request, Rows},
-    view::fill,
-};
+use crate::sql::{Failure, MAX_BYTES, Request, Rows};
+use view::fill;
 
 /// The time of the newest row.
 #[derive(Deserialize, Debug)]

@@ -8,12 +8,12 @@ use nic::source::{Source, Stats};
 use super::*;
 use crate::{
     config::{Settings, build, sections::Policy},
-    control::Control,
     input::{Dispatch, gauge::InputGauge, gauge::Setup},
     live::Hub,
     pipeline::{Config, Pipeline},
     worker::Worker,
 };
+use runtime::control::Control;
 
 const SECOND: Nanos = 1_000_000_000;
 

@@ -12,7 +12,7 @@ use super::{
     },
     Core, Error, Held, Origin, intents,
 };
-use crate::text;
+use terminal::text;
 
 /// The other manager.
 #[derive(Debug)]

@@ -9,13 +9,11 @@ use manager::{
 };
 
 use super::{Core, Error, Origin};
-use crate::{
-    config::{
-        Settings, build,
-        manager::{asked, asks, matches},
-    },
-    control::{Asked, Control},
+use crate::config::{
+    Settings, build,
+    manager::{asked, asks, matches},
 };
+use runtime::control::{Asked, Control};
 
 /// What the collector is asked for, and the way to it.
 #[derive(Debug)]

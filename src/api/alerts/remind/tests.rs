@@ -10,11 +10,11 @@ use super::*;
 use crate::{
     alerts::{Hearer, RuleEvent},
     config::sections::Policy,
-    control::Control,
     live::{Filter, Hub, Topic},
     pipeline::{Config, Pipeline},
     worker::{Worker, WorkerHandle},
 };
+use runtime::control::Control;
 
 #[test]
 fn it_looks_less_often_when_it_fails() {

@@ -7,61 +7,61 @@ use super::NamedCounts;
 /// The span of time of a response.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Range"))]
-pub(crate) struct RangeView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Range"))]
+pub struct RangeView {
     /// Its beginning, nanoseconds since the Unix epoch: the requested one, rounded to a whole minute.
-    pub(crate) from: u64,
+    pub from: u64,
     /// Its end, likewise; it is not in the span.
-    pub(crate) to: u64,
+    pub to: u64,
     /// True when the span has more flows, nodes or queues than are considered: the others are in no page.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
 }
 
 /// Flow latencies of a span of time.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Latencies {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Latencies {
     /// Smallest, nanoseconds.
-    pub(crate) min: u64,
+    pub min: u64,
     /// Largest.
-    pub(crate) max: u64,
+    pub max: u64,
     /// Mean.
-    pub(crate) mean: u64,
+    pub mean: u64,
 }
 
 /// `/activity`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Activity {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Activity {
     /// Beginning of the span, nanoseconds since the Unix epoch.
-    pub(crate) from: u64,
+    pub from: u64,
     /// Its end, which is not in it.
-    pub(crate) to: u64,
+    pub to: u64,
     /// Length of a part, nanoseconds. Reports are counted by the minute: those of a minute are spread evenly over shorter parts.
-    pub(crate) column: u64,
+    pub column: u64,
     /// Reports later than this are not known yet: they are stored by the minute, after its end.
-    pub(crate) reports_to: u64,
+    pub reports_to: u64,
     /// Events later than this are not known yet.
-    pub(crate) events_to: u64,
+    pub events_to: u64,
     /// The parts in which something was counted, in ascending order of time. In others, nothing was received.
-    pub(crate) points: Vec<ActivityPoint>,
+    pub points: Vec<ActivityPoint>,
     /// Events of the whole span by kind.
-    pub(crate) kinds: NamedCounts,
+    pub kinds: NamedCounts,
 }
 
 /// Counts of a part of a span.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ActivityPoint {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ActivityPoint {
     /// Its beginning, nanoseconds since the Unix epoch.
-    pub(crate) ts: u64,
+    pub ts: u64,
     /// Reports of flows.
-    pub(crate) reports: u64,
+    pub reports: u64,
     /// Events.
-    pub(crate) events: u64,
+    pub events: u64,
     /// Reports that never arrived.
-    pub(crate) lost: u64,
+    pub lost: u64,
 }

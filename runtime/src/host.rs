@@ -1,7 +1,7 @@
 //! The machine that this program runs on.
 
 /// Its name; empty if it has none.
-pub(crate) fn name() -> String {
+pub fn name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
 }

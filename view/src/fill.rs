@@ -5,11 +5,7 @@ use std::io;
 use serde::Serialize;
 
 /// Takes rows: at most `limit`, and about `max_bytes` of JSON, but at least one. Returns whether there are more.
-pub(crate) fn fill<T: Serialize>(
-    rows: impl Iterator<Item = T>,
-    limit: usize,
-    max_bytes: usize,
-) -> (Vec<T>, bool) {
+pub fn fill<T: Serialize>(rows: impl Iterator<Item = T>, limit: usize, max_bytes: usize) -> (Vec<T>, bool) {
     let (mut page, mut bytes) = (Vec::new(), 0);
     for row in rows {
         bytes += size(&row);

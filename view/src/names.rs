@@ -9,52 +9,64 @@ use super::Name;
 
 /// Names of nodes, interfaces and hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Names"))]
-pub(crate) struct NamesView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Names"))]
+pub struct NamesView {
     /// Nodes with a name, or with interfaces that have one, by id.
-    pub(crate) nodes: Vec<NodeNamesView>,
+    pub nodes: Vec<NodeNamesView>,
     /// Hosts, by address.
-    pub(crate) hosts: Vec<HostNameView>,
+    pub hosts: Vec<HostNameView>,
 }
 
 /// Names of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "NodeNames"))]
-pub(crate) struct NodeNamesView {
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "NodeNames")
+)]
+pub struct NodeNamesView {
     /// Node id.
-    pub(crate) node: u32,
+    pub node: u32,
     /// Its name; null: it has none.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Its interfaces with a name, by number.
-    pub(crate) interfaces: Vec<InterfaceNameView>,
+    pub interfaces: Vec<InterfaceNameView>,
 }
 
 /// The name of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "InterfaceName"))]
-pub(crate) struct InterfaceNameView {
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "InterfaceName")
+)]
+pub struct InterfaceNameView {
     /// Interface id in INT.
-    pub(crate) interface: u32,
+    pub interface: u32,
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
 }
 
 /// The name of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "HostName"))]
-pub(crate) struct HostNameView {
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "HostName")
+)]
+pub struct HostNameView {
     /// One of its addresses.
-    pub(crate) address: String,
+    pub address: String,
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// Where it comes from: `file`, the inventory; `dns`, where `[names] dns` is on.
     #[serde(default)]
-    pub(crate) origin: Name,
+    pub origin: Name,
 }
 
 impl NamesView {
     /// Those that are configured or that devices have. `nodes`: the configured names, which come before those of devices.
-    pub(crate) fn of(mut nodes: BTreeMap<u32, String>, inventory: &Inventory) -> Self {
+    pub fn of(mut nodes: BTreeMap<u32, String>, inventory: &Inventory) -> Self {
         for device in inventory.devices() {
             nodes.entry(device.node).or_insert_with(|| device.name.clone());
         }
@@ -82,11 +94,7 @@ impl NamesView {
     }
 
     /// Adds names of hosts; one that an address has already stays.
-    pub(crate) fn add_hosts(
-        &mut self,
-        hosts: impl IntoIterator<Item = (IpAddr, String)>,
-        origin: &'static str,
-    ) {
+    pub fn add_hosts(&mut self, hosts: impl IntoIterator<Item = (IpAddr, String)>, origin: &'static str) {
         let mut all: BTreeMap<String, HostNameView> = std::mem::take(&mut self.hosts)
             .into_iter()
             .map(|host| (host.address.clone(), host))
@@ -106,7 +114,7 @@ impl NamesView {
 
 /// The names, to be looked up.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     nodes: BTreeMap<u32, String>,
     interfaces: BTreeMap<(u32, u32), String>,
     hosts: BTreeMap<IpAddr, String>,
@@ -137,31 +145,31 @@ impl From<NamesView> for Names {
 
 impl Names {
     /// A node's name, or its id.
-    pub(crate) fn node(&self, node: u32) -> String {
+    pub fn node(&self, node: u32) -> String {
         self.nodes.get(&node).cloned().unwrap_or_else(|| node.to_string())
     }
 
     /// An interface's name, or its number.
-    pub(crate) fn interface(&self, node: Option<u32>, interface: u32) -> String {
+    pub fn interface(&self, node: Option<u32>, interface: u32) -> String {
         let named = node.and_then(|node| self.interfaces.get(&(node, interface)));
         named.cloned().unwrap_or_else(|| interface.to_string())
     }
 
     /// A host's name, or its address.
-    pub(crate) fn host(&self, address: &str) -> String {
+    pub fn host(&self, address: &str) -> String {
         let ip = address.parse::<IpAddr>().ok();
         let named = ip.and_then(|ip| self.hosts.get(&ip.to_canonical()));
         named.cloned().unwrap_or_else(|| address.to_owned())
     }
 
     /// `leaf1>spine>leaf2`, `?` where a node is not known.
-    pub(crate) fn path(&self, path: &[Option<u32>]) -> String {
+    pub fn path(&self, path: &[Option<u32>]) -> String {
         let node = |node: &Option<u32>| node.map_or_else(|| "?".to_owned(), |node| self.node(node));
         path.iter().map(node).collect::<Vec<_>>().join(">")
     }
 
     /// `h1>h2`, if one of the hosts of a flow has a name.
-    pub(crate) fn hosts(&self, src: &str, dst: &str) -> Option<String> {
+    pub fn hosts(&self, src: &str, dst: &str) -> Option<String> {
         let (from, to) = (self.host(src), self.host(dst));
         (from != src || to != dst).then(|| format!("{from}>{to}"))
     }

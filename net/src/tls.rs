@@ -27,29 +27,29 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::lock::lock;
+use runtime::lock::lock;
 
 /// A certificate with its key, both as PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// The certificate, followed by those of the authorities between it and the one that others trust.
-    pub(crate) certificate: PathBuf,
+    pub certificate: PathBuf,
     /// Its key.
-    pub(crate) key: PathBuf,
+    pub key: PathBuf,
 }
 
 /// Which file is wrong, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub struct Problem {
     /// What the file is for.
-    pub(crate) file: Part,
+    pub file: Part,
     /// One sentence.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 /// What a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
     /// The certificate.
     Certificate,
     /// Its key.
@@ -71,7 +71,7 @@ const MAX_FILE: u64 = 1 << 20;
 ///
 /// # Errors
 /// A file cannot be used.
-pub(crate) fn server(identity: &Identity, authorities: Option<&Path>) -> Result<Arc<ServerConfig>, Problem> {
+pub fn server(identity: &Identity, authorities: Option<&Path>) -> Result<Arc<ServerConfig>, Problem> {
     let provider = provider();
     let (chain, key) = identity.read()?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -117,7 +117,7 @@ fn is_authority_as_server(problem: &CertificateError) -> bool {
 ///
 /// # Errors
 /// A file cannot be used.
-pub(crate) fn client(authorities: &Path, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, Problem> {
+pub fn client(authorities: &Path, identity: Option<&Identity>) -> Result<Arc<ClientConfig>, Problem> {
     let roots = self::authorities(authorities)?;
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -136,7 +136,7 @@ pub(crate) fn client(authorities: &Path, identity: Option<&Identity>) -> Result<
 }
 
 /// Whether a URL asks for TLS, and its `host:port`.
-pub(crate) fn authority(url: &str) -> (bool, &str) {
+pub fn authority(url: &str) -> (bool, &str) {
     let (is_secure, rest) = match url.strip_prefix("https://") {
         Some(rest) => (true, rest),
         None => (false, url.strip_prefix("http://").unwrap_or(url)),
@@ -145,7 +145,7 @@ pub(crate) fn authority(url: &str) -> (bool, &str) {
 }
 
 /// The name that the certificate of `authority` (`host:port`) must have; `None`: it is no name and no address.
-pub(crate) fn server_name(authority: &str) -> Option<ServerName<'static>> {
+pub fn server_name(authority: &str) -> Option<ServerName<'static>> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     let host = host
         .strip_prefix('[')
@@ -155,7 +155,7 @@ pub(crate) fn server_name(authority: &str) -> Option<ServerName<'static>> {
 }
 
 /// Whether `authority` (`host`, with or without a port) is this host: then nobody else reads what is sent to it.
-pub(crate) fn is_loopback(authority: &str) -> bool {
+pub fn is_loopback(authority: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(host, _)| host),
         None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
@@ -168,14 +168,14 @@ pub(crate) fn is_loopback(authority: &str) -> bool {
 }
 
 /// A stream of bytes, with or without TLS.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// The side of a client of a connection to `authority`, with TLS if there is a `config`.
 ///
 /// # Errors
 /// One sentence that says what to do.
-pub(crate) async fn secure(
+pub async fn secure(
     config: Option<Arc<ClientConfig>>,
     authority: &str,
     stream: TcpStream,
@@ -192,7 +192,7 @@ pub(crate) async fn secure(
 }
 
 /// Why a connection to `authority` ended.
-pub(crate) fn reason(error: &(dyn std::error::Error + 'static), authority: &str) -> String {
+pub fn reason(error: &(dyn std::error::Error + 'static), authority: &str) -> String {
     let causes = std::iter::successors(Some(error), |error: &&(dyn std::error::Error + 'static)| {
         (*error).source()
     });
@@ -203,7 +203,7 @@ pub(crate) fn reason(error: &(dyn std::error::Error + 'static), authority: &str)
 }
 
 /// What is wrong with the certificates, if that is why a connection failed: one sentence that says what to do.
-pub(crate) fn explain(error: &io::Error, authority: &str) -> Option<String> {
+pub fn explain(error: &io::Error, authority: &str) -> Option<String> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
@@ -254,7 +254,7 @@ impl Identity {
     ///
     /// # Errors
     /// Only one of them is named.
-    pub(crate) fn of(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>, Problem> {
+    pub fn of(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Self>, Problem> {
         match (certificate, key) {
             (None, None) => Ok(None),
             (Some(certificate), Some(key)) => Ok(Some(Self {
@@ -294,7 +294,7 @@ impl Identity {
     }
 
     /// A warning if the certificate is that of an authority. `None` if it is not, or cannot be read.
-    pub(crate) fn authority_warning(&self) -> Option<String> {
+    pub fn authority_warning(&self) -> Option<String> {
         let chain = certificates(Part::Certificate, &self.certificate).ok()?;
         chain.first().is_some_and(is_of_authority).then(|| {
             format!(
@@ -379,7 +379,7 @@ fn provider() -> Arc<CryptoProvider> {
 
 /// The server's side while it runs: its certificate, which a reload replaces, and the handshakes that failed.
 #[derive(Debug, Default)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     config: Mutex<Option<Arc<ServerConfig>>>,
     completed: AtomicU64,
     failed: [AtomicU64; Failure::ALL.len()],
@@ -387,7 +387,7 @@ pub(crate) struct Endpoint {
 
 /// Why a handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The client speaks HTTP, or something else, without TLS.
     NotTls,
     /// It took too long.
@@ -404,7 +404,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// All.
-    pub(crate) const ALL: [Self; 6] = [
+    pub const ALL: [Self; 6] = [
         Self::NotTls,
         Self::Timeout,
         Self::Closed,
@@ -414,7 +414,7 @@ impl Failure {
     ];
 
     /// The word in metrics.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::NotTls => "not_tls",
             Self::Timeout => "timeout",
@@ -426,7 +426,7 @@ impl Failure {
     }
 
     /// Why a handshake ended with this error.
-    pub(crate) fn of(error: &io::Error) -> Self {
+    pub fn of(error: &io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
             Some(Error::InvalidCertificate(_) | Error::NoCertificatesPresented) => Self::ClientCertificate,
             Some(Error::AlertReceived(_)) => Self::Rejected,
@@ -439,28 +439,28 @@ impl Failure {
 
 impl Endpoint {
     /// For new connections; `None`: without TLS.
-    pub(crate) fn config(&self) -> Option<Arc<ServerConfig>> {
+    pub fn config(&self) -> Option<Arc<ServerConfig>> {
         lock(&self.config).clone()
     }
 
     /// Replaces the certificate for new connections; those that exist stay.
-    pub(crate) fn replace(&self, config: Option<Arc<ServerConfig>>) {
+    pub fn replace(&self, config: Option<Arc<ServerConfig>>) {
         *lock(&self.config) = config;
     }
 
     /// Counts a handshake. Relaxed: the counters order nothing.
-    pub(crate) fn count(&self, failure: Option<Failure>) {
+    pub fn count(&self, failure: Option<Failure>) {
         let counter = failure.map_or(&self.completed, |failure| &self.failed[failure as usize]);
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Handshakes that succeeded.
-    pub(crate) fn completed(&self) -> u64 {
+    pub fn completed(&self) -> u64 {
         self.completed.load(Ordering::Relaxed)
     }
 
     /// Handshakes that failed for this reason.
-    pub(crate) fn failed(&self, failure: Failure) -> u64 {
+    pub fn failed(&self, failure: Failure) -> u64 {
         self.failed[failure as usize].load(Ordering::Relaxed)
     }
 }

@@ -9,12 +9,12 @@ use std::os::{
 };
 
 /// The program is ready.
-pub(crate) fn ready() {
+pub fn ready() {
     send("READY=1");
 }
 
 /// A reload starts; [`ready`] ends it.
-pub(crate) fn reloading() {
+pub fn reloading() {
     // systemd requires the time on the monotonic clock, in microseconds.
     send(&format!(
         "RELOADING=1\nMONOTONIC_USEC={}",
@@ -23,7 +23,7 @@ pub(crate) fn reloading() {
 }
 
 /// The program is stopping.
-pub(crate) fn stopping() {
+pub fn stopping() {
     send("STOPPING=1");
 }
 

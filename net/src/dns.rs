@@ -11,14 +11,14 @@ use std::{
 
 use terminal::CliError;
 
-use crate::lock::lock;
+use runtime::lock::lock;
 
 /// Looks up one address: its name, or none.
 type Lookup = fn(IpAddr) -> Option<String>;
 
 /// Looks up names of hosts, in threads of its own.
 #[derive(Debug)]
-pub(crate) struct Resolver(Arc<Shared>);
+pub struct Resolver(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -32,7 +32,7 @@ impl Resolver {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub(crate) fn start() -> Result<Self, CliError> {
+    pub fn start() -> Result<Self, CliError> {
         Self::with(|ip| dns_lookup::lookup_addr(&ip).ok())
     }
 
@@ -56,7 +56,7 @@ impl Resolver {
     }
 
     /// Asks for the names of these addresses, unless they are known, asked for, or too many.
-    pub(crate) fn want(&self, addresses: impl Iterator<Item = IpAddr>) {
+    pub fn want(&self, addresses: impl Iterator<Item = IpAddr>) {
         let (mut cache, now) = (lock(&self.0.cache), Instant::now());
         addresses.for_each(|ip| cache.want(ip, now));
         drop(cache);
@@ -64,12 +64,12 @@ impl Resolver {
     }
 
     /// The names that were found.
-    pub(crate) fn names(&self) -> Vec<(IpAddr, String)> {
+    pub fn names(&self) -> Vec<(IpAddr, String)> {
         lock(&self.0.cache).names()
     }
 
     /// What was done so far.
-    pub(crate) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         lock(&self.0.cache).counts()
     }
 }
@@ -109,17 +109,17 @@ impl Shared {
 
 /// Numbers of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Lookups that found a name.
-    pub(crate) found: u64,
+    pub found: u64,
     /// Lookups that found none, or failed.
-    pub(crate) without: u64,
+    pub without: u64,
     /// Not looked up, because too many waited; they are asked for again.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// Waiting, or being looked up.
-    pub(crate) waiting: usize,
+    pub waiting: usize,
     /// In the cache, with a name or without.
-    pub(crate) cached: usize,
+    pub cached: usize,
 }
 
 /// What is known, and what is to be looked up.

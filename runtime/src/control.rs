@@ -19,7 +19,7 @@ use terminal::CliError;
 
 /// A message to the main thread.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub enum Message {
     /// Stop cleanly.
     Stop,
     /// Read the configuration again; send the result to the requester.
@@ -32,60 +32,60 @@ pub(crate) enum Message {
 
 /// What intents ask of the collector of this process.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// Their rules.
-    pub(crate) rules: Vec<AskedRule>,
+    pub rules: Vec<AskedRule>,
     /// Their thresholds: of those that match a flow, the least applies.
-    pub(crate) thresholds: Vec<(Match, Override)>,
+    pub thresholds: Vec<(Match, Override)>,
 }
 
 /// The rule of an intent.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AskedRule {
+pub struct AskedRule {
     /// The name of the intent, which is that of the rule.
-    pub(crate) name: String,
+    pub name: String,
     /// The condition.
-    pub(crate) when: String,
+    pub when: String,
     /// Its flows.
-    pub(crate) flows: Vec<Match>,
+    pub flows: Vec<Match>,
 }
 
 /// The result of a reload: the changed settings that take effect only after a restart, or the errors of the new file, which then changes
 /// nothing.
-pub(crate) type Reloaded = Result<Vec<String>, String>;
+pub type Reloaded = Result<Vec<String>, String>;
 
 /// The sending end.
 #[derive(Clone, Debug)]
-pub(crate) struct Control {
+pub struct Control {
     sender: Sender<Message>,
 }
 
 impl Control {
     /// Both ends.
-    pub(crate) fn new() -> (Self, Receiver<Message>) {
+    pub fn new() -> (Self, Receiver<Message>) {
         let (sender, receiver) = channel();
         (Self { sender }, receiver)
     }
 
     /// Stops the program cleanly.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.send(Message::Stop);
     }
 
     /// Ends the program because a thread failed.
-    pub(crate) fn failed(&self, reason: String) {
+    pub fn failed(&self, reason: String) {
         self.send(Message::Failed(reason));
     }
 
     /// Reads the configuration again. Without an answer the program is about to end.
-    pub(crate) fn reload(&self) -> oneshot::Receiver<Reloaded> {
+    pub fn reload(&self) -> oneshot::Receiver<Reloaded> {
         let (reply, result) = oneshot::channel();
         self.send(Message::Reload(Some(reply)));
         result
     }
 
     /// Detects what intents ask for, from soon on.
-    pub(crate) fn detect(&self, asked: Arc<Asked>) {
+    pub fn detect(&self, asked: Arc<Asked>) {
         self.send(Message::Detect(asked));
     }
 
@@ -93,7 +93,7 @@ impl Control {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub(crate) fn spawn(
+    pub fn spawn(
         &self,
         name: &str,
         work: impl FnOnce() + Send + 'static,
@@ -118,7 +118,7 @@ impl Control {
 }
 
 /// Turns SIGTERM, SIGINT and SIGHUP into messages, until the current runtime ends.
-pub(crate) fn signals(control: &Control) {
+pub fn signals(control: &Control) {
     for (kind, reload) in [
         (SignalKind::terminate(), false),
         (SignalKind::interrupt(), false),

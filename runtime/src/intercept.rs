@@ -27,29 +27,29 @@ const MAX_DATAGRAMS: usize = 8192;
 
 /// The switch's end.
 #[derive(Debug)]
-pub(crate) struct SwitchEnd {
+pub struct SwitchEnd {
     /// Intercepted destinations, by index.
-    pub(crate) destinations: Vec<SocketAddr>,
+    pub destinations: Vec<SocketAddr>,
     /// Intercepted reports.
-    pub(crate) reports: Sender,
+    pub reports: Sender,
     /// Messages to reporters.
-    pub(crate) replies: Receiver,
+    pub replies: Receiver,
 }
 
 /// The translator's end.
 #[derive(Debug)]
-pub(crate) struct TranslatorEnd {
+pub struct TranslatorEnd {
     /// Intercepted reports.
-    pub(crate) reports: Receiver,
+    pub reports: Receiver,
     /// Messages to reporters.
-    pub(crate) replies: Sender,
+    pub replies: Sender,
 }
 
 /// Both ends.
 ///
 /// # Errors
 /// The limit on open files.
-pub(crate) fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, TranslatorEnd), CliError> {
+pub fn pair(destinations: Vec<SocketAddr>) -> Result<(SwitchEnd, TranslatorEnd), CliError> {
     let direction = || {
         direction().map_err(|error| {
             CliError::io(
@@ -104,7 +104,7 @@ struct Slot {
 
 /// Datagrams with their peer and the index of their destination.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub struct Batch {
     bytes: Vec<u8>,
     datagrams: Vec<Datagram>,
 }
@@ -161,14 +161,14 @@ impl Batch {
     }
 
     /// Destination, peer and payload of each.
-    pub(crate) fn datagrams(&self) -> impl Iterator<Item = (usize, SocketAddr, &[u8])> {
+    pub fn datagrams(&self) -> impl Iterator<Item = (usize, SocketAddr, &[u8])> {
         self.datagrams
             .iter()
             .map(|one| (one.destination, one.peer, &self.bytes[one.start..one.end]))
     }
 
     /// The same in runs of one destination: peer and payload of each.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = (SocketAddr, &[u8])>)> {
+    pub fn runs(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = (SocketAddr, &[u8])>)> {
         let runs = self
             .datagrams
             .chunk_by(|one, next| one.destination == next.destination);
@@ -183,7 +183,7 @@ impl Batch {
 
 /// The sending end of a direction.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub struct Sender {
     staged: Batch,
     slot: Arc<Mutex<Slot>>,
     wake: UnixStream,
@@ -191,12 +191,12 @@ pub(crate) struct Sender {
 
 impl Sender {
     /// Stages a datagram. False: the batch is full, because the receiver does not keep up.
-    pub(crate) fn push(&mut self, destination: usize, peer: SocketAddr, payload: &[u8]) -> bool {
+    pub fn push(&mut self, destination: usize, peer: SocketAddr, payload: &[u8]) -> bool {
         self.staged.push(destination, peer, payload)
     }
 
     /// Passes on what is staged. False: the receiver has not taken the last batch; try again soon.
-    pub(crate) fn flush(&mut self) -> bool {
+    pub fn flush(&mut self) -> bool {
         if self.staged.is_empty() {
             return true;
         }
@@ -218,7 +218,7 @@ impl Sender {
 
     /// Passes on all that is staged, whether or not the receiver has taken the last batch; to be called when nothing more will be sent.
     /// Returns how many datagrams are lost, because the receiver has closed.
-    pub(crate) fn close(&mut self) -> u64 {
+    pub fn close(&mut self) -> u64 {
         let mut slot = lock(&self.slot);
         if slot.closed {
             let lost = self.staged.len();
@@ -232,14 +232,14 @@ impl Sender {
     }
 
     /// Whether something is staged.
-    pub(crate) fn is_pending(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         !self.staged.is_empty()
     }
 }
 
 /// The receiving end of a direction.
 #[derive(Debug)]
-pub(crate) struct Receiver {
+pub struct Receiver {
     taken: Batch,
     slot: Arc<Mutex<Slot>>,
     woken: UnixStream,
@@ -247,7 +247,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// The next batch, which may be empty. The previous one is discarded.
-    pub(crate) fn receive(&mut self) -> &Batch {
+    pub fn receive(&mut self) -> &Batch {
         self.taken.clear();
         // Read before the slot: a batch that comes in between wakes again.
         if matches!(self.woken.read(&mut [0; 64]), Ok(1..)) {
@@ -257,7 +257,7 @@ impl Receiver {
     }
 
     /// Receives no more. Returns how many datagrams are lost, because they were passed on and not received.
-    pub(crate) fn close(&mut self) -> u64 {
+    pub fn close(&mut self) -> u64 {
         let mut slot = lock(&self.slot);
         slot.closed = true;
         let lost = slot.batch.len();
@@ -266,7 +266,7 @@ impl Receiver {
     }
 
     /// Readable when there is a batch.
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.woken.as_fd()
     }
 }

@@ -1,10 +1,10 @@
 //! Texts of others, before they are shown or kept, and values as JSON.
 
+use crate::{CliError, json::escaped};
 use serde::Serialize;
-use terminal::{CliError, json::escaped};
 
 /// The first `most` characters, control characters replaced.
-pub(crate) fn bounded(text: &str, most: usize) -> String {
+pub fn bounded(text: &str, most: usize) -> String {
     let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     let mut chars = text.chars();
     let mut kept: String = chars.by_ref().take(most).map(clean).collect();
@@ -16,7 +16,7 @@ pub(crate) fn bounded(text: &str, most: usize) -> String {
 }
 
 /// A text without percent-encoding; `None`: a `%` has no two hexadecimal digits, or it is no UTF-8 then.
-pub(crate) fn unescaped(text: &str) -> Option<String> {
+pub fn unescaped(text: &str) -> Option<String> {
     let (mut plain, mut bytes) = (Vec::with_capacity(text.len()), text.bytes());
     while let Some(byte) = bytes.next() {
         plain.push(match byte {
@@ -34,7 +34,7 @@ pub(crate) fn unescaped(text: &str) -> Option<String> {
 ///
 /// # Errors
 /// It has no JSON form.
-pub(crate) fn json_line(value: &impl Serialize) -> Result<String, CliError> {
+pub fn json_line(value: &impl Serialize) -> Result<String, CliError> {
     let mut line = serde_json::to_string(value).map_err(|error| CliError::new(error.to_string()))?;
     line.push('\n');
     Ok(escaped(&line).into_owned())

@@ -27,7 +27,7 @@ static REPLACED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// A file that must be there for the next start. As long as this is in use, [`restore`] writes it again if something removes it. If
 /// something else replaces or changes it, an operator wants that one: it is not written any more, and the next start reads it.
 #[derive(Debug)]
-pub(crate) struct SavedFile {
+pub struct SavedFile {
     path: PathBuf,
     mode: u32,
     content: Mutex<Content>,
@@ -97,7 +97,7 @@ impl Content {
 
 impl SavedFile {
     /// The file at `path`, which gets this mode when it is written.
-    pub(crate) fn new(path: PathBuf, mode: u32) -> Arc<Self> {
+    pub fn new(path: PathBuf, mode: u32) -> Arc<Self> {
         let file = Arc::new(Self {
             path,
             mode,
@@ -110,7 +110,7 @@ impl SavedFile {
     }
 
     /// The path.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -118,7 +118,7 @@ impl SavedFile {
     ///
     /// # Errors
     /// It cannot be written, or something else replaced it: what is there stays.
-    pub(crate) fn replace(&self, bytes: Vec<u8>) -> io::Result<()> {
+    pub fn replace(&self, bytes: Vec<u8>) -> io::Result<()> {
         let mut content = lock(&self.content);
         if content.change(&self.path) == Some(FileChange::Replaced) {
             set_replaced(&self.path, true);
@@ -134,7 +134,7 @@ impl SavedFile {
     ///
     /// # Errors
     /// It cannot be read, or there is none.
-    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+    pub fn read(&self) -> io::Result<Vec<u8>> {
         let mut content = lock(&self.content);
         let bytes = fs::read(&self.path)?;
         set_replaced(&self.path, false);
@@ -181,7 +181,7 @@ impl Drop for SavedFile {
 }
 
 /// Sets whether something else replaced a file, which is not written any more then. The log names it once.
-pub(crate) fn set_replaced(path: &Path, is_replaced: bool) {
+pub fn set_replaced(path: &Path, is_replaced: bool) {
     let mut all = lock(&REPLACED);
     if !is_replaced {
         all.remove(path);
@@ -195,7 +195,7 @@ pub(crate) fn set_replaced(path: &Path, is_replaced: bool) {
 }
 
 /// The files that something else replaced and that are not written any more.
-pub(crate) fn replaced() -> Vec<String> {
+pub fn replaced() -> Vec<String> {
     lock(&REPLACED)
         .iter()
         .map(|path| path.display().to_string())
@@ -203,17 +203,17 @@ pub(crate) fn replaced() -> Vec<String> {
 }
 
 /// The error of a file that something else replaced.
-pub(crate) const NOT_WRITTEN: &str =
+pub const NOT_WRITTEN: &str =
     "it was replaced while hopwise ran; restart hopwise, which goes on with the new file";
 
 /// Writes the files again that something removed since they were written or read. May wait for the disk.
-pub(crate) fn restore() {
+pub fn restore() {
     let all: Vec<Arc<SavedFile>> = lock(&SAVED).iter().filter_map(Weak::upgrade).collect();
     all.iter().for_each(|file| file.restore());
 }
 
 /// The number of files that were written again.
-pub(crate) fn restored() -> u64 {
+pub fn restored() -> u64 {
     RESTORED.load(Ordering::Relaxed)
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn restored() -> u64 {
 ///
 /// # Errors
 /// It cannot be written: the old content is still there.
-pub(crate) fn replace(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+pub fn replace(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     let temp = temp_file(file);
     let out = OpenOptions::new()
         .create(true)
@@ -236,7 +236,7 @@ pub(crate) fn replace(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> 
 ///
 /// # Errors
 /// It cannot be written, or cannot have that mode or group: the old file is still there.
-pub(crate) fn replace_alike(file: &Path, content: &[u8]) -> io::Result<()> {
+pub fn replace_alike(file: &Path, content: &[u8]) -> io::Result<()> {
     let found = fs::metadata(file)?;
     // A name that nobody else writes to, in this process or in another one.
     let temp = temp_file(&file.with_extension(format!("{}-{}", std::process::id(), nic::time::now())));
@@ -268,7 +268,7 @@ fn finish(mut out: File, temp: &Path, file: &Path, content: &[u8]) -> io::Result
 ///
 /// # Errors
 /// It cannot be written to the disk, or renamed.
-pub(crate) fn publish(out: &File, temp: &Path, file: &Path) -> io::Result<()> {
+pub fn publish(out: &File, temp: &Path, file: &Path) -> io::Result<()> {
     out.sync_all()?;
     fs::rename(temp, file)?;
     // The name, too, must be on disk.

@@ -3,77 +3,81 @@
 use collector::stats::{Partial, Unjoinable};
 use serde::{Deserialize, Serialize};
 
-#[cfg(test)]
-use super::schema;
 use super::{Name, NamedCounts};
+#[cfg(feature = "schema")]
+use crate::schema;
 
 /// State of the whole program.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Status"))]
-pub(crate) struct StatusView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Status"))]
+pub struct StatusView {
     /// Version of the program.
-    pub(crate) version: Name,
+    pub version: Name,
     /// Seconds since the start.
-    pub(crate) uptime_s: f64,
+    pub uptime_s: f64,
     /// Time of the response, nanoseconds since the Unix epoch.
-    pub(crate) now: u64,
+    pub now: u64,
     /// Mean rates of the last five seconds.
-    pub(crate) rates: Rates,
+    pub rates: Rates,
     /// Losses, stage by stage.
-    pub(crate) loss_budget: Vec<Stage>,
+    pub loss_budget: Vec<Stage>,
     /// Refused reports by reason, those inside accepted datagrams included.
-    pub(crate) refused: NamedCounts,
+    pub refused: NamedCounts,
     /// Sockets and interfaces.
-    pub(crate) inputs: Vec<InputView>,
+    pub inputs: Vec<InputView>,
     /// Sequence-numbered streams of reports, and addresses without a readable report.
-    pub(crate) sources: Vec<SourceView>,
+    pub sources: Vec<SourceView>,
     /// Bounded tables.
-    pub(crate) tables: Vec<TableView>,
+    pub tables: Vec<TableView>,
     /// The store; null when it is off.
-    pub(crate) store: Option<StoreView>,
+    pub store: Option<StoreView>,
     /// Files of state, such as cursors, that something else replaced while hopwise ran. They are not written any more until a restart.
-    pub(crate) replaced_files: Vec<String>,
+    pub replaced_files: Vec<String>,
     /// Worker threads.
-    pub(crate) workers: Vec<WorkerView>,
+    pub workers: Vec<WorkerView>,
     /// Clients of the live stream.
-    pub(crate) streams: StreamsView,
+    pub streams: StreamsView,
     /// Outcome of postcards.
-    pub(crate) postcards: PostcardsView,
+    pub postcards: PostcardsView,
     /// Hop latencies that were implausible and are in no other number.
-    pub(crate) implausible_latencies: u64,
+    pub implausible_latencies: u64,
     /// True in a console: it receives nothing, so that there are no rates, losses, inputs and tables to show.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) console: Option<bool>,
+    pub console: Option<bool>,
 }
 
 /// Accounting of postcards: `received = joined + pending + sum of partial + sum of unjoinable`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Postcards"))]
-pub(crate) struct PostcardsView {
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Postcards")
+)]
+pub struct PostcardsView {
     /// Postcards received.
-    pub(crate) received: u64,
+    pub received: u64,
     /// Postcards of sets that gave or confirmed a path.
-    pub(crate) joined: u64,
+    pub joined: u64,
     /// Sets that gave or confirmed a path.
-    pub(crate) sets: u64,
+    pub sets: u64,
     /// Postcards that wait for others.
-    pub(crate) pending: u64,
+    pub pending: u64,
     /// Postcards that waited and were not joined, by reason.
-    pub(crate) partial: NamedCounts,
+    pub partial: NamedCounts,
     /// Postcards that never waited, by reason.
-    pub(crate) unjoinable: NamedCounts,
+    pub unjoinable: NamedCounts,
     /// Postcards whose Flow ID belongs to one known flow.
-    pub(crate) resolved: u64,
+    pub resolved: u64,
     /// Postcards whose Flow ID belongs to several flows.
-    pub(crate) ambiguous: u64,
+    pub ambiguous: u64,
     /// Aggregates received.
-    pub(crate) aggregates: u64,
+    pub aggregates: u64,
     /// Postcards in aggregates.
-    pub(crate) unfolded: u64,
+    pub unfolded: u64,
     /// Summaries in aggregates.
-    pub(crate) summaries: u64,
+    pub summaries: u64,
 }
 
 impl From<&collector::Stats> for PostcardsView {
@@ -104,262 +108,271 @@ impl From<&collector::Stats> for PostcardsView {
 /// Mean rates of the last five seconds.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Rates {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Rates {
     /// Reports per second.
-    pub(crate) reports: f64,
+    pub reports: f64,
     /// Events per second.
-    pub(crate) events: f64,
+    pub events: f64,
     /// Datagrams per second.
-    pub(crate) datagrams: f64,
+    pub datagrams: f64,
 }
 
 /// Rates at one time.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct RatesThen {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RatesThen {
     /// Time, nanoseconds since the Unix epoch.
-    pub(crate) ts: u64,
+    pub ts: u64,
     #[serde(flatten)]
-    pub(crate) rates: Rates,
+    /// The rates of that second.
+    pub rates: Rates,
 }
 
 /// One stage of the loss budget: `in = out + sum of drops + queued`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Stage {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Stage {
     /// Name of the stage. `nic` exists with interfaces, `fanout` with several workers, `join` with postcards or SF-INT, `export` with
     /// exports: all of them together, so that a record that two systems receive counts twice.
-    #[cfg_attr(test, schemars(extend("enum" = schema::stages())))]
-    pub(crate) stage: Name,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::stages())))]
+    pub stage: Name,
     /// What is counted.
-    #[cfg_attr(test, schemars(extend("enum" = schema::units())))]
-    pub(crate) unit: Name,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::units())))]
+    pub unit: Name,
     /// Number in.
     #[serde(rename = "in")]
-    pub(crate) into: u64,
+    pub into: u64,
     /// Number out.
-    pub(crate) out: u64,
+    pub out: u64,
     /// In the stage now.
-    pub(crate) queued: u64,
+    pub queued: u64,
     /// Drops by reason.
-    pub(crate) drops: NamedCounts,
+    pub drops: NamedCounts,
     /// Support for `lost`; null for stages other than `network`.
-    pub(crate) evidence: Option<Evidence>,
+    pub evidence: Option<Evidence>,
 }
 
 /// Support for the losses in the network. A datagram received supports the loss of 128 others of its stream.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Evidence {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Evidence {
     /// Datagrams missing beyond that: after a long outage that has just ended, or because of forged sequence numbers. Neither in
     /// `in` nor in `drops`.
-    pub(crate) unconfirmed: u64,
+    pub unconfirmed: u64,
     /// Datagrams received in the streams in which any are missing.
-    pub(crate) datagrams: u64,
+    pub datagrams: u64,
 }
 
 /// A listening socket or an interface.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Input"))]
-pub(crate) struct InputView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Input"))]
+pub struct InputView {
     /// Address or interface, as configured.
-    pub(crate) listen: String,
+    pub listen: String,
     /// How it receives.
-    #[cfg_attr(test, schemars(extend("enum" = schema::inputs())))]
-    pub(crate) kind: Name,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::inputs())))]
+    pub kind: Name,
     /// True while it receives.
-    pub(crate) up: bool,
+    pub up: bool,
     /// Why it does not receive.
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
     /// Interface; null for a socket.
-    pub(crate) interface: Option<String>,
+    pub interface: Option<String>,
     /// Queues of the interface that are read; 0 for a socket.
-    pub(crate) queues: u32,
+    pub queues: u32,
     /// Faster receive paths that were not used, with the reason.
-    pub(crate) tried: Vec<TriedView>,
+    pub tried: Vec<TriedView>,
     /// Times it was reopened.
-    pub(crate) reopened: u64,
+    pub reopened: u64,
     /// Datagrams received.
-    pub(crate) datagrams: u64,
+    pub datagrams: u64,
     /// Datagrams without a significant change, processed in the kernel (`mode = "kernel"`).
-    pub(crate) handled_in_kernel: u64,
+    pub handled_in_kernel: u64,
     /// Bytes of these datagrams, without headers; in kernel mode of those passed to user space.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Drops in the kernel.
-    pub(crate) kernel_drops: u64,
+    pub kernel_drops: u64,
     /// Datagrams longer than the buffer.
-    pub(crate) truncated: u64,
+    pub truncated: u64,
     /// Size of the receive buffer of the socket, bytes.
-    pub(crate) receive_buffer: u64,
+    pub receive_buffer: u64,
     /// Datagrams addressed to this input and not received, by reason; includes `kernel_drops`.
-    pub(crate) drops: NamedCounts,
+    pub drops: NamedCounts,
     /// Frames for this input that the XDP program passed to the stack, by reason; a socket receives them.
-    pub(crate) passed: NamedCounts,
+    pub passed: NamedCounts,
     /// Frames that the interface dropped before the XDP program, for any destination.
-    pub(crate) device_drops: u64,
+    pub device_drops: u64,
 }
 
 /// A receive path that was not used.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Tried"))]
-pub(crate) struct TriedView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Tried"))]
+pub struct TriedView {
     /// Receive path.
-    pub(crate) rx_path: Name,
+    pub rx_path: Name,
     /// Why it was not used.
-    pub(crate) reason: String,
+    pub reason: String,
 }
 
 /// A sequence-numbered stream of reports, or an address without a readable report.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Source"))]
-pub(crate) struct SourceView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Source"))]
+pub struct SourceView {
     /// Address of the reporter.
-    pub(crate) source: String,
+    pub source: String,
     /// Name of the node, as configured.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Node id.
-    pub(crate) node: Option<u32>,
+    pub node: Option<u32>,
     /// Subsystem of the node.
-    pub(crate) hw_id: Option<u8>,
+    pub hw_id: Option<u8>,
     /// Version of the reports.
-    pub(crate) version: String,
+    pub version: String,
     /// Reports with a sequence number.
-    pub(crate) reports: u64,
+    pub reports: u64,
     /// Reports lost before the collector.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// Reports missing in addition, more than those received support: not counted as lost.
-    pub(crate) unconfirmed: u64,
+    pub unconfirmed: u64,
     /// Reports out of order.
-    pub(crate) reordered: u64,
+    pub reordered: u64,
     /// Duplicate reports.
-    pub(crate) duplicated: u64,
+    pub duplicated: u64,
     /// Restarts of the sequence.
-    pub(crate) restarts: u64,
+    pub restarts: u64,
     /// False when the sequence number never advances, or is that of several nodes; then `lost` is meaningless.
-    pub(crate) countable: bool,
+    pub countable: bool,
     /// Several nodes send from this address, and their reports do not say which.
-    pub(crate) mixed: bool,
+    pub mixed: bool,
     /// Receive time of the latest report, nanoseconds since the Unix epoch.
-    pub(crate) last_seen: u64,
+    pub last_seen: u64,
     /// Refused datagrams and reports, by reason.
-    pub(crate) refused: NamedCounts,
+    pub refused: NamedCounts,
 }
 
 /// A bounded table.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Table"))]
-pub(crate) struct TableView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Table"))]
+pub struct TableView {
     /// Name.
-    pub(crate) name: Name,
+    pub name: Name,
     /// Entries in use.
-    pub(crate) used: u64,
+    pub used: u64,
     /// Maximum number of entries.
-    pub(crate) capacity: u64,
+    pub capacity: u64,
     /// Entries replaced by newer ones.
-    pub(crate) evicted: u64,
+    pub evicted: u64,
     /// Entries refused because the table was full.
-    pub(crate) refused: u64,
+    pub refused: u64,
 }
 
 /// State of the store.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Store"))]
-pub(crate) struct StoreView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Store"))]
+pub struct StoreView {
     /// State.
-    #[cfg_attr(test, schemars(extend("enum" = schema::store_states())))]
-    pub(crate) state: Name,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::store_states())))]
+    pub state: Name,
     /// Why the state is not `ok`.
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
     /// Records written.
-    pub(crate) written: u64,
+    pub written: u64,
     /// Records committed.
-    pub(crate) committed: u64,
+    pub committed: u64,
     /// Records in the queue.
-    pub(crate) queue: u64,
+    pub queue: u64,
     /// Records dropped because the queue was full.
-    pub(crate) shed: u64,
+    pub shed: u64,
     /// Records that could not be written.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// Time of the last commit, nanoseconds since the Unix epoch.
-    pub(crate) last_commit: Option<u64>,
+    pub last_commit: Option<u64>,
     /// Bytes on disk.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Files.
-    pub(crate) files: u64,
+    pub files: u64,
     /// Files written without indexes on events at a high rate, and indexed when they were complete.
-    pub(crate) indexed_later: u64,
+    pub indexed_later: u64,
     /// Attempts at that which failed: queries over such a file read it whole; it is tried again.
-    pub(crate) index_failures: u64,
+    pub index_failures: u64,
     /// Damaged files that were set aside since the start.
-    pub(crate) set_aside: u64,
+    pub set_aside: u64,
     /// Files that something else than retention removed or replaced while hopwise ran.
-    pub(crate) moved_files: u64,
+    pub moved_files: u64,
     /// Records of `committed` that were in files that were removed, replaced or set aside.
-    pub(crate) removed: u64,
+    pub removed: u64,
     /// Files that cannot be used or are damaged, as long as they are there, and what happened to files while they were in use.
-    pub(crate) problems: Vec<FileProblemView>,
+    pub problems: Vec<FileProblemView>,
     /// Files that cannot be used or are damaged and are not in `problems`, which lists 64 of them.
-    pub(crate) more_problems: u64,
+    pub more_problems: u64,
 }
 
 /// What is wrong with a file of the store, or happened to it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FileProblem"))]
-pub(crate) struct FileProblemView {
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "FileProblem")
+)]
+pub struct FileProblemView {
     /// Name of the file in the store's directory.
-    pub(crate) file: String,
+    pub file: String,
     /// The kind.
-    #[cfg_attr(test, schemars(extend("enum" = schema::file_problems())))]
-    pub(crate) kind: Name,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::file_problems())))]
+    pub kind: Name,
     /// The reason and the remedy.
-    pub(crate) message: String,
+    pub message: String,
     /// When it was found, nanoseconds since the Unix epoch.
-    pub(crate) found: u64,
+    pub found: u64,
     /// Records that this process had stored in the file and that are not in the store any more.
-    pub(crate) records: u64,
+    pub records: u64,
 }
 
 /// A worker thread.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Worker"))]
-pub(crate) struct WorkerView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Worker"))]
+pub struct WorkerView {
     /// Number, from 0.
-    pub(crate) worker: usize,
+    pub worker: usize,
     /// Datagrams processed.
-    pub(crate) datagrams: u64,
+    pub datagrams: u64,
     /// Reports processed.
-    pub(crate) reports: u64,
+    pub reports: u64,
 }
 
 /// Clients of the live stream.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Streams"))]
-pub(crate) struct StreamsView {
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Streams")
+)]
+pub struct StreamsView {
     /// Clients connected.
-    pub(crate) clients: u64,
+    pub clients: u64,
     /// Events sent.
-    pub(crate) sent: u64,
+    pub sent: u64,
     /// Events dropped because a client was too slow.
-    pub(crate) shed: u64,
+    pub shed: u64,
 }
 
 /// `/rates`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct RateHistory {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RateHistory {
     /// One entry per second, at most the last 15 minutes, oldest first.
-    pub(crate) rates: Vec<RatesThen>,
+    pub rates: Vec<RatesThen>,
 }

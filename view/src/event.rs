@@ -1,23 +1,4 @@
-//! Responses of the API as plain types. They serialise to the JSON of `/api/v1`, and the commands read answers into them.
-//!
-//! `src/api/openapi.json` and `ui/src/api/generated.ts` are generated from these types. Times are nanoseconds since the Unix
-//! epoch. 64-bit ids are hexadecimal strings, because numbers in JavaScript are exact only up to 2^53. Fields missing in an
-//! answer get their default, and unknown ones are ignored, so that a command understands servers of other versions.
-
-mod alerts;
-mod fill;
-mod filters;
-mod losses;
-mod name;
-mod names;
-mod network;
-mod past;
-mod paths;
-mod queues;
-#[cfg(test)]
-pub(crate) mod schema;
-mod status;
-mod traffic;
+//! Flows, events and rollups, and the forms of ids, nodes and paths.
 
 use std::collections::BTreeMap;
 
@@ -25,63 +6,40 @@ use collector::event::{Event, FirstValues, Rollup};
 use serde::{Deserialize, Serialize};
 use wire::FlowKey;
 
-pub(crate) use alerts::{
-    AcknowledgedView, AlertView, Alerts, EnabledView, EpisodeView, FiringView, SilenceView, Silences, Trial,
-};
-pub(crate) use fill::fill;
-pub(crate) use filters::{CompletionView, FaultView, FieldView, FilterHelp};
-pub(crate) use losses::{DropsView, LinkLoss, LossMap, ReporterView};
-pub(crate) use name::{Name, NamedCounts};
-pub(crate) use names::{Names, NamesView};
-pub(crate) use network::{
-    FlowDetail, FlowView, Flows, HistoryView, HopLatency, HopView, LinkView, Links, NodeView, Nodes,
-    PathSince, PathView, Paths, PointView, QueueView, Spread,
-};
-pub(crate) use past::{Activity, ActivityPoint, Latencies, RangeView};
-pub(crate) use paths::{
-    ChangeGroupView, DirectionView, HopLatencies, LatencySpread, PathChangeView, PathChanges, PathUses,
-    UsedPath,
-};
-pub(crate) use queues::{
-    BurstView, ChangeView, DropCount, HeatRowView, HeatView, PartView, PassageView, RecorderView,
-    RecordingView, Recordings,
-};
-pub(crate) use status::{
-    Evidence, FileProblemView, InputView, PostcardsView, RateHistory, Rates, RatesThen, SourceView, Stage,
-    StatusView, StoreView, StreamsView, TableView, TriedView, WorkerView,
-};
-pub(crate) use traffic::{TrafficRow, TrafficView};
+use crate::Name;
+#[cfg(feature = "schema")]
+use crate::schema;
 
 /// A node that may be unavailable (all-ones on the wire).
-pub(crate) fn node(id: u32) -> Option<u32> {
+pub fn node(id: u32) -> Option<u32> {
     (id != u32::MAX).then_some(id)
 }
 
 /// A path for responses.
-pub(crate) fn path(nodes: &[u32]) -> Vec<Option<u32>> {
+pub fn path(nodes: &[u32]) -> Vec<Option<u32>> {
     nodes.iter().map(|id| node(*id)).collect()
 }
 
 /// A 64-bit id.
-pub(crate) fn id(id: u64) -> String {
+pub fn id(id: u64) -> String {
     format!("{id:016x}")
 }
 
 /// A 5-tuple. When only the Flow ID is known, `src` holds it (`flow-id:0x0000f10a`) and `dst` is empty.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Flow {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Flow {
     /// Source address, or the Flow ID.
-    pub(crate) src: String,
+    pub src: String,
     /// Destination address.
-    pub(crate) dst: String,
+    pub dst: String,
     /// Source port; null where the packet had none.
-    pub(crate) sport: Option<u16>,
+    pub sport: Option<u16>,
     /// Destination port; null where the packet had none.
-    pub(crate) dport: Option<u16>,
+    pub dport: Option<u16>,
     /// IP protocol number.
-    pub(crate) proto: u8,
+    pub proto: u8,
 }
 
 impl From<FlowKey> for Flow {
@@ -99,7 +57,7 @@ impl From<FlowKey> for Flow {
 
 impl Flow {
     /// The key of the flow; the default key if the addresses cannot be parsed.
-    pub(crate) fn key(&self) -> FlowKey {
+    pub fn key(&self) -> FlowKey {
         match (self.src.parse(), self.dst.parse()) {
             (Ok(src), Ok(dst)) => FlowKey::new(src, dst, self.sport.zip(self.dport), self.proto),
             _ => self.src.parse().unwrap_or_default(),
@@ -108,7 +66,7 @@ impl Flow {
 }
 
 /// Source and destination as text; when only the Flow ID is known, the Flow ID and an empty string.
-pub(crate) fn ends(key: &FlowKey) -> (String, String) {
+pub fn ends(key: &FlowKey) -> (String, String) {
     match key.known_id() {
         Some(_) => (key.to_string(), String::new()),
         None => (key.src().to_string(), key.dst().to_string()),
@@ -118,64 +76,64 @@ pub(crate) fn ends(key: &FlowKey) -> (String, String) {
 /// An event. Values are in the unit of the metric.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Event"))]
-pub(crate) struct EventView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Event"))]
+pub struct EventView {
     /// Receive time, nanoseconds since the Unix epoch.
-    pub(crate) ts: u64,
+    pub ts: u64,
     /// Record id, derived from the content: 16 hexadecimal digits.
-    #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{16}$")))]
-    pub(crate) id: String,
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{16}$")))]
+    pub id: String,
     /// Kind of the event.
-    #[cfg_attr(test, schemars(extend("enum" = schema::kinds())))]
-    pub(crate) kind: Name,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::kinds())))]
+    pub kind: Name,
     /// The metric that changed.
-    #[cfg_attr(test, schemars(extend("enum" = schema::nullable(schema::metrics()))))]
-    pub(crate) metric: Option<Name>,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::nullable(schema::metrics()))))]
+    pub metric: Option<Name>,
     /// The flow.
-    pub(crate) flow: Option<Flow>,
+    pub flow: Option<Flow>,
     /// The flow as text.
-    pub(crate) text: Option<String>,
+    pub text: Option<String>,
     /// Node id.
-    pub(crate) node: Option<u32>,
+    pub node: Option<u32>,
     /// Interface id.
-    pub(crate) interface: Option<u32>,
+    pub interface: Option<u32>,
     /// Queue id.
-    pub(crate) queue: Option<u8>,
+    pub queue: Option<u8>,
     /// New value, in the unit of the metric.
-    pub(crate) value: Option<u64>,
+    pub value: Option<u64>,
     /// Value reported before.
-    pub(crate) previous: Option<u64>,
+    pub previous: Option<u64>,
     /// Threshold that was exceeded.
-    pub(crate) threshold: Option<u64>,
+    pub threshold: Option<u64>,
     /// Rule that became true or false.
-    pub(crate) rule: Option<String>,
+    pub rule: Option<String>,
     /// Drop reason, the code of the device.
-    pub(crate) reason: Option<u8>,
+    pub reason: Option<u8>,
     /// Name of the reason, where the profiles agree on one.
-    pub(crate) reason_name: Option<String>,
+    pub reason_name: Option<String>,
     /// How the value was obtained.
-    #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
-    pub(crate) basis: Name,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::bases())))]
+    pub basis: Name,
     /// Node ids in forwarding order; null where a node id is unavailable.
-    pub(crate) path: Vec<Option<u32>>,
+    pub path: Vec<Option<u32>>,
     /// Of a new flow's path: the flow latency of the same report, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) flow_latency: Option<u64>,
+    pub flow_latency: Option<u64>,
     /// How it was obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
-    pub(crate) latency_basis: Option<Name>,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::bases())))]
+    pub latency_basis: Option<Name>,
     /// Of a new flow's path: the hop latencies of the same report, ns, in the order of the path; null where unavailable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) hop_latencies: Vec<Option<u32>>,
+    pub hop_latencies: Vec<Option<u32>>,
 }
 
 /// Names of drop reasons by code.
-pub(crate) type ReasonNames = BTreeMap<u8, String>;
+pub type ReasonNames = BTreeMap<u8, String>;
 
 impl EventView {
     /// An event with its rule's name, and its path with the first values of a new flow.
-    pub(crate) fn new(
+    pub fn new(
         event: &Event,
         rule: Option<&str>,
         (nodes, first): (&[u32], Option<FirstValues<'_>>),
@@ -212,35 +170,35 @@ impl EventView {
 /// One metric of one key over one interval.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Rollup"))]
-pub(crate) struct RollupView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Rollup"))]
+pub struct RollupView {
     /// Start of the interval, nanoseconds since the Unix epoch.
-    pub(crate) ts: u64,
+    pub ts: u64,
     /// Length of the interval, seconds.
-    pub(crate) interval: u32,
+    pub interval: u32,
     /// Metric.
-    #[cfg_attr(test, schemars(extend("enum" = schema::metrics())))]
-    pub(crate) metric: Name,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::metrics())))]
+    pub metric: Name,
     /// Node id.
-    pub(crate) node: Option<u32>,
+    pub node: Option<u32>,
     /// Interface id.
-    pub(crate) interface: Option<u32>,
+    pub interface: Option<u32>,
     /// Queue id.
-    pub(crate) queue: Option<u8>,
+    pub queue: Option<u8>,
     /// Flow as text.
-    pub(crate) flow: Option<String>,
+    pub flow: Option<String>,
     /// Number of values.
-    pub(crate) count: u64,
+    pub count: u64,
     /// Smallest value.
-    pub(crate) min: u64,
+    pub min: u64,
     /// Largest value.
-    pub(crate) max: u64,
+    pub max: u64,
     /// Sum of the values.
-    pub(crate) sum: u64,
+    pub sum: u64,
     /// Median.
-    pub(crate) p50: Option<u64>,
+    pub p50: Option<u64>,
     /// 99th percentile.
-    pub(crate) p99: Option<u64>,
+    pub p99: Option<u64>,
 }
 
 impl From<&Rollup> for RollupView {
@@ -264,28 +222,28 @@ impl From<&Rollup> for RollupView {
 }
 
 /// A utilization in millionths as a fraction of 1.
-pub(crate) fn fraction(millionths: u64) -> f64 {
+pub fn fraction(millionths: u64) -> f64 {
     millionths as f64 / 1e6
 }
 
 /// `/events`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Events {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Events {
     /// Events, newest first.
-    pub(crate) events: Vec<EventView>,
+    pub events: Vec<EventView>,
     /// `before` of the next page; null when there are no more.
-    pub(crate) next: Option<u64>,
+    pub next: Option<u64>,
 }
 
 /// `/rollups`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Rollups {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Rollups {
     /// Rollups in ascending order of time.
-    pub(crate) rollups: Vec<RollupView>,
+    pub rollups: Vec<RollupView>,
     /// True when the limits left out older ones.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
 }

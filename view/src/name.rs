@@ -9,17 +9,17 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 /// A name out of a fixed set.
-pub(crate) type Name = Cow<'static, str>;
+pub type Name = Cow<'static, str>;
 
 /// Counts by name, for example drops by reason.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Default, Debug)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
-pub(crate) struct NamedCounts(BTreeMap<Name, u64>);
+pub struct NamedCounts(BTreeMap<Name, u64>);
 
 impl NamedCounts {
     /// Adds to the count of `name`.
-    pub(crate) fn add(&mut self, name: impl Into<Name>, count: u64) {
+    pub fn add(&mut self, name: impl Into<Name>, count: u64) {
         *self.0.entry(name.into()).or_default() += count;
     }
 }
@@ -67,7 +67,7 @@ impl IntoIterator for NamedCounts {
     }
 }
 
-#[cfg(test)]
+#[cfg(feature = "schema")]
 impl<const LEN: usize> PartialEq<[(&str, u64); LEN]> for NamedCounts {
     fn eq(&self, other: &[(&str, u64); LEN]) -> bool {
         self.0

@@ -2,310 +2,327 @@
 
 use serde::{Deserialize, Serialize};
 
-#[cfg(test)]
-use super::schema;
 use super::{Flow, Latencies, Name, RangeView};
+#[cfg(feature = "schema")]
+use crate::schema;
 
 /// `/nodes`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Nodes {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Nodes {
     /// Nodes by id.
-    pub(crate) nodes: Vec<NodeView>,
+    pub nodes: Vec<NodeView>,
     /// `after` of the next page; null on the last.
-    pub(crate) next: Option<u32>,
+    pub next: Option<u32>,
     /// The span of time, if one was asked for; otherwise the response is about now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) range: Option<RangeView>,
+    pub range: Option<RangeView>,
 }
 
 /// `/links`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Links {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Links {
     /// Links by their ends.
-    pub(crate) links: Vec<LinkView>,
+    pub links: Vec<LinkView>,
     /// `offset` of the next page; null on the last.
-    pub(crate) next: Option<usize>,
+    pub next: Option<usize>,
     /// The span of time, if one was asked for; otherwise the response is about now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) range: Option<RangeView>,
+    pub range: Option<RangeView>,
 }
 
 /// `/flows`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Flows {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Flows {
     /// Flows that match, largest first.
-    pub(crate) flows: Vec<FlowView>,
+    pub flows: Vec<FlowView>,
     /// Number of flows that match. One that was evicted and came back while they were counted counts twice.
-    pub(crate) total: u64,
+    pub total: u64,
     /// `true`: more may match than `total`, because the filter asks for values of nodes, which are looked up for some flows at a time. Then a
     /// page may have fewer flows than its limit, and goes on at `next`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) at_least: Option<bool>,
+    pub at_least: Option<bool>,
     /// Time as of which flows were sorted, filtered and counted, nanoseconds since the Unix epoch: at most 1 µs ago for each flow
     /// of a worker, and the time it took to read them. Their values are current.
-    pub(crate) as_of: u64,
+    pub as_of: u64,
     /// `after` of the next page; null on the last.
-    pub(crate) next: Option<String>,
+    pub next: Option<String>,
     /// The span of time, if one was asked for; otherwise the response is about now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) range: Option<RangeView>,
+    pub range: Option<RangeView>,
 }
 
 /// `/paths`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Paths {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Paths {
     /// Paths, most used first.
-    pub(crate) paths: Vec<PathView>,
+    pub paths: Vec<PathView>,
     /// `offset` of the next page; null on the last.
-    pub(crate) next: Option<usize>,
+    pub next: Option<usize>,
     /// The span of time, if one was asked for; otherwise the response is about now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) range: Option<RangeView>,
+    pub range: Option<RangeView>,
 }
 
 /// A node.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Node"))]
-pub(crate) struct NodeView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Node"))]
+pub struct NodeView {
     /// Node id.
-    pub(crate) node: u32,
+    pub node: u32,
     /// Name, as configured.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Reports with a hop of this node.
-    pub(crate) reports: u64,
+    pub reports: u64,
     /// Receive time of the latest, nanoseconds since the Unix epoch.
-    pub(crate) last_seen: u64,
+    pub last_seen: u64,
     /// Time inside the node, nanoseconds; quantiles of the last second with values.
-    pub(crate) hop_latency: Spread,
+    pub hop_latency: Spread,
     /// Its queues.
-    pub(crate) queues: Vec<QueueView>,
+    pub queues: Vec<QueueView>,
     /// Drop reports of this node.
-    pub(crate) drops: u64,
+    pub drops: u64,
     /// Hop latencies of this node that were implausible; they are in none of the numbers above.
-    pub(crate) implausible_latencies: u64,
+    pub implausible_latencies: u64,
 }
 
 /// Last value, smallest, largest and quantiles; null where nothing was measured.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Spread {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Spread {
     /// Last value.
-    pub(crate) latest: Option<u64>,
+    pub latest: Option<u64>,
     /// Smallest value.
-    pub(crate) min: Option<u64>,
+    pub min: Option<u64>,
     /// Largest value.
-    pub(crate) max: Option<u64>,
+    pub max: Option<u64>,
     /// Median.
-    pub(crate) p50: Option<u64>,
+    pub p50: Option<u64>,
     /// 99th percentile.
-    pub(crate) p99: Option<u64>,
+    pub p99: Option<u64>,
 }
 
 /// A queue of a node.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Queue"))]
-pub(crate) struct QueueView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Queue"))]
+pub struct QueueView {
     /// Queue id; null: all queues of the node, as reported by summaries.
-    pub(crate) queue: Option<u8>,
+    pub queue: Option<u8>,
     /// Last value.
-    pub(crate) occupancy: Option<u64>,
+    pub occupancy: Option<u64>,
     /// Largest value.
-    pub(crate) max: Option<u64>,
+    pub max: Option<u64>,
     /// Unit of the device.
-    pub(crate) unit: String,
+    pub unit: String,
 }
 
 /// A link, learned from paths.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Link"))]
-pub(crate) struct LinkView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Link"))]
+pub struct LinkView {
     /// Sending node.
-    pub(crate) from: u32,
+    pub from: u32,
     /// Receiving node.
-    pub(crate) to: u32,
+    pub to: u32,
     /// Egress interface of the sending node; in a span of time, as it is known now.
-    pub(crate) egress_if: Option<u32>,
+    pub egress_if: Option<u32>,
     /// Ingress interface of the receiving node, likewise.
-    pub(crate) ingress_if: Option<u32>,
+    pub ingress_if: Option<u32>,
     /// Utilization as a fraction of 1; of a span of time, the largest, if the egress interface is known.
-    pub(crate) utilization: Option<f64>,
+    pub utilization: Option<f64>,
     /// Occupancy of the egress queue, in the unit of the device; null in a span of time.
-    pub(crate) queue_occupancy: Option<u64>,
+    pub queue_occupancy: Option<u64>,
     /// Time inside the sending node, nanoseconds; null in a span of time.
-    pub(crate) hop_latency: Option<u64>,
+    pub hop_latency: Option<u64>,
     /// Flows on the link.
-    pub(crate) flows: u64,
+    pub flows: u64,
     /// Receive time of the latest report, nanoseconds since the Unix epoch.
-    pub(crate) last_seen: u64,
+    pub last_seen: u64,
 }
 
 /// Latest state of a flow.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FlowState"))]
-pub(crate) struct FlowView {
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "FlowState")
+)]
+pub struct FlowView {
     /// Flow id: 16 hexadecimal digits.
-    #[cfg_attr(test, schemars(regex(pattern = "^[0-9a-f]{16}$")))]
-    pub(crate) id: String,
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{16}$")))]
+    pub id: String,
     /// The 5-tuple.
-    pub(crate) flow: Flow,
+    pub flow: Flow,
     /// The 5-tuple as text.
-    pub(crate) text: String,
+    pub text: String,
     /// Node ids in forwarding order; null where a node id is unavailable.
-    pub(crate) path: Vec<Option<u32>>,
+    pub path: Vec<Option<u32>>,
     /// Latest latency, nanoseconds; of a span of time, the largest.
-    pub(crate) flow_latency: Option<u64>,
+    pub flow_latency: Option<u64>,
     /// Latencies of the span of time, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) latencies: Option<Latencies>,
+    pub latencies: Option<Latencies>,
     /// How the latency was obtained.
-    #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
-    pub(crate) basis: Name,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::bases())))]
+    pub basis: Name,
     /// How the order of the path is known.
-    #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::bases())))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) path_basis: Option<Name>,
+    pub path_basis: Option<Name>,
     /// True where the path may lack nodes: it is only known from packets whose hop limit, MTU or room of an IOAM trace was exhausted,
     /// or from a node that reported its queue.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) incomplete: Option<bool>,
+    pub incomplete: Option<bool>,
     /// Nodes of the path: more than in `path` when `truncated`.
-    pub(crate) path_length: u16,
+    pub path_length: u16,
     /// True when not every hop of the path is stored: the table `hops` was full.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
     /// Reports so far, or of the span of time.
-    pub(crate) reports: u64,
+    pub reports: u64,
     /// Receive time of the first report, nanoseconds since the Unix epoch; of a span of time, the beginning of its minute, ten minutes or hour.
-    pub(crate) first_seen: u64,
+    pub first_seen: u64,
     /// Receive time of the latest report, nanoseconds since the Unix epoch; of a span of time, the end of its minute, ten minutes or hour.
-    pub(crate) last_seen: u64,
+    pub last_seen: u64,
 }
 
 /// A flow with its hops in forwarding order.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct FlowDetail {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FlowDetail {
     #[serde(flatten)]
-    pub(crate) flow: FlowView,
+    /// The flow.
+    pub flow: FlowView,
     /// Hops in forwarding order.
-    pub(crate) hops: Vec<HopView>,
+    pub hops: Vec<HopView>,
     /// The span of time, if one was asked for: then a hop has the latency that was reported last before its end, and nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) range: Option<RangeView>,
+    pub range: Option<RangeView>,
     /// The intents that its reports serve; absent without a manager in this process.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) intents: Option<Vec<String>>,
+    pub intents: Option<Vec<String>>,
 }
 
 /// One hop of a flow: the values that the flow's latest packet carried, and beside them the latest of its queue and link.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Hop"))]
-pub(crate) struct HopView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Hop"))]
+pub struct HopView {
     /// Node id.
-    pub(crate) node: Option<u32>,
+    pub node: Option<u32>,
     /// Ingress interface.
-    pub(crate) ingress_if: Option<u32>,
+    pub ingress_if: Option<u32>,
     /// Egress interface.
-    pub(crate) egress_if: Option<u32>,
+    pub egress_if: Option<u32>,
     /// Queue id.
-    pub(crate) queue: Option<u8>,
+    pub queue: Option<u8>,
     /// Time inside the node, nanoseconds.
-    pub(crate) hop_latency: Option<u64>,
+    pub hop_latency: Option<u64>,
     /// Hop latency of the latest report, nanoseconds, if it is implausible, rounded down to 18 significant bits; `hop_latency` is null then. It is longer than
     /// `max_hop_latency` of the profile, or its timestamps are wrong: the ingress is 0, or later than the egress. It is in no
     /// other number.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) implausible_latency: Option<u64>,
+    pub implausible_latency: Option<u64>,
     /// Occupancy of the queue when this flow's packet passed, in the unit of the device.
-    pub(crate) queue_occupancy: Option<u64>,
+    pub queue_occupancy: Option<u64>,
     /// Congestion status of the queue when this flow's packet passed, in the unit of the device.
-    pub(crate) queue_congestion: Option<u64>,
+    pub queue_congestion: Option<u64>,
     /// Utilization of the egress link when this flow's packet passed, as a fraction of 1.
-    pub(crate) link_utilization: Option<f64>,
+    pub link_utilization: Option<f64>,
     /// Latest occupancy of the queue, from a packet of any flow.
-    pub(crate) latest_queue_occupancy: Option<u64>,
+    pub latest_queue_occupancy: Option<u64>,
     /// Age of that value, seconds.
-    pub(crate) latest_queue_age_s: Option<u32>,
+    pub latest_queue_age_s: Option<u32>,
     /// Latest utilization of the egress link as a fraction of 1, from a packet of any flow.
-    pub(crate) latest_link_utilization: Option<f64>,
+    pub latest_link_utilization: Option<f64>,
     /// Age of that value, seconds.
-    pub(crate) latest_link_age_s: Option<u32>,
+    pub latest_link_age_s: Option<u32>,
 }
 
 /// A path and its use.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "PathUse"))]
-pub(crate) struct PathView {
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "PathUse")
+)]
+pub struct PathView {
     /// Node ids in forwarding order; null where a node id is unavailable.
-    pub(crate) path: Vec<Option<u32>>,
+    pub path: Vec<Option<u32>>,
     /// Flows on this path.
-    pub(crate) flows: u64,
+    pub flows: u64,
     /// Reports of flows on this path, since the path is known.
-    pub(crate) reports: u64,
+    pub reports: u64,
 }
 
 /// A flow over time.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "History"))]
-pub(crate) struct HistoryView {
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "History")
+)]
+pub struct HistoryView {
     /// Latencies over time. A point without a latency and hops begins a time without reports, which lasts to the next point.
-    pub(crate) series: Vec<PointView>,
+    pub series: Vec<PointView>,
     /// Paths, each with the time of its first report.
-    pub(crate) paths: Vec<PathSince>,
+    pub paths: Vec<PathSince>,
     /// True when there are more points than the limit.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
 }
 
 /// Latencies of a flow at one time.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "HistoryPoint"))]
-pub(crate) struct PointView {
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "HistoryPoint")
+)]
+pub struct PointView {
     /// Time, nanoseconds since the Unix epoch.
-    pub(crate) ts: u64,
+    pub ts: u64,
     /// Flow latency, nanoseconds.
-    pub(crate) flow_latency: Option<u64>,
+    pub flow_latency: Option<u64>,
     /// How it was obtained.
-    #[cfg_attr(test, schemars(extend("enum" = schema::bases())))]
-    pub(crate) basis: Name,
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = schema::bases())))]
+    pub basis: Name,
     /// Latency of each node.
-    pub(crate) hops: Vec<HopLatency>,
+    pub hops: Vec<HopLatency>,
 }
 
 /// Time inside one node.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct HopLatency {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HopLatency {
     /// Node id.
-    pub(crate) node: Option<u32>,
+    pub node: Option<u32>,
     /// Time inside the node, nanoseconds.
-    pub(crate) latency: u64,
+    pub latency: u64,
 }
 
 /// A path and the time of its first report.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PathSince {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PathSince {
     /// Time, nanoseconds since the Unix epoch.
-    pub(crate) ts: u64,
+    pub ts: u64,
     /// Node ids in forwarding order; null where a node id is unavailable.
-    pub(crate) path: Vec<Option<u32>>,
+    pub path: Vec<Option<u32>>,
 }

@@ -1,0 +1,5 @@
+//! TLS, and names of hosts by DNS.
+#![forbid(unsafe_code)]
+
+pub mod dns;
+pub mod tls;

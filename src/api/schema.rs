@@ -1,0 +1,18 @@
+//! Value sets and answers of other crates, for the generated schema.
+
+/// The answers of the crate `dta`, compiled again with schemas. A cargo feature with schemas would build `dta` and its dependents
+/// twice, for the program and for the tests.
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a module of the crate `dta`: only its schemas are used here"
+)]
+#[path = "../../dta/src/source/answer.rs"]
+pub(crate) mod answer;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a module of the crate `dta`: only its schemas are used here"
+)]
+#[path = "../../dta/src/calculation.rs"]
+pub(crate) mod calculation;
