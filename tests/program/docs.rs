@@ -91,27 +91,49 @@ fn every_page_of_the_documentation_is_three_steps_from_the_readme() {
     assert!(lost.is_empty(), "unreachable: {lost:#?}");
 }
 
-#[test]
-fn the_page_of_commands_names_every_command() {
+/// Adds each command below `parents` that has no subcommands, with the names that lead to it.
+fn commands(parents: &str, found: &mut BTreeSet<String>) {
     let help = std::process::Command::new(env!("CARGO_BIN_EXE_hopwise"))
+        .args(parents.split_whitespace())
         .arg("--help")
         .output()
         .expect("help");
     let help = String::from_utf8(help.stdout).expect("text");
-    let after = help.split_once("Commands:\n").expect("a list of commands").1;
-    let lines = after.lines().take_while(|line| !line.is_empty());
+    let Some((_, list)) = help.split_once("Commands:\n") else {
+        found.insert(parents.to_owned());
+        return;
+    };
+    let lines = list.lines().take_while(|line| !line.is_empty());
     let names = lines
         .filter_map(|line| line.strip_prefix("  "))
-        .filter(|line| !line.starts_with(' '));
-    let names: BTreeSet<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
-    assert!(names.contains("run"), "{help}");
+        .filter(|line| !line.starts_with(' '))
+        .filter_map(|line| line.split_whitespace().next());
+    for name in names.filter(|name| *name != "help") {
+        commands(format!("{parents} {name}").trim(), found);
+    }
+}
+
+/// The command of a row such as "| `hopwise map show FILE [KEY]` | … |": its words in lower case.
+fn command_of_row(line: &str) -> Option<String> {
+    let command = line.strip_prefix("| `hopwise ")?.split('`').next()?;
+    let names: Vec<&str> = command
+        .split_whitespace()
+        .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
+        .collect();
+    Some(names.join(" "))
+}
+
+#[test]
+fn the_page_of_commands_has_every_command_of_the_program_and_no_other() {
+    let mut expected = BTreeSet::new();
+    commands("", &mut expected);
+    assert!(expected.contains("run"), "{expected:?}");
     let page = fs::read_to_string(root().join("docs/reference/commands.md")).expect("the page");
-    let is_missing = |name: &&str| {
-        **name != *"help"
-            && ![" ", "`"]
-                .iter()
-                .any(|end| page.contains(&format!("`hopwise {name}{end}")))
-    };
-    let missing: Vec<&str> = names.into_iter().filter(is_missing).collect();
-    assert_eq!(missing, [""; 0], "commands that docs/reference/commands.md lacks");
+    let listed: BTreeSet<String> = page.lines().filter_map(command_of_row).collect();
+    let missing: Vec<_> = expected.difference(&listed).collect();
+    let unknown: Vec<_> = listed.difference(&expected).collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "docs/reference/commands.md lacks {missing:?} and has {unknown:?}, which the program does not have"
+    );
 }
