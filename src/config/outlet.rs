@@ -43,7 +43,7 @@ section! {
         /// Records in one insert, at most.
         pub(crate) batch: usize = 200_000,
         /// Memory for records, at most: of each partition two batches with their requests; and answers of Kafka, a quarter of it. The process
-        /// itself needs some MiB more ([how large](../how-to/outlet.md#how-large)).
+        /// itself needs some MiB more ([sizing](../how-to/outlet.md#sizing)).
         pub(crate) memory: Size = Size(256 << 20),
         /// How long to wait for a batch to fill. Each partition inserts for itself, and ClickHouse wants few inserts.
         pub(crate) linger: Duration = Duration::from_secs(5),
