@@ -40,7 +40,7 @@
 //! };
 //! links.connect(0, &connection, 0)?;
 //!
-//! // Responses on their way back.
+//! // Collects the responses.
 //! #[derive(Default)]
 //! struct Responses(Vec<Vec<u8>>);
 //! impl responder::Output for Responses {
@@ -49,7 +49,8 @@
 //!     }
 //! }
 //!
-//! let (to, mut responses) = (RemoteAddr { collector: 0, region: 0 }, Responses::default());
+//! let to = RemoteAddr { collector: 0, region: 0 };
+//! let mut responses = Responses::default();
 //! links.write(to, 0, &[7; 24], None, true)?;
 //! links.add(to, 24, 5, None)?;
 //! while links.flush(0) > 0 {

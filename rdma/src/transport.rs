@@ -8,41 +8,41 @@ pub const MAX_WRITE: usize = 1 << 16;
 /// A region of a collector's memory, as announced in the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct RemoteAddr {
-    /// Which collector.
+    /// Number of the collector.
     pub collector: u8,
-    /// Which of its regions.
+    /// Number of the collector's region.
     pub region: u16,
 }
 
-/// How much a transport accepts now, until something is acknowledged or sent.
+/// The operations that a transport accepts now, until something is acknowledged or sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Credit {
-    /// Operations.
+    /// Number of operations.
     pub messages: u32,
-    /// Bytes of their data.
+    /// Bytes of the operations' data.
     pub bytes: u64,
 }
 
 impl Credit {
-    /// None: paused, broken, or not connected.
+    /// No credit: paused, broken, or not connected.
     pub const NONE: Self = Self {
         messages: 0,
         bytes: 0,
     };
-    /// No limit.
+    /// Credit without a limit.
     pub const UNLIMITED: Self = Self {
         messages: u32::MAX,
         bytes: u64::MAX,
     };
 
-    /// Whether it suffices for `messages` operations with `bytes` of data in total.
+    /// Returns whether it suffices for `messages` operations with `bytes` of data in total.
     #[inline(always)]
     pub fn covers(self, messages: u32, bytes: u64) -> bool {
         self.messages >= messages && self.bytes >= bytes
     }
 }
 
-/// Why a transport did not accept an operation. Nothing of it was done.
+/// The reason why a transport did not accept an operation. Nothing of it was done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Blocked {
@@ -59,7 +59,7 @@ pub enum Blocked {
 }
 
 impl Blocked {
-    /// The reason as a word.
+    /// Returns the reason as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -70,7 +70,7 @@ impl Blocked {
         }
     }
 
-    /// Whether the same operation can succeed later.
+    /// Returns whether the same operation can succeed later.
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Full | Self::Paused | Self::Broken)
     }
@@ -93,21 +93,23 @@ pub trait Transport {
     /// Minimum credit of an idle transport, operations: the batches that the longest Append report can fill.
     const MIN_MESSAGES: u32 = 256;
 
-    /// Operations, and bytes of their data, that this collector accepts now, both together; none while paused. `reliable` as in
-    /// [`Transport::write`].
+    /// Returns the operations, and bytes of their data, that this collector accepts now, both together; none while paused.
+    /// `reliable` is as in [`Transport::write`].
     fn credit(&self, collector: u8, reliable: bool) -> Credit;
 
-    /// Whether this collector accepts `messages` operations now, with `bytes` of data in total. If so, it accepts all of them.
+    /// Returns whether this collector accepts `messages` operations now, with `bytes` of data in total. If so, it accepts all of
+    /// them.
     #[inline(always)]
     fn has_credit(&self, collector: u8, messages: u32, bytes: u64, reliable: bool) -> bool {
         self.credit(collector, reliable).covers(messages, bytes)
     }
 
-    /// The memory of this region is gone: unacknowledged operations for it are given up at the next connection to its collector,
-    /// instead of being written to the memory that replaces it.
-    fn give_up(&mut self, _place: RemoteAddr) {}
+    /// Gives up unacknowledged operations for a region whose memory is gone: at the next connection to its collector they are not
+    /// written to the memory that replaces it.
+    fn give_up(&mut self, _region: RemoteAddr) {}
 
-    /// Whether this collector is connected. Without a connection there is no credit either, but not because of load: drops are counted separately.
+    /// Returns whether this collector is connected. Without a connection there is no credit either, but not because of load:
+    /// drops are counted separately.
     fn is_connected(&self, _collector: u8) -> bool {
         true
     }
@@ -116,10 +118,10 @@ pub trait Transport {
     /// is acknowledged; otherwise the network may lose it. An immediate value notifies the collector's CPU, also without data.
     ///
     /// # Errors
-    /// Nothing was done.
+    /// [`Blocked`]; nothing was done.
     fn write(
         &mut self,
-        place: RemoteAddr,
+        to: RemoteAddr,
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
@@ -130,12 +132,7 @@ pub trait Transport {
     /// collector's CPU after the addition.
     ///
     /// # Errors
-    /// Nothing was done.
-    fn add(
-        &mut self,
-        place: RemoteAddr,
-        offset: u64,
-        delta: u64,
-        immediate: Option<u32>,
-    ) -> Result<(), Blocked>;
+    /// [`Blocked`]; nothing was done.
+    fn add(&mut self, to: RemoteAddr, offset: u64, delta: u64, immediate: Option<u32>)
+    -> Result<(), Blocked>;
 }

@@ -22,9 +22,9 @@ const MTU: u16 = 4096;
 /// One case of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// Its name, as in `hopwise bench`.
+    /// Name of the case, as in `hopwise bench`.
     pub name: &'static str,
-    /// Bytes of a write.
+    /// Length of a write, bytes.
     pub len: usize,
     /// Bytes from one slot to the next.
     pub stride: u64,
@@ -74,7 +74,7 @@ pub struct Feed {
     random: u64,
     number: u64,
     data: Vec<u8>,
-    places: Vec<u64>,
+    offsets: Vec<u64>,
     /// Address and range in `frames` of each packet's payload.
     payloads: Vec<(u64, Range<usize>)>,
     frames: Vec<u8>,
@@ -83,7 +83,7 @@ pub struct Feed {
 }
 
 impl Case {
-    /// A feed of its frames for a region; `None` if the region is too small.
+    /// Creates a feed of its frames for a region, or returns `None` if the region is too small.
     pub fn feed(self, memory: Arc<Region>) -> Option<Feed> {
         let mut responder = Responder::new(Config::default()).ok()?;
         let what = Registration {
@@ -98,10 +98,8 @@ impl Case {
             region: 0,
         };
         let at = responder.register(&what).ok()?;
-        let (near, far) = (
-            Ipv4Addr::new(198, 51, 100, 1).into(),
-            Ipv4Addr::new(198, 51, 100, 2).into(),
-        );
+        let near = Ipv4Addr::new(198, 51, 100, 1).into();
+        let far = Ipv4Addr::new(198, 51, 100, 2).into();
         let queue_pair = QueuePairConfig {
             transport: Transport::Uc,
             path: Path::new(far, near, 0xc001),
@@ -122,7 +120,7 @@ impl Case {
             random: 1,
             number: 0,
             data: (0..self.len).map(|i| i as u8 | 1).collect(),
-            places: Vec::new(),
+            offsets: Vec::new(),
             payloads: Vec::new(),
             frames: Vec::new(),
             whole: Vec::new(),
@@ -135,22 +133,22 @@ impl Feed {
     /// Chooses the next slots, and builds the frames that write to them.
     ///
     /// # Errors
-    /// A write that does not fit into a frame.
+    /// [`EmitError`] if a write does not fit into a frame.
     pub fn fill(&mut self, operations: usize) -> Result<(), EmitError> {
         let all = (self.at.len - self.data.len() as u64) / self.case.stride + 1;
-        self.places.clear();
+        self.offsets.clear();
         self.payloads.clear();
         self.frames.clear();
         self.whole.clear();
         for _ in 0..operations {
-            let place = if self.case.random {
+            let slot = if self.case.random {
                 self.random() % all
             } else {
                 self.number % all
             };
             self.number += 1;
-            let offset = place * self.case.stride;
-            self.places.push(START + offset);
+            let offset = slot * self.case.stride;
+            self.offsets.push(START + offset);
             for segment in Segments::new(self.data.len(), MTU) {
                 self.frame(offset, segment)?;
             }
@@ -161,7 +159,8 @@ impl Feed {
     fn frame(&mut self, offset: u64, segment: Segment) -> Result<(), EmitError> {
         let begin = self.frames.len();
         self.frames.resize(begin + MAX_FRAME, 0);
-        let (out, head) = (&mut self.frames[begin..], Head::new(self.psn));
+        let out = &mut self.frames[begin..];
+        let head = Head::new(self.psn);
         let reth = Reth {
             address: self.at.address + offset,
             rkey: self.at.rkey,
@@ -191,28 +190,28 @@ impl Feed {
         self.random
     }
 
-    /// Gives the frames to the responder, at most `burst` at once as a socket or ring does. Returns the number of writes.
+    /// Passes the frames to the responder, at most `burst` at once as a socket or ring does. Returns the number of writes.
     pub fn respond(&mut self, burst: usize) -> u64 {
-        for places in self.whole.chunks(burst.max(1)) {
+        for frames in self.whole.chunks(burst.max(1)) {
             self.responder.process(
-                places.iter().map(|place| &self.frames[place.clone()]),
+                frames.iter().map(|frame| &self.frames[frame.clone()]),
                 &mut self.out,
             );
         }
-        self.places.len() as u64
+        self.offsets.len() as u64
     }
 
     /// Stores the same bytes at the same addresses in a plain loop with prefetch. The source is one buffer in the processor's cache;
     /// [`copy`](Self::copy) reads the frames instead.
     pub fn store(&self) -> u64 {
-        for (index, at) in self.places.iter().enumerate() {
-            if let Some(next) = self.places.get(index + AHEAD) {
+        for (index, at) in self.offsets.iter().enumerate() {
+            if let Some(next) = self.offsets.get(index + AHEAD) {
                 self.memory.prefetch_write(*next);
             }
             // Inside the region: the responder's frames have the same addresses.
             let _ = self.memory.write(*at, std::hint::black_box(&self.data));
         }
-        self.places.len() as u64
+        self.offsets.len() as u64
     }
 
     /// Copies the payloads of the frames to their addresses in a plain loop with prefetch.
@@ -224,10 +223,10 @@ impl Feed {
             // Inside the region: the responder's frames have the same addresses.
             let _ = self.memory.write(*at, &self.frames[payload.clone()]);
         }
-        self.places.len() as u64
+        self.offsets.len() as u64
     }
 
-    /// Counters of the responder.
+    /// Returns the counters of the responder.
     pub fn stats(&self) -> &Stats {
         self.responder.stats()
     }
@@ -256,14 +255,14 @@ mod tests {
             );
             assert_eq!((stats.bytes, feed.out.0), (100 * case.len as u64, 0));
             let mut found = vec![0; case.len];
-            for place in &feed.places {
-                memory.read(*place, &mut found).unwrap();
+            for offset in &feed.offsets {
+                memory.read(*offset, &mut found).unwrap();
                 assert_eq!(found, feed.data, "{}", case.name);
             }
             memory.zero(0..memory.len()).unwrap();
             assert_eq!(feed.copy(), 100);
-            for place in &feed.places {
-                memory.read(*place, &mut found).unwrap();
+            for offset in &feed.offsets {
+                memory.read(*offset, &mut found).unwrap();
                 assert_eq!(found, feed.data, "{}, copied", case.name);
             }
         }

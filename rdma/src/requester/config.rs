@@ -1,4 +1,4 @@
-//! Settings of links, the offer to a collector, and its answer.
+//! Settings of the requester, the offer to a collector, and its answer.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ pub const REGIONS: usize = 256;
 /// Settings of all links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Collectors, 1 to 256.
+    /// Number of collectors, 1 to 256.
     pub collectors: usize,
     /// Capacity of the outbox over all collectors, bytes of frames.
     pub outbox_bytes: usize,
@@ -20,14 +20,14 @@ pub struct Config {
     pub retransmit_operations: usize,
     /// Capacity of a collector's retransmit buffer, bytes of data; rounded up to a power of two.
     pub retransmit_bytes: usize,
-    /// Maximum message, bytes.
+    /// Maximum length of a message, bytes.
     pub max_message: u32,
     /// Maximum unacknowledged packets in flight to a collector. Each loss halves the window, down to 16; acknowledgements
     /// grow it again.
     pub window: u32,
     /// Requests an acknowledgement at least once in this many operations, and with the last packet before a pause.
     pub ack_every: u32,
-    /// Retransmission timeout, ns.
+    /// Timeout of a retransmission, ns.
     pub timeout: u64,
     /// Retransmissions without a response until the connection counts as broken.
     pub retries: u32,
@@ -35,13 +35,13 @@ pub struct Config {
     pub pause_on_loss: u64,
     /// Pause of all sending to a collector after a congestion notification, ns.
     pub pause_on_congestion: u64,
-    /// How to handle additions that may or may not have been executed when the connection broke.
+    /// Policy for additions that may or may not have been executed when the connection broke.
     pub uncertain_fetch_adds: UncertainFetchAdds,
     /// Seed of queue pair numbers and PSNs; the same seed gives the same numbers.
     pub seed: u64,
 }
 
-/// How to handle additions that were sent and not acknowledged when a connection broke, if the collector no longer knows which
+/// The policy for additions that were sent and not acknowledged when a connection broke, if the collector no longer knows which
 /// PSN it expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UncertainFetchAdds {
@@ -72,7 +72,7 @@ impl Default for Config {
     }
 }
 
-/// Invalid settings.
+/// A setting that is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
     /// The number of collectors is not 1 to 256.
@@ -102,37 +102,40 @@ impl Config {
             return Err(ConfigError::Collectors);
         }
         // The sign of a 24-bit difference must order the packets in flight.
-        let good = |value: usize, most: usize| (1..=most).contains(&value);
         let sizes = [
-            (good(self.outbox_bytes, 1 << 30), "outbox_bytes"),
-            (good(self.outbox_frames, 1 << 24), "outbox_frames"),
-            (good(self.retransmit_operations, 1 << 20), "retransmit_operations"),
-            (good(self.retransmit_bytes, 1 << 30), "retransmit_bytes"),
-            (good(self.max_message as usize, 1 << 30), "max_message"),
-            (good(self.window as usize, 1 << 20), "window"),
-            (good(self.ack_every as usize, 1 << 20), "ack_every"),
-            (self.timeout > 0, "timeout"),
+            (self.outbox_bytes, 1 << 30, "outbox_bytes"),
+            (self.outbox_frames, 1 << 24, "outbox_frames"),
+            (self.retransmit_operations, 1 << 20, "retransmit_operations"),
+            (self.retransmit_bytes, 1 << 30, "retransmit_bytes"),
+            (self.max_message as usize, 1 << 30, "max_message"),
+            (self.window as usize, 1 << 20, "window"),
+            (self.ack_every as usize, 1 << 20, "ack_every"),
         ];
-        match sizes.iter().find(|(good, _)| !good) {
-            Some((_, name)) => Err(ConfigError::Size(name)),
-            None => Ok(()),
+        for (size, most, name) in sizes {
+            if size == 0 || size > most {
+                return Err(ConfigError::Size(name));
+            }
         }
+        if self.timeout == 0 {
+            return Err(ConfigError::Size("timeout"));
+        }
+        Ok(())
     }
 }
 
 /// Local queue pairs, for the collector to connect to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
-    /// The unreliable one.
+    /// Local end of the unreliable queue pair.
     pub unreliable: End,
-    /// The reliable one.
+    /// Local end of the reliable queue pair.
     pub reliable: End,
 }
 
 /// One end of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
-    /// Its number.
+    /// Number of the queue pair.
     pub queue_pair: u32,
     /// The PSN of the first packet.
     pub psn: Psn,
@@ -141,13 +144,13 @@ pub struct End {
 /// A region as its collector announced it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteRegion {
-    /// Its number in [`crate::transport::RemoteAddr`], below [`REGIONS`].
+    /// Number of the region in [`crate::transport::RemoteAddr`], below [`REGIONS`].
     pub region: u16,
     /// Virtual address of the body's first byte.
     pub address: u64,
     /// Bytes of the body.
     pub len: u64,
-    /// Its R_Key.
+    /// R_Key of the region.
     pub rkey: u32,
 }
 
@@ -164,14 +167,14 @@ pub struct Connection<'a> {
     pub reliable: Option<u32>,
     /// Maximum outstanding additions, at least 1.
     pub atomic_depth: u32,
-    /// Its regions.
+    /// Regions that the collector announces.
     pub regions: &'a [RemoteRegion],
     /// The PSN that it expected next on the last reliable connection of this link, if it still knows: everything before it
     /// is executed and not sent again.
     pub executed: Option<Psn>,
 }
 
-/// An invalid connection.
+/// The reason why a connection is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectError {
     /// There is no such collector.

@@ -27,7 +27,6 @@ pub(super) struct Payload<'a> {
 /// One packet of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// Its index in the message.
     pub(super) index: u32,
     /// The path MTU, bytes of payload.
     pub(super) mtu: u32,
@@ -39,7 +38,7 @@ pub(super) const fn max_frame_len(payload: u32) -> usize {
     payload as usize + HEADERS
 }
 
-/// Ethernet with a VLAN tag, IPv6, UDP, base header, the longest extension, padding, CRC.
+// Ethernet with a VLAN tag, IPv6, UDP, base header, the longest extension, padding, CRC.
 const HEADERS: usize = 18 + 40 + 8 + 12 + 28 + 3 + 4;
 
 /// Builds the frames of one queue pair.
@@ -47,13 +46,12 @@ const HEADERS: usize = 18 + 40 + 8 + 12 + 28 + 3 + 4;
 pub(super) struct Framer(Writer);
 
 impl Framer {
-    /// For the remote queue pair `queue_pair`; `None` if the path mixes IPv4 and IPv6.
+    /// Creates a framer for the remote queue pair `queue_pair`, or returns `None` if the path mixes IPv4 and IPv6.
     pub(super) fn new(path: &Path, transport: Transport, queue_pair: u32) -> Option<Self> {
+        let writer = Writer::new(*path, transport, queue_pair).ok()?;
         // Uses the processor's CRC instructions, where it has any for this length.
-        let choose = |len| memory::crc_32(len).unwrap_or(crc_32_update);
-        Writer::new(*path, transport, queue_pair)
-            .ok()
-            .map(|writer| Self(writer.with_crc(choose)))
+        let writer = writer.with_crc(|len| memory::crc_32(len).unwrap_or(crc_32_update));
+        Some(Self(writer))
     }
 
     /// Builds the frame of one packet of a write. Returns its length; 0 if `out` is too short.
@@ -116,7 +114,7 @@ impl Framer {
     }
 }
 
-/// With the solicited event bit: an immediate value wakes the collector's program.
+/// Sets the solicited event bit: an immediate value wakes the collector's program.
 fn solicited(head: Head) -> Head {
     Head {
         solicited: true,

@@ -1,8 +1,8 @@
-//! One collector's link: an unreliable queue pair for operations that may be lost, and a reliable one.
+//! The link to one collector: an unreliable queue pair for operations that may be lost, and a reliable one.
 //!
 //! An unreliable operation becomes frames at once and is not stored. A reliable one goes to the retransmit buffer
-//! (`retransmit.rs`), and [`Link::pump`] sends it: new operations behind those in flight, or, after a loss, everything from the
-//! first unacknowledged packet ("go back N", the only retransmission that the protocol allows).
+//! (`retransmit.rs`), and [`CollectorLink::pump`] sends it: new operations behind those in flight, or, after a loss, everything
+//! from the first unacknowledged packet ("go back N", the only retransmission that the protocol allows).
 
 use wire::roce::{self, Head, Nak, Opcode, Psn, Syndrome, Transport};
 
@@ -16,7 +16,7 @@ use super::stats::{GivenUp, Refused, Response, Stats};
 use crate::seed::mix;
 use crate::transport::{Blocked, Credit};
 
-/// Why a connection broke.
+/// The reason why a connection broke.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// No response after all retries.
@@ -30,7 +30,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause as a word.
+    /// Returns the cause as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoResponse => "no_response",
@@ -46,15 +46,13 @@ impl Cause {
 pub enum State {
     /// Never connected, or disconnected.
     Down,
-    /// Connected.
+    /// The collector is connected.
     Up,
     /// The reliable queue pair broke: connect again.
     Broken(Cause),
 }
 
-/// Minimum window, packets.
 const MIN_WINDOW: u32 = 16;
-/// No deadline.
 const NEVER: u64 = u64::MAX;
 
 /// The sending half of a queue pair.
@@ -65,9 +63,9 @@ struct QueuePair {
     psn: Psn,
 }
 
-/// One collector's link.
+/// The link to one collector.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct CollectorLink {
     collector: u8,
     pub(super) state: State,
     pub(super) event: Option<Cause>,
@@ -101,7 +99,7 @@ pub(super) struct Link {
     pub(super) stats: Stats,
 }
 
-impl Link {
+impl CollectorLink {
     pub(super) fn new(collector: u8, config: &Config) -> Self {
         let seed = mix(config.seed ^ (u64::from(collector) << 32));
         let none = RemoteRegion {
@@ -143,19 +141,18 @@ impl Link {
 
     // Connecting.
 
-    /// New numbers for both queue pairs, different from those of the last 16,383 connections.
+    /// Creates new numbers for both queue pairs, different from those of the last 16,383 connections.
     pub(super) fn offer(&mut self) -> Offer {
         self.generation = self.generation % 0x7fff + 1;
         self.seed = mix(self.seed);
         let queue_pair = self.generation << 9 | u32::from(self.collector) << 1;
-        let psn = |bits: u64| Psn::new(bits as u32 & 0xff_ffff);
         let unreliable = End {
             queue_pair,
-            psn: psn(self.seed),
+            psn: Psn::new(self.seed as u32 & 0xff_ffff),
         };
         let reliable = End {
             queue_pair: queue_pair | 1,
-            psn: psn(self.seed >> 24),
+            psn: Psn::new((self.seed >> 24) as u32 & 0xff_ffff),
         };
         let offer = Offer { unreliable, reliable };
         self.offer = Some(offer);
@@ -180,17 +177,20 @@ impl Link {
         self.peer = Some(to.path);
         self.mtu = to.mtu;
         self.atomic_depth = to.atomic_depth.max(1);
-        let framer = |transport, queue_pair: Option<u32>| {
-            queue_pair.and_then(|queue_pair| Framer::new(&to.path, transport, queue_pair))
-        };
-        self.unreliable = framer(Transport::Uc, to.unreliable).map(|framer| QueuePair {
+        let unreliable = to
+            .unreliable
+            .and_then(|queue_pair| Framer::new(&to.path, Transport::Uc, queue_pair));
+        self.unreliable = unreliable.map(|framer| QueuePair {
             framer,
             psn: offer.unreliable.psn,
         });
         self.ours = Some(offer);
         self.renumber(offer.reliable.psn, config.uncertain_fetch_adds);
         let psn = self.psn_after_buffer(offer);
-        self.reliable = framer(Transport::Rc, to.reliable).map(|framer| QueuePair { framer, psn });
+        let reliable = to
+            .reliable
+            .and_then(|queue_pair| Framer::new(&to.path, Transport::Rc, queue_pair));
+        self.reliable = reliable.map(|framer| QueuePair { framer, psn });
         self.state = State::Up;
         self.event = None;
         self.window = config.window;
@@ -210,7 +210,7 @@ impl Link {
         }
     }
 
-    /// The collector knows which PSN it expected on the last connection.
+    /// Acknowledges what the collector executed on the last connection, as far as it knows the PSN that it expected.
     fn settle(&mut self, executed: Psn) {
         let ahead = executed.distance(self.unacknowledged);
         if self.ours.is_some() && (0..=self.sent_end.distance(self.unacknowledged)).contains(&ahead) {
@@ -219,14 +219,14 @@ impl Link {
         }
     }
 
-    /// The remaining operations were not executed, even if they were sent.
+    /// Marks the remaining operations as not executed, even if they were sent.
     fn nothing_else_was_executed(&mut self) {
         for position in self.retransmit.first()..self.retransmit.end() {
             self.retransmit.at_mut(position).sent = false;
         }
     }
 
-    /// Operations for this region are not sent on another connection.
+    /// Marks operations for this region, so that they are not sent on another connection.
     pub(super) fn give_up(&mut self, region: u16) {
         for position in self.retransmit.first()..self.retransmit.end() {
             let operation = self.retransmit.at_mut(position);
@@ -240,7 +240,9 @@ impl Link {
         for position in self.retransmit.first()..self.retransmit.end() {
             let mut operation = *self.retransmit.at(position);
             let given_up = self.reconsider(&operation, uncertain);
-            if let Some(reason) = given_up.filter(|_| operation.packets > 0) {
+            if let Some(reason) = given_up
+                && operation.packets > 0
+            {
                 self.stats.given_up[reason as usize] += 1;
                 self.stats.unacknowledged -= 1;
             }
@@ -263,7 +265,7 @@ impl Link {
         self.forget_acknowledged();
     }
 
-    /// Whether to give up an operation instead of sending it on another connection.
+    /// Decides whether to give up an operation instead of sending it on another connection.
     fn reconsider(&mut self, operation: &Operation, uncertain: UncertainFetchAdds) -> Option<GivenUp> {
         let len = if matches!(operation.kind, Kind::Add(_)) {
             8
@@ -301,19 +303,18 @@ impl Link {
 
     // Accepting operations.
 
-    /// Operations, and bytes of their data, that the link accepts now, both together.
+    /// Returns the operations, and bytes of their data, that the link accepts now, both together.
     pub(super) fn credit(&self, reliable: bool, outbox: &Outbox, now: u64) -> Credit {
         if self.ours.is_none() {
             return Credit::NONE;
         }
         if reliable || self.unreliable.is_none() {
-            let (messages, bytes) = (self.retransmit.free(), self.retransmit.free_bytes());
             return Credit {
-                messages: messages as u32,
-                bytes: bytes as u64,
+                messages: self.retransmit.free() as u32,
+                bytes: self.retransmit.free_bytes() as u64,
             };
         }
-        if !self.may_leave(now) {
+        if !self.may_send_unreliable(now) {
             return Credit::NONE;
         }
         // Half of the frames is for the first frames of operations, the other half for the further frames of long ones.
@@ -328,13 +329,13 @@ impl Link {
         }
     }
 
-    /// Whether the link accepts `messages` operations with `bytes` of data in total now.
+    /// Returns whether the link accepts `messages` operations with `bytes` of data in total now.
     #[inline]
-    pub(super) fn has_credit(&self, wanted: Credit, reliable: bool, outbox: &Outbox, now: u64) -> bool {
+    pub(super) fn has_credit(&self, needed: Credit, reliable: bool, outbox: &Outbox, now: u64) -> bool {
         if self.ours.is_none() {
             return false;
         }
-        let Credit { messages, bytes } = wanted;
+        let Credit { messages, bytes } = needed;
         if reliable || self.unreliable.is_none() {
             return self.retransmit.free() as u64 >= u64::from(messages)
                 && self.retransmit.free_bytes() as u64 >= bytes;
@@ -344,16 +345,18 @@ impl Link {
         let needed = frames
             .saturating_mul(max_frame_len(0) as u64)
             .saturating_add(bytes);
-        self.may_leave(now) && frames <= outbox.free_frames() as u64 && needed <= outbox.free_bytes() as u64
+        self.may_send_unreliable(now)
+            && frames <= outbox.free_frames() as u64
+            && needed <= outbox.free_bytes() as u64
     }
 
-    /// Whether unreliable operations can be sent now.
+    /// Returns whether unreliable operations can be sent now.
     #[inline]
-    fn may_leave(&self, now: u64) -> bool {
+    fn may_send_unreliable(&self, now: u64) -> bool {
         self.state == State::Up && now >= self.paused_until
     }
 
-    /// Accepts a write.
+    /// Accepts a write, which is sent at once if it is unreliable.
     pub(super) fn write(
         &mut self,
         to: Destination,
@@ -437,7 +440,7 @@ impl Link {
         self.stats.unacknowledged += 1;
     }
 
-    /// Virtual address and R_Key of `len` bytes at `offset` of a region.
+    /// Returns the virtual address and R_Key of `len` bytes at `offset` of a region.
     #[inline]
     fn target(&self, to: Destination, len: u32) -> Result<Target, Refused> {
         let Destination { region, offset } = to;
@@ -468,7 +471,10 @@ impl Link {
         payload: Payload<'_>,
         outbox: &mut Outbox,
     ) -> Result<(), Refused> {
-        let Some(queue_pair) = self.unreliable.as_mut().filter(|_| self.state == State::Up) else {
+        if self.state != State::Up {
+            return Err(Refused::Down);
+        }
+        let Some(queue_pair) = &mut self.unreliable else {
             return Err(Refused::Down);
         };
         let frames = frames_for(target.len, self.mtu);
@@ -477,7 +483,8 @@ impl Link {
             return Err(Refused::OutboxFull);
         }
         for index in 0..frames {
-            let (head, part) = (Head::new(queue_pair.psn), Part { index, mtu: self.mtu });
+            let head = Head::new(queue_pair.psn);
+            let part = Part { index, mtu: self.mtu };
             let len = queue_pair
                 .framer
                 .write(outbox.space(), head, &target, part, payload);
@@ -519,7 +526,7 @@ impl Link {
         }
     }
 
-    /// Whether this many more packets can be sent from the cursor on.
+    /// Returns whether this many more packets can be sent from the cursor on.
     fn may_send(&self, outbox: &Outbox, packets: u32) -> bool {
         let in_flight = self.next.distance(self.unacknowledged).max(0) as u32;
         self.cursor < self.retransmit.end()
@@ -529,8 +536,8 @@ impl Link {
                 || !matches!(self.retransmit.at(self.cursor).kind, Kind::Add(_)))
     }
 
-    /// Whether another packet can follow the one at the cursor at once; if not, the one at the cursor must request an
-    /// acknowledgement. Conservative: false if uncertain.
+    /// Returns whether another packet can follow the one at the cursor at once; if not, the one at the cursor must request an
+    /// acknowledgement. Conservative: returns `false` if uncertain.
     fn can_continue(&self, last: bool, outbox: &Outbox) -> bool {
         let next = self.cursor + u64::from(last);
         next < self.retransmit.end() && self.retransmit.at(next).packets > 0 && self.may_send(outbox, 2) && {
@@ -634,7 +641,7 @@ impl Link {
         }
     }
 
-    /// An acknowledgement or NAK of `psn`.
+    /// Processes an acknowledgement or NAK of `psn`.
     fn responded(&mut self, now: u64, psn: Psn, syndrome: Syndrome, config: &Config) -> Response {
         let ahead = psn.distance(self.unacknowledged);
         if ahead < 0 || ahead >= self.sent_end.distance(self.unacknowledged) {
@@ -675,8 +682,8 @@ impl Link {
         response
     }
 
-    /// The collector refused the operation at `psn`; everything before it is executed. The next connection sends it again,
-    /// since its region may have another R_Key there; refused twice, it is given up.
+    /// Processes a refusal of the operation at `psn`; everything before it is executed. The next connection sends it again, since
+    /// its region may have another R_Key there; refused twice, it is given up.
     fn refused(&mut self, psn: Psn, nak: Nak) -> Response {
         let (cause, response) = match nak {
             Nak::InvalidRequest => (Cause::InvalidRequest, Response::InvalidRequest),
@@ -702,7 +709,7 @@ impl Link {
         response
     }
 
-    /// Everything before `end` is executed.
+    /// Acknowledges everything before `end`.
     fn acknowledge(&mut self, end: Psn) {
         self.unacknowledged = end;
         self.forget_acknowledged();
@@ -733,7 +740,7 @@ impl Link {
 
     // Time.
 
-    /// When [`tick`](Self::tick) has work, ns; `u64::MAX`: never.
+    /// Returns the time at which [`tick`](Self::tick) has work, ns; `u64::MAX` if never.
     pub(super) fn deadline(&self, now: u64) -> u64 {
         if self.state != State::Up {
             return NEVER;
@@ -774,11 +781,10 @@ fn check(to: &Connection<'_>) -> Result<(), ConnectError> {
     if to.path.source.is_ipv4() != to.path.destination.is_ipv4() {
         return Err(ConnectError::Addresses);
     }
-    let bad = |region: &&RemoteRegion| {
-        usize::from(region.region) >= REGIONS || region.address.checked_add(region.len).is_none()
-    };
-    match to.regions.iter().find(bad) {
-        Some(region) => Err(ConnectError::Region(region.region)),
-        None => Ok(()),
+    for region in to.regions {
+        if usize::from(region.region) >= REGIONS || region.address.checked_add(region.len).is_none() {
+            return Err(ConnectError::Region(region.region));
+        }
     }
+    Ok(())
 }

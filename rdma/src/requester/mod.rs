@@ -1,10 +1,10 @@
-//! The requester of RoCEv2: operations in, frames out. It needs no RDMA device.
+//! The RoCEv2 requester: operations in, frames out. It needs no RDMA device.
 //!
-//! No socket, clock or thread. [`Links`] is a [`Transport`]: the translator hands it writes and additions. Each collector has a
-//! link with two queue pairs. Operations that may be lost are *unreliable*: the frame is built at once, and after a loss the
+//! No socket, clock or thread. [`Links`] is a [`Transport`]: the translator passes writes and additions to it. Each collector has
+//! a link with two queue pairs. Operations that may be lost are *unreliable*: the frame is built at once, and after a loss the
 //! responder continues with the next message. Operations that must arrive, and all additions, are *reliable*: they stay in the
-//! retransmit buffer until they are acknowledged and survive a broken connection; the next connection sends them again under
-//! new PSNs.
+//! retransmit buffer until they are acknowledged and survive a broken connection; the next connection sends them again under new
+//! PSNs.
 //!
 //! # A driver's loop
 //!
@@ -38,18 +38,18 @@ use wire::roce;
 
 use crate::transport::{Blocked, Credit, RemoteAddr, Transport};
 use frames::Payload;
-use link::Link;
+use link::CollectorLink;
 use outbox::Outbox;
 use retransmit::Destination;
 
-/// Something that the program must handle.
+/// An event that the program must handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A connection broke; unacknowledged operations wait for the next one.
     Broken {
-        /// To which collector.
+        /// Number of the collector.
         collector: u8,
-        /// Why.
+        /// Reason for the end of the connection.
         cause: Cause,
     },
 }
@@ -72,7 +72,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Links {
     config: Config,
-    links: Vec<Link>,
+    links: Vec<CollectorLink>,
     outbox: Outbox,
     now: u64,
     /// Packets for unknown queue pairs.
@@ -80,14 +80,14 @@ pub struct Links {
 }
 
 impl Links {
-    /// Links that are all down. Allocates all memory.
+    /// Creates links that are all down. Allocates all memory.
     ///
     /// # Errors
-    /// Invalid settings.
+    /// [`ConfigError`] for invalid settings.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let links = (0..config.collectors)
-            .map(|collector| Link::new(collector as u8, &config))
+            .map(|collector| CollectorLink::new(collector as u8, &config))
             .collect();
         let outbox = Outbox::new(config.outbox_bytes, config.outbox_frames);
         Ok(Self {
@@ -99,16 +99,18 @@ impl Links {
         })
     }
 
-    /// New local queue pairs, to be offered to a collector. The current connection continues until
+    /// Creates new local queue pairs, to be offered to a collector. The current connection continues until
     /// [`connect`](Self::connect).
     pub fn offer(&mut self, collector: u8) -> Option<Offer> {
-        self.links.get_mut(usize::from(collector)).map(Link::offer)
+        self.links
+            .get_mut(usize::from(collector))
+            .map(CollectorLink::offer)
     }
 
-    /// The collector accepted the last offer: the link is up, and unacknowledged operations are sent on it.
+    /// Connects a link after the collector accepted the last offer: the link is up, and unacknowledged operations are sent on it.
     ///
     /// # Errors
-    /// The link is unchanged.
+    /// [`ConnectError`]; the link is unchanged.
     pub fn connect(&mut self, collector: u8, to: &Connection<'_>, now: u64) -> Result<(), ConnectError> {
         self.now = now;
         let link = self
@@ -125,7 +127,7 @@ impl Links {
         }
     }
 
-    /// State of a link.
+    /// Returns the state of a link.
     pub fn state(&self, collector: u8) -> State {
         self.links
             .get(usize::from(collector))
@@ -151,7 +153,7 @@ impl Links {
         self.outbox.frames().len()
     }
 
-    /// When [`tick`](Self::tick) has work, ns; `None`: not before another call.
+    /// Returns the time at which [`tick`](Self::tick) has work, ns, or `None` if not before another call.
     pub fn deadline(&self) -> Option<u64> {
         self.links
             .iter()
@@ -168,18 +170,18 @@ impl Links {
         self.flush(now);
     }
 
-    /// The frames that wait to be sent, in order, each with its collector. A UDP socket sends the part after the UDP header
-    /// ([`Path::headers_len`](roce::Path::headers_len)).
+    /// Returns the frames that wait to be sent, in order, each with its collector. A UDP socket sends the part after the UDP
+    /// header ([`Path::headers_len`](roce::Path::headers_len)).
     pub fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> + Clone {
         self.outbox.frames()
     }
 
-    /// The frames were sent or lost: empties the outbox.
+    /// Empties the outbox after the frames were sent or lost.
     pub fn sent(&mut self) {
         self.outbox.clear();
     }
 
-    /// The next event that the program must handle. Each event is returned once.
+    /// Returns the next event that the program must handle. Each event is returned once.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.links.iter_mut().enumerate().find_map(|(collector, link)| {
             let cause = link.event.take()?;
@@ -190,12 +192,12 @@ impl Links {
         })
     }
 
-    /// Counters of a collector's link.
+    /// Returns the counters of a collector's link.
     pub fn stats(&self, collector: u8) -> Option<&Stats> {
         self.links.get(usize::from(collector)).map(|link| &link.stats)
     }
 
-    /// Packets received for queue pairs of no collector.
+    /// Counts the packets received for queue pairs of no collector.
     pub fn strays(&self) -> u64 {
         self.strays
     }
@@ -213,9 +215,9 @@ impl Transport for Links {
         link.is_some_and(|link| link.has_credit(Credit { messages, bytes }, reliable, &self.outbox, self.now))
     }
 
-    fn give_up(&mut self, place: RemoteAddr) {
-        if let Some(link) = self.links.get_mut(usize::from(place.collector)) {
-            link.give_up(place.region);
+    fn give_up(&mut self, region: RemoteAddr) {
+        if let Some(link) = self.links.get_mut(usize::from(region.collector)) {
+            link.give_up(region.region);
         }
     }
 
@@ -226,7 +228,7 @@ impl Transport for Links {
     #[inline]
     fn write(
         &mut self,
-        place: RemoteAddr,
+        to: RemoteAddr,
         offset: u64,
         data: &[u8],
         immediate: Option<u32>,
@@ -234,14 +236,14 @@ impl Transport for Links {
     ) -> Result<(), Blocked> {
         let link = self
             .links
-            .get_mut(usize::from(place.collector))
+            .get_mut(usize::from(to.collector))
             .ok_or(Blocked::NoRegion)?;
-        let to = Destination {
-            region: place.region,
+        let destination = Destination {
+            region: to.region,
             offset,
         };
         link.write(
-            to,
+            destination,
             Payload { data, immediate },
             reliable,
             self.now,
@@ -253,18 +255,18 @@ impl Transport for Links {
     #[inline]
     fn add(
         &mut self,
-        place: RemoteAddr,
+        to: RemoteAddr,
         offset: u64,
         delta: u64,
         immediate: Option<u32>,
     ) -> Result<(), Blocked> {
         let link = self
             .links
-            .get_mut(usize::from(place.collector))
+            .get_mut(usize::from(to.collector))
             .ok_or(Blocked::NoRegion)?;
         link.add(
             Destination {
-                region: place.region,
+                region: to.region,
                 offset,
             },
             delta,

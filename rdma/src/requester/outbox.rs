@@ -26,29 +26,27 @@ impl Outbox {
         }
     }
 
-    /// Free slots for frames.
     pub(super) fn free_frames(&self) -> usize {
         self.most - self.frames.len()
     }
 
-    /// Free bytes.
     pub(super) fn free_bytes(&self) -> usize {
         self.bytes.len() - self.used
     }
 
-    /// Whether there is space for `frames` frames of `bytes` bytes in total.
+    /// Returns whether there is space for `frames` frames of `bytes` bytes in total.
     #[inline]
     pub(super) fn has_space(&self, frames: usize, bytes: usize) -> bool {
         self.free_frames() >= frames && self.free_bytes() >= bytes
     }
 
-    /// Buffer of the next frame. Check [`has_space`](Self::has_space) first.
+    /// Returns the buffer of the next frame. Check [`has_space`](Self::has_space) first.
     #[inline]
     pub(super) fn space(&mut self) -> &mut [u8] {
         &mut self.bytes[self.used..]
     }
 
-    /// Appends the frame of `len` bytes that was written to [`space`](Self::space); 0: there is none.
+    /// Appends the frame of `len` bytes that was written to [`space`](Self::space); 0 appends none.
     #[inline]
     pub(super) fn push(&mut self, collector: u8, len: usize) {
         if len > 0 && self.frames.len() < self.most {
@@ -61,7 +59,7 @@ impl Outbox {
         }
     }
 
-    /// The frames, each with its collector.
+    /// Returns the frames, each with its collector.
     pub(super) fn frames(&self) -> impl ExactSizeIterator<Item = (u8, &[u8])> + Clone {
         self.frames.iter().map(|frame| {
             let start = frame.start as usize;

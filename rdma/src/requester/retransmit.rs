@@ -5,16 +5,13 @@
 
 use wire::roce::Psn;
 
-/// Where an operation goes.
+/// The destination of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Destination {
-    /// Region of the collector.
     pub(super) region: u16,
-    /// Offset in the region's body.
     pub(super) offset: u64,
 }
 
-/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// Writes bytes of the data ring.
@@ -23,20 +20,18 @@ pub(super) enum Kind {
     Add(u64),
 }
 
-/// An unacknowledged operation.
+/// An operation in the retransmit buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     /// PSN of its first packet on the current connection.
     pub(super) psn: Psn,
-    /// Packets it takes there; 0: it was given up.
+    /// Number of its packets there; 0 if it was given up.
     pub(super) packets: u32,
-    /// Where it goes.
     pub(super) to: Destination,
     /// Immediate value for the collector's program.
     pub(super) immediate: Option<u32>,
-    /// Its kind.
     pub(super) kind: Kind,
-    /// A packet of it was sent, on this connection or an earlier one.
+    /// At least one packet of it was sent, on this connection or an earlier one.
     pub(super) sent: bool,
     /// The collector answered with an error, on an earlier connection.
     pub(super) refused: bool,
@@ -49,7 +44,6 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// Bytes it writes.
     pub(super) fn len(&self) -> u32 {
         match self.kind {
             Kind::Write(len) => len,
@@ -57,7 +51,7 @@ impl Operation {
         }
     }
 
-    /// PSN after its last packet.
+    /// Returns the PSN after its last packet.
     pub(super) fn after(&self) -> Psn {
         self.psn.plus(self.packets)
     }
@@ -76,7 +70,7 @@ impl Operation {
     };
 }
 
-/// The ring. Positions count all operations since the beginning and do not wrap.
+/// The buffer as two rings. Positions count all operations since the beginning and do not wrap.
 #[derive(Debug)]
 pub(super) struct RetransmitBuffer {
     operations: Box<[Operation]>,
@@ -88,7 +82,7 @@ pub(super) struct RetransmitBuffer {
 }
 
 impl RetransmitBuffer {
-    /// A ring for this many operations and bytes, each rounded up to a power of two.
+    /// Creates a buffer for this many operations and bytes, each rounded up to a power of two.
     pub(super) fn new(operations: usize, bytes: usize) -> Self {
         Self {
             operations: vec![Operation::NONE; operations.next_power_of_two()].into(),
@@ -100,22 +94,22 @@ impl RetransmitBuffer {
         }
     }
 
-    /// Position of the oldest operation.
+    /// Returns the position of the oldest operation.
     pub(super) fn first(&self) -> u64 {
         self.first
     }
 
-    /// Position after the newest operation.
+    /// Returns the position after the newest operation.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Free places for operations.
+    /// Returns the number of operations that fit.
     pub(super) fn free(&self) -> usize {
         self.operations.len() - (self.end - self.first) as usize
     }
 
-    /// Maximum data of the next operation, bytes.
+    /// Returns the maximum data of the next operation, bytes.
     pub(super) fn free_bytes(&self) -> usize {
         let capacity = self.bytes.len() as u64;
         let free = capacity - (self.bytes_end - self.bytes_first);
@@ -128,25 +122,25 @@ impl RetransmitBuffer {
         }
     }
 
-    /// The operation at a position between [`first`](Self::first) and [`end`](Self::end).
+    /// Returns the operation at a position between [`first`](Self::first) and [`end`](Self::end).
     pub(super) fn at(&self, position: u64) -> &Operation {
         &self.operations[position as usize & (self.operations.len() - 1)]
     }
 
-    /// The same, mutable.
+    /// Returns the same operation as [`at`](Self::at), mutable.
     pub(super) fn at_mut(&mut self, position: u64) -> &mut Operation {
         let mask = self.operations.len() - 1;
         &mut self.operations[position as usize & mask]
     }
 
-    /// The bytes that the operation at `position` writes.
+    /// Returns the bytes that the operation at `position` writes.
     pub(super) fn data(&self, position: u64) -> &[u8] {
         let operation = self.at(position);
         let start = operation.start as usize & (self.bytes.len() - 1);
         &self.bytes[start..start + operation.len() as usize]
     }
 
-    /// Appends a write of `parts`, one after the other; `false` if the buffer is full.
+    /// Appends a write of `parts`, one after the other; returns `false` if the buffer is full.
     pub(super) fn push_write(&mut self, to: Destination, parts: [&[u8]; 2], immediate: Option<u32>) -> bool {
         let len = parts[0].len() + parts[1].len();
         if self.free() == 0 || self.free_bytes() < len {
@@ -170,7 +164,7 @@ impl RetransmitBuffer {
         true
     }
 
-    /// Appends an addition; `false` if the buffer is full.
+    /// Appends an addition; returns `false` if the buffer is full.
     pub(super) fn push_add(&mut self, to: Destination, delta: u64) -> bool {
         if self.free() == 0 {
             return false;

@@ -1,6 +1,6 @@
 //! Counters of the links. They add up: see [`Stats::is_balanced`].
 
-/// Why a link did not accept an operation.
+/// The reason why a link did not accept an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Refused {
@@ -25,9 +25,9 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// How many there are.
+    /// Number of the reasons.
     pub const COUNT: usize = Self::NoReliable as usize + 1;
-    /// All of them.
+    /// All reasons, by their index.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Down,
         Self::Paused,
@@ -40,7 +40,7 @@ impl Refused {
         Self::NoReliable,
     ];
 
-    /// The reason as a word, for counters.
+    /// Returns the reason as a word, for counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Down => "down",
@@ -56,7 +56,7 @@ impl Refused {
     }
 }
 
-/// Why a reliable operation was given up.
+/// The reason why a reliable operation was given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum GivenUp {
@@ -71,10 +71,10 @@ pub enum GivenUp {
 }
 
 impl GivenUp {
-    /// All of them.
+    /// All reasons, by their index.
     pub const ALL: [Self; 3] = [Self::RefusedTwice, Self::NoPlace, Self::Uncertain];
 
-    /// The reason as a word, for counters.
+    /// Returns the reason as a word, for counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RefusedTwice => "refused_twice",
@@ -84,7 +84,7 @@ impl GivenUp {
     }
 }
 
-/// How a packet from a collector was classified.
+/// The kind of a packet from a collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Response {
@@ -96,7 +96,7 @@ pub enum Response {
     SequenceError,
     /// RNR NAK: no receive for an immediate value.
     ReceiverNotReady,
-    /// NAK: invalid request.
+    /// NAK: the request is invalid.
     InvalidRequest,
     /// NAK: remote access error.
     RemoteAccess,
@@ -113,9 +113,9 @@ pub enum Response {
 }
 
 impl Response {
-    /// How many there are.
+    /// Number of the kinds.
     pub const COUNT: usize = Self::UnknownQueuePair as usize + 1;
-    /// All of them.
+    /// All kinds, by their index.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Ack,
         Self::Stale,
@@ -130,7 +130,7 @@ impl Response {
         Self::UnknownQueuePair,
     ];
 
-    /// The response as a word, for counters.
+    /// Returns the kind as a word, for counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ack => "ack",
@@ -155,9 +155,9 @@ pub struct Stats {
     pub unreliable: u64,
     /// Reliable operations accepted. An addition with an immediate value counts as two.
     pub reliable: u64,
-    /// Additions among them.
+    /// Additions among the reliable operations.
     pub fetch_adds: u64,
-    /// Reliable operations acknowledged.
+    /// Number of acknowledged reliable operations.
     pub acknowledged: u64,
     /// Reliable operations given up, by [`GivenUp`].
     pub given_up: [u64; GivenUp::ALL.len()],
@@ -165,7 +165,7 @@ pub struct Stats {
     pub unacknowledged: u64,
     /// Operations not accepted, by [`Refused`].
     pub refused: [u64; Refused::COUNT],
-    /// Frames built.
+    /// Number of frames built.
     pub frames: u64,
     /// Bytes of these frames, Ethernet header included.
     pub bytes: u64,
@@ -173,11 +173,11 @@ pub struct Stats {
     pub retransmitted: u64,
     /// Packets from the collector, by [`Response`].
     pub responses: [u64; Response::COUNT],
-    /// Retransmission timeouts.
+    /// Number of retransmission timeouts.
     pub timeouts: u64,
-    /// Connections made.
+    /// Number of connections made.
     pub connections: u64,
-    /// Connections that broke.
+    /// Number of connections that broke.
     pub broken: u64,
     /// Additions sent again after a connection broke before their response: each may be executed twice.
     pub uncertain_fetch_adds: u64,
@@ -186,7 +186,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Each reliable operation was acknowledged, was given up, or is unacknowledged.
+    /// Returns whether each reliable operation was acknowledged, was given up, or is unacknowledged.
     pub fn is_balanced(&self) -> bool {
         self.reliable == self.acknowledged + self.unacknowledged + self.given_up.iter().sum::<u64>()
     }

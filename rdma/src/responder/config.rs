@@ -34,7 +34,7 @@ impl Default for Config {
     }
 }
 
-/// Invalid settings.
+/// A setting that is invalid, as a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConfigError(pub &'static str);
 
@@ -80,29 +80,29 @@ impl Config {
 /// Remote access that a region permits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessFlags {
-    /// Write.
+    /// Writes are permitted in the region.
     pub write: bool,
-    /// Fetch and add.
+    /// Fetch-and-adds are permitted in the region.
     pub atomic: bool,
 }
 
 impl AccessFlags {
-    /// Write and add.
+    /// Permits writes and additions.
     pub const ALL: Self = Self {
         write: true,
         atomic: true,
     };
-    /// Write only.
+    /// Permits writes only.
     pub const WRITE: Self = Self {
         write: true,
         atomic: false,
     };
 }
 
-/// In which order the bytes of one message become visible to readers of the memory.
+/// The order in which the bytes of one message become visible to readers of the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// Ascending.
+    /// Bytes in ascending order.
     #[default]
     Ascending,
     /// The first eight bytes last, if they are aligned to eight: readers of slots with a checksum in front can then detect a
@@ -113,15 +113,15 @@ pub enum Order {
 /// Memory for remote access.
 #[derive(Clone, Debug)]
 pub struct Registration {
-    /// The memory.
+    /// Memory that contains the region.
     pub memory: Arc<Region>,
     /// Offset of the accessible part.
     pub start: u64,
     /// Bytes of the accessible part.
     pub len: u64,
-    /// Permitted access.
+    /// Access that requesters have.
     pub access: AccessFlags,
-    /// Order of bytes.
+    /// Order in which bytes become visible.
     pub order: Order,
     /// The caller's number for it, part of completions.
     pub region: u16,
@@ -132,13 +132,13 @@ pub struct Registration {
 pub struct Registered {
     /// Virtual address of its first byte. Not an address of this process.
     pub address: u64,
-    /// Bytes.
+    /// Length of the registered memory, bytes.
     pub len: u64,
-    /// Its R_Key.
+    /// R_Key of the registered memory.
     pub rkey: u32,
 }
 
-/// Why memory cannot be registered.
+/// The reason why memory cannot be registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegisterError {
     /// The maximum of regions is reached.
@@ -166,7 +166,7 @@ impl core::error::Error for RegisterError {}
 /// A queue pair to be created for a requester.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueuePairConfig {
-    /// Reliable or not.
+    /// Transport service, reliable or not.
     pub transport: Transport,
     /// Addresses from the responder to the requester.
     pub path: Path,
@@ -176,11 +176,12 @@ pub struct QueuePairConfig {
     pub psn: Psn,
     /// Path MTU, bytes of payload: 256, 512, 1024, 2048 or 4096.
     pub mtu: u32,
-    /// Receives: messages with an immediate value, and sends, that it accepts before [`Responder::replenish`](super::Responder::replenish).
+    /// Number of receives: messages with an immediate value, and sends, that it accepts before
+    /// [`Responder::replenish`](super::Responder::replenish).
     pub receives: u32,
 }
 
-/// Why a queue pair cannot be created.
+/// The reason why a queue pair cannot be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueuePairError {
     /// The maximum of queue pairs is reached.

@@ -1,4 +1,4 @@
-//! The responder of RoCEv2 in software: executes remote writes and fetch-and-adds as an RDMA device does, without the device.
+//! The RoCEv2 responder in software: executes remote writes and fetch-and-adds as an RDMA device does, without the device.
 //!
 //! No socket, clock or thread: frames go in, memory changes, responses come out. It supports reliable and unreliable connections;
 //! writes of any length, with or without an immediate value; sends of one packet; fetch-and-add. It does not support reads and
@@ -34,26 +34,26 @@ use queue_pair::QueuePair;
 use regions::Regions;
 use serve::Server;
 
-/// A write with an immediate value was completed.
+/// The completion of a write with an immediate value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// Number of the queue pair.
     pub queue_pair: u32,
-    /// The immediate value.
+    /// Immediate value of the message.
     pub immediate: u32,
     /// The region ([`Registration::region`]) and the offset of the message in it; `None` for an empty message.
     pub location: Option<(u16, u64)>,
-    /// Bytes written.
+    /// Bytes written by the message.
     pub len: u32,
 }
 
 /// Output of a responder. The callee must not block.
 pub trait Output {
-    /// A response to the requester, along this path. A UDP socket sends the part after the UDP header.
+    /// Sends a response to the requester, along this path. A UDP socket sends the part after the UDP header.
     fn respond(&mut self, path: &Path, frame: &[u8]);
-    /// A write with an immediate value.
+    /// Reports a write with an immediate value.
     fn complete(&mut self, _completion: &Completion) {}
-    /// A SEND message that arrived on this queue pair.
+    /// Reports a SEND message that arrived on this queue pair.
     fn sent(&mut self, _pair: u32, _message: &[u8]) {}
 }
 
@@ -88,10 +88,10 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// A responder without regions and queue pairs.
+    /// Creates a responder without regions and queue pairs.
     ///
     /// # Errors
-    /// Invalid settings.
+    /// [`ConfigError`] for invalid settings.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
@@ -104,12 +104,12 @@ impl Responder {
     /// Registers memory for remote access.
     ///
     /// # Errors
-    /// No free region, or memory that cannot be registered.
+    /// [`RegisterError`] if there is no free region, or the memory cannot be registered.
     pub fn register(&mut self, what: &Registration) -> Result<Registered, RegisterError> {
         self.regions.register(what)
     }
 
-    /// Deregisters memory; `false` if no region has this R_Key. Unfinished messages to it are dropped.
+    /// Deregisters memory; returns `false` if no region has this R_Key. Unfinished messages to it are dropped.
     pub fn deregister(&mut self, rkey: u32) -> bool {
         self.regions.remove(rkey)
     }
@@ -117,7 +117,7 @@ impl Responder {
     /// Creates a queue pair and returns its number.
     ///
     /// # Errors
-    /// No free queue pair, or invalid settings.
+    /// [`QueuePairError`] if there is no free queue pair, or for invalid settings.
     pub fn connect(&mut self, queue_pair: &QueuePairConfig) -> Result<u32, QueuePairError> {
         if !matches!(queue_pair.mtu, 256 | 512 | 1024 | 2048 | 4096) {
             return Err(QueuePairError::Mtu);
@@ -136,7 +136,7 @@ impl Responder {
         Ok(number)
     }
 
-    /// Destroys a queue pair; `false` if there is none of this number.
+    /// Destroys a queue pair; returns `false` if there is none of this number.
     pub fn disconnect(&mut self, number: u32) -> bool {
         let found = self.queue_pair(number).is_some();
         if found {
@@ -145,8 +145,9 @@ impl Responder {
         found
     }
 
-    /// Leaves the packets of a queue pair to another responder that uses the same number, which stays reserved here; `false` if there is
-    /// none of this number. Packets that still arrive here are dropped ([`Reason::Offloaded`]): only one responder can track the sequence.
+    /// Leaves the packets of a queue pair to another responder that uses the same number, which stays reserved here; returns
+    /// `false` if there is none of this number. Packets that still arrive here are dropped ([`Reason::Offloaded`]): only one
+    /// responder can track the sequence.
     pub fn offload(&mut self, number: u32) -> bool {
         let queue_pair = self
             .server
@@ -160,17 +161,17 @@ impl Responder {
         true
     }
 
-    /// The PSN that a queue pair expects next: everything before it is executed. For a requester that reconnects.
+    /// Returns the PSN that a queue pair expects next: everything before it is executed. For a requester that reconnects.
     pub fn expected(&self, number: u32) -> Option<Psn> {
         self.queue_pair(number).map(|queue_pair| queue_pair.expected)
     }
 
-    /// State of a queue pair.
+    /// Returns the state of a queue pair.
     pub fn state(&self, number: u32) -> Option<QueuePairState> {
         self.queue_pair(number).map(|queue_pair| queue_pair.state)
     }
 
-    /// Receives left: messages with an immediate value, and sends, that a queue pair still accepts.
+    /// Returns the number of receives left: messages with an immediate value, and sends, that a queue pair still accepts.
     pub fn receives(&self, number: u32) -> Option<u32> {
         self.queue_pair(number).map(|queue_pair| queue_pair.receives)
     }
@@ -188,7 +189,7 @@ impl Responder {
         }
     }
 
-    /// Counters.
+    /// Returns the counters of the responder.
     pub fn stats(&self) -> &Stats {
         &self.server.stats
     }

@@ -17,7 +17,7 @@ pub(super) struct Open {
     ///
     /// [`Entry::writes_head_last`]: super::regions::Entry::writes_head_last
     pub(super) head: u64,
-    /// Its length, and how much of it has arrived.
+    /// Bytes of the message, and of the part that has arrived.
     pub(super) total: u32,
     pub(super) done: u32,
 }
@@ -32,15 +32,15 @@ struct SavedAtomic {
 /// State of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueuePairState {
-    /// It accepts packets.
+    /// The queue pair accepts packets.
     Ready,
-    /// It sent an error NAK and accepts no more packets.
+    /// The queue pair sent an error NAK and accepts no more packets.
     Error,
     /// Another responder executes its packets: see [`Responder::offload`](super::Responder::offload).
     Offloaded,
 }
 
-/// A queue pair.
+/// A queue pair of the responder.
 #[derive(Debug)]
 pub(super) struct QueuePair {
     pub(super) number: u32,
@@ -50,7 +50,6 @@ pub(super) struct QueuePair {
     pub(super) templates: HeaderTemplates,
     pub(super) mtu: u32,
     pub(super) state: QueuePairState,
-    /// The next packet.
     pub(super) expected: Psn,
     /// Completed messages modulo 2^24 (MSN).
     pub(super) messages: u32,
@@ -110,13 +109,13 @@ impl QueuePair {
         })
     }
 
-    /// PSN of the next write in one packet that the fast path may execute; `None` if it may not.
+    /// Returns the PSN of the next write in one packet that the fast path may execute, or `None` if it may not.
     #[inline]
     pub(super) fn fast_path_psn(&self) -> Option<Psn> {
         (self.open.is_none() && self.state == QueuePairState::Ready).then_some(self.expected)
     }
 
-    /// The fast path executed `count` packets. Returns whether an acknowledgement became due.
+    /// Counts `count` packets that the fast path executed. Returns whether an acknowledgement became due.
     #[inline]
     pub(super) fn advance(&mut self, count: u32, ack_request: bool) -> bool {
         self.expected = self.expected.plus(count);
@@ -142,7 +141,7 @@ impl QueuePair {
         }
     }
 
-    /// The result of the atomic operation with this PSN.
+    /// Returns the result of the atomic operation with this PSN.
     pub(super) fn saved(&self, psn: Psn) -> Option<u64> {
         self.saved
             .iter()

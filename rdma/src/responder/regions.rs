@@ -8,14 +8,13 @@ use super::config::{AccessFlags, Order, RegisterError, Registered, Registration}
 use super::stats::Reason;
 use crate::seed::mix;
 
-/// Registered memory.
+/// A registered region.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) memory: Arc<Region>,
     rkey: u32,
     /// Virtual address of the first byte.
     address: u64,
-    /// Its offset in the memory.
     start: u64,
     len: u64,
     access: AccessFlags,
@@ -31,20 +30,20 @@ pub(super) enum Access {
 }
 
 impl Entry {
-    /// Offset in the region's body of offset `at` of the memory.
+    /// Returns the offset in the region's body of offset `at` of the memory.
     pub(super) fn offset(&self, at: u64) -> u64 {
         at - self.start
     }
 
-    /// Whether this is its R_Key.
+    /// Returns whether this is its R_Key.
     #[inline(always)]
     pub(super) fn has(&self, rkey: u32) -> bool {
         self.rkey == rkey
     }
 
-    /// Offset in the memory of `len` bytes at `address`, if all of them are inside the region.
+    /// Returns the offset in the memory of `len` bytes at `address`, if all of them are inside the region.
     #[inline(always)]
-    pub(super) fn place(&self, address: u64, len: u32) -> Option<u64> {
+    pub(super) fn locate(&self, address: u64, len: u32) -> Option<u64> {
         // An address below the region's wraps to a number that is larger than any length.
         let offset = address.wrapping_sub(self.address);
         let end = offset.checked_add(u64::from(len))?;
@@ -52,7 +51,7 @@ impl Entry {
         (end <= self.len).then_some(self.start.wrapping_add(offset))
     }
 
-    /// Whether the first eight bytes of a message of several packets at offset `start` of the memory are written last.
+    /// Returns whether the first eight bytes of a message of several packets at offset `start` of the memory are written last.
     pub(super) fn writes_head_last(&self, start: u64) -> bool {
         self.head_last && start.is_multiple_of(8)
     }
@@ -93,14 +92,14 @@ impl Entry {
     }
 }
 
-/// All registered memory.
+/// All registered regions by index.
 #[derive(Debug)]
 pub(super) struct Regions {
     entries: Vec<Option<Entry>>,
     seed: u64,
 }
 
-/// Bytes of address space per region.
+/// Size of the address space per region, bytes.
 const SPACE: u64 = 1 << 40;
 
 impl Regions {
@@ -155,19 +154,19 @@ impl Regions {
         }
     }
 
-    /// The entry at an index that [`open`](Self::open) or [`find`](Self::find) returned.
+    /// Returns the entry at an index that [`open`](Self::open) or [`find`](Self::find) returned.
     #[inline]
     pub(super) fn at(&self, index: u8) -> Option<&Entry> {
         self.entries.get(usize::from(index)).and_then(Option::as_ref)
     }
 
-    /// The region whose part of the address space contains this address. Unchecked, for prefetching only.
+    /// Returns the region whose part of the address space contains this address. Unchecked, for prefetching only.
     #[inline]
-    pub(super) fn around(&self, address: u64) -> Option<&Entry> {
+    pub(super) fn containing(&self, address: u64) -> Option<&Entry> {
         self.at(u8::try_from((address / SPACE).checked_sub(1)?).ok()?)
     }
 
-    /// The region with this R_Key, if it permits the access.
+    /// Returns the region with this R_Key, if it permits the access.
     #[inline]
     pub(super) fn open(&self, rkey: u32, access: Access) -> Result<(u8, &Entry), Reason> {
         let index = (rkey & 0xff) as u8;
@@ -185,7 +184,7 @@ impl Regions {
         }
     }
 
-    /// The region, and the offset in its memory of `len` bytes at `address`.
+    /// Returns the region, and the offset in its memory of `len` bytes at `address`.
     #[inline]
     pub(super) fn find(
         &self,
@@ -196,7 +195,7 @@ impl Regions {
     ) -> Result<(u8, u64), Reason> {
         let (index, entry) = self.open(rkey, access)?;
         entry
-            .place(address, len)
+            .locate(address, len)
             .map(|at| (index, at))
             .ok_or(Reason::OutOfRange)
     }

@@ -90,7 +90,7 @@ impl Recent<'_> {
         if brief.psn != run.expected || !self.entry.has(brief.reth.rkey) {
             return false;
         }
-        let Some(at) = self.entry.place(brief.reth.address, brief.reth.len) else {
+        let Some(at) = self.entry.locate(brief.reth.address, brief.reth.len) else {
             return false;
         };
         self.entry.store(at, payload);
@@ -133,10 +133,10 @@ fn prefetch<'a>(regions: &Regions, ahead: &mut impl Iterator<Item = &'a [u8]>, r
         let Some(seen) = recent.template.peek(frame) else {
             continue;
         };
-        let of_recent = recent.entry.place(seen.address, 1).map(|at| (recent.entry, at));
-        let found = of_recent.or_else(|| {
-            let entry = regions.around(seen.address)?;
-            entry.place(seen.address, 1).map(|at| (entry, at))
+        let in_recent = recent.entry.locate(seen.address, 1).map(|at| (recent.entry, at));
+        let found = in_recent.or_else(|| {
+            let entry = regions.containing(seen.address)?;
+            entry.locate(seen.address, 1).map(|at| (entry, at))
         });
         if let Some((entry, at)) = found {
             entry.memory.prefetch_write(at);
@@ -229,7 +229,7 @@ impl Server {
         self.acknowledge_all(regions, out);
     }
 
-    /// The recent header that a packet seems to have, if its queue pair expects this PSN. The packet is not validated.
+    /// Returns the recent header that a packet seems to have, if its queue pair expects this PSN. The packet is not validated.
     #[inline(never)]
     fn search<'r>(&self, regions: &'r Regions, frame: &[u8]) -> Option<Recent<'r>> {
         let number = HeaderTemplates::queue_pair(frame)?;
@@ -276,9 +276,10 @@ impl Server {
     /// Counts a run that was executed.
     #[inline]
     fn settle(&mut self, recent: Option<&Recent<'_>>, run: &Run) {
-        let Some(recent) = recent.filter(|_| run.count > 0) else {
+        let Some(recent) = recent else { return };
+        if run.count == 0 {
             return;
-        };
+        }
         if let Some(queue_pair) = self
             .queue_pairs
             .get_mut(usize::from(recent.queue_pair))
@@ -337,7 +338,7 @@ impl Server {
         matches!(verdict, Verdict::Executed)
     }
 
-    /// Sends due acknowledgements.
+    /// Sends all acknowledgements that are due.
     fn acknowledge_all(&mut self, regions: &Regions, out: &mut impl Output) {
         for index in self.acks_due.drain(..) {
             if let Some(queue_pair) = self

@@ -2,7 +2,7 @@
 
 use wire::Refusal;
 
-/// Why a well-formed packet was not executed.
+/// The reason why a well-formed packet was not executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Reason {
@@ -41,9 +41,9 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// How many there are.
+    /// Number of the reasons.
     pub const COUNT: usize = Self::Offloaded as usize + 1;
-    /// All of them.
+    /// All reasons, by their index.
     pub const ALL: [Self; Self::COUNT] = [
         Self::UnknownQueuePair,
         Self::WrongPeer,
@@ -63,7 +63,7 @@ impl Reason {
         Self::Offloaded,
     ];
 
-    /// The reason as a word, for counters.
+    /// Returns the reason as a word, for counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::UnknownQueuePair => "unknown_queue_pair",
@@ -89,9 +89,9 @@ impl Reason {
 /// Counters since the responder started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
-    /// Packets received.
+    /// Number of packets received.
     pub packets: u64,
-    /// Packets executed.
+    /// Number of packets executed.
     pub executed: u64,
     /// Duplicate packets, acknowledged again, or answered from saved results.
     pub duplicates: u64,
@@ -99,11 +99,11 @@ pub struct Stats {
     pub refused: [u64; Refusal::COUNT],
     /// Dropped packets, by [`Reason`].
     pub dropped: [u64; Reason::COUNT],
-    /// Completed messages.
+    /// Number of completed messages.
     pub messages: u64,
     /// Bytes written into memory.
     pub bytes: u64,
-    /// Additions executed.
+    /// Number of additions executed.
     pub fetch_adds: u64,
     /// Completions for the program: messages with an immediate value, and sends.
     pub completions: u64,
@@ -125,7 +125,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Nothing counted.
+    /// Counters that are all zero.
     pub const NEW: Self = Self {
         packets: 0,
         executed: 0,
@@ -145,7 +145,7 @@ impl Stats {
         abandoned: 0,
     };
 
-    /// Every packet was executed, a duplicate, dropped or malformed.
+    /// Returns whether every packet was executed, a duplicate, dropped or malformed.
     pub fn is_balanced(&self) -> bool {
         let lost: u64 = self.refused.iter().chain(&self.dropped).sum();
         self.packets == self.executed + self.duplicates + lost

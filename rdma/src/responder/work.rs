@@ -9,14 +9,14 @@ use super::regions::{Access, Entry, Regions};
 use super::stats::{Reason, Stats};
 use super::{Completion, Output};
 
-/// Outcome of a packet.
+/// The outcome of a packet.
 pub(super) enum Verdict {
     Executed,
     Duplicate,
     Dropped(Reason),
 }
 
-/// Context of an execution.
+/// The context of an execution.
 pub(super) struct Work<'a, O> {
     pub(super) config: &'a Config,
     pub(super) regions: &'a Regions,
@@ -28,7 +28,7 @@ pub(super) struct Work<'a, O> {
 struct Step {
     /// Region, and offset in the memory, of its payload; `None` if it has none.
     target: Option<(u8, u64)>,
-    /// The unfinished message afterwards; `None`: the message is complete.
+    /// The unfinished message afterwards; `None` if the message is complete.
     open: Option<Open>,
     /// The message's region, first byte and length.
     message: (Option<u8>, u64, u32),
@@ -136,7 +136,7 @@ impl<O: Output> Work<'_, O> {
         }
     }
 
-    /// A duplicate: nothing is executed again.
+    /// Answers a duplicate: nothing is executed again.
     fn duplicate(&mut self, queue_pair: &mut QueuePair, packet: &Packet<'_>) -> Verdict {
         if packet.atomic.is_none() {
             queue_pair.ack_due = true;
@@ -208,7 +208,8 @@ impl<O: Output> Work<'_, O> {
     #[inline]
     fn store(&mut self, entry: &Entry, at: u64, payload: &[u8], open: Option<Open>, step: &mut Step) {
         self.stats.bytes += payload.len() as u64;
-        let (start, done) = (step.message.1, open.map_or(0, |open| open.done));
+        let start = step.message.1;
+        let done = open.map_or(0, |open| open.done);
         let mut head = open.map_or(0, |open| open.head);
         match &mut step.open {
             None if open.is_none() => entry.store(at, payload),
@@ -378,7 +379,7 @@ impl<O: Output> Work<'_, O> {
     }
 }
 
-/// Whether a packet is the first of a message.
+/// Returns whether a packet is the first of a message.
 #[inline]
 fn begins(opcode: Opcode) -> bool {
     !matches!(
@@ -387,13 +388,13 @@ fn begins(opcode: Opcode) -> bool {
     )
 }
 
-/// Whether a packet is the last of a message.
+/// Returns whether a packet is the last of a message.
 #[inline]
 fn ends(opcode: Opcode) -> bool {
     !matches!(opcode, Opcode::WriteFirst | Opcode::WriteMiddle)
 }
 
-/// Packets that only a requester receives.
+/// Returns whether only a requester receives such packets.
 #[inline]
 fn is_response(opcode: Opcode) -> bool {
     matches!(
