@@ -29,7 +29,7 @@ pub(crate) fn block_crc(entries: &[u8], head: &[u8; 8]) -> u32 {
     }
 }
 
-/// The block that contains batch `sequence`, in a ring of `blocks`.
+/// Returns the block that contains batch `sequence`, in a ring of `blocks`.
 #[inline]
 pub const fn block_of(sequence: u32, blocks: u64) -> u64 {
     if blocks == 0 {
@@ -39,7 +39,7 @@ pub const fn block_of(sequence: u32, blocks: u64) -> u64 {
     }
 }
 
-/// The sequence number `by` batches after `sequence`; before it if `by` is negative.
+/// Returns the sequence number `by` batches after `sequence`; before it if `by` is negative.
 #[inline]
 const fn seq_add(sequence: u32, by: i64) -> u32 {
     ((sequence as i64 - 1 + by).rem_euclid(SEQ_MODULUS) + 1) as u32
@@ -88,24 +88,24 @@ impl Lists {
         }
     }
 
-    /// The shape of each list.
+    /// Returns the shape of each list.
     pub fn ring(&self) -> Ring {
         self.ring
     }
 
-    /// The lists' IDs.
+    /// Returns the IDs of the lists.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = u32> + use<> {
         let first = self.first_list;
         (0..self.lists).map(move |index| first + index)
     }
 
-    /// True if the store has this list.
+    /// Returns whether the store has this list.
     pub fn has(&self, list: u32) -> bool {
-        self.place(list).is_some()
+        self.first_block(list).is_some()
     }
 
-    /// Offset of the list's first block in the region.
-    fn place(&self, list: u32) -> Option<u64> {
+    /// Returns the offset of the list's first block in the region.
+    fn first_block(&self, list: u32) -> Option<u64> {
         let index = list
             .checked_sub(self.first_list)
             .filter(|index| *index < self.lists)?;
@@ -113,57 +113,62 @@ impl Lists {
     }
 
     fn view(&self, list: u32) -> Option<View> {
-        let base = self.place(list)?;
-        let (blocks, block_len) = (self.ring.blocks(), self.ring.block_len());
+        let base = self.first_block(list)?;
         Some(View {
             region: Arc::clone(&self.region),
             ring: self.ring,
             base,
-            blocks,
-            block_len,
+            blocks: self.ring.blocks(),
+            block_len: self.ring.block_len(),
         })
     }
 
-    /// The sequence number of the newest complete batch of a list; `None` for an empty, bare or unknown list. Reads at most the
-    /// whole list. A translator that starts continues after it.
-    pub fn newest(&self, list: u32) -> Option<u32> {
-        self.view(list).filter(|_| self.ring.tagged)?.newest()
+    /// Returns the blocks of a tagged list; `None` for a bare or unknown list.
+    fn tagged(&self, list: u32) -> Option<View> {
+        if self.ring.tagged { self.view(list) } else { None }
     }
 
-    /// [`newest`](Self::newest) of every list, with its ID.
+    /// Returns the sequence number of the newest complete batch of a list, or `None` for an empty, bare or unknown list. Reads at
+    /// most the whole list. A translator that starts continues after it.
+    pub fn newest(&self, list: u32) -> Option<u32> {
+        self.tagged(list)?.newest()
+    }
+
+    /// Returns [`newest`](Self::newest) of every list, with its ID.
     pub fn heads(&self) -> impl Iterator<Item = (u32, Option<u32>)> {
         self.ids().map(|list| (list, self.newest(list)))
     }
 
-    /// A follower that begins with the oldest batch in the list. `None` for a bare or unknown list.
+    /// Creates a follower that begins with the oldest batch in the list. `None` for a bare or unknown list.
     pub fn from_oldest(&self, list: u32) -> Option<Follower> {
-        let view = self.view(list).filter(|_| self.ring.tagged)?;
+        let view = self.tagged(list)?;
         let next = view.newest().map_or(1, |newest| view.oldest_before(newest));
         Some(Follower::new(view, next))
     }
 
-    /// A follower of the entries that are appended after this call.
+    /// Creates a follower of the entries that are appended after this call.
     pub fn from_now(&self, list: u32) -> Option<Follower> {
-        let view = self.view(list).filter(|_| self.ring.tagged)?;
+        let view = self.tagged(list)?;
         let next = view.newest().map_or(1, BlockTrailer::next);
         Some(Follower::new(view, next))
     }
 
-    /// A follower that continues with batch `sequence` (0 counts as 1), where an earlier one stopped.
+    /// Creates a follower that continues with batch `sequence` (0 counts as 1), where an earlier one stopped.
     pub fn from_sequence(&self, list: u32, sequence: u32) -> Option<Follower> {
-        let view = self.view(list).filter(|_| self.ring.tagged)?;
+        let view = self.tagged(list)?;
         Some(Follower::new(view, sequence.max(1)))
     }
 
-    /// A follower of a bare list, from the changes after this call. `None` for a tagged or unknown list.
+    /// Creates a follower of a bare list, from the changes after this call. `None` for a tagged or unknown list.
     pub fn bare(&self, list: u32) -> Option<BareFollower> {
-        self.view(list)
-            .filter(|_| !self.ring.tagged)
-            .map(BareFollower::new)
+        if self.ring.tagged {
+            return None;
+        }
+        self.view(list).map(BareFollower::new)
     }
 }
 
-/// One list's blocks.
+/// The blocks of one list.
 #[derive(Clone, Debug)]
 struct View {
     region: Arc<Region>,
@@ -179,7 +184,7 @@ impl View {
         self.base + block * self.block_len
     }
 
-    /// The sequence number in a block's trailer, without validation.
+    /// Returns the sequence number in a block's trailer, without validation.
     #[inline]
     fn sequence(&self, block: u64) -> u32 {
         let at = self.at(block) + self.block_len - BLOCK_TRAILER_LEN as u64;
@@ -195,22 +200,20 @@ impl View {
             .region
             .read_with_crc_32c(self.at(block), scratch, covered)
             .ok()?;
-        let is_contiguous = |entries: &[u8]| entries.len() + TRAILER_HEAD_LEN == covered;
-        let check = |entries: &[u8], head: &[u8; 8]| match full {
-            Some(crc) if is_contiguous(entries) => crc,
+        let trailer = BlockTrailer::check_by(scratch, |entries, head| match full {
+            Some(crc) if entries.len() + TRAILER_HEAD_LEN == covered => crc,
             _ => block_crc(entries, head),
-        };
-        let trailer = BlockTrailer::check_by(scratch, check).ok()?;
+        });
+        let trailer = trailer.ok()?;
         let fits = trailer.entry_len == self.ring.entry_len && (1..=self.ring.batch).contains(&trailer.count);
         fits.then_some(trailer)
     }
 
     fn newest(&self) -> Option<u32> {
         let mut scratch = vec![0; self.block_len as usize];
-        let later = |best: u32, sequence: u32| best == 0 || BlockTrailer::ahead(sequence, best) > 0;
         let mut claimed = 0;
         for sequence in (0..self.blocks).map(|block| self.sequence(block)) {
-            if sequence != 0 && later(claimed, sequence) {
+            if sequence != 0 && is_later(sequence, claimed) {
                 claimed = sequence;
             }
         }
@@ -221,7 +224,7 @@ impl View {
         let mut best = 0;
         for block in 0..self.blocks {
             let sequence = self.sequence(block);
-            if sequence != 0 && later(best, sequence) && self.holds(sequence, &mut scratch) {
+            if sequence != 0 && is_later(sequence, best) && self.holds(sequence, &mut scratch) {
                 best = sequence;
             }
         }
@@ -233,21 +236,25 @@ impl View {
         whole.is_some_and(|trailer| trailer.sequence == sequence)
     }
 
-    /// The first sequence number from which every block up to `newest` has the expected number; at most one ring before it.
+    /// Returns the first sequence number from which every block up to `newest` has the expected number; at most one ring before
+    /// it.
     fn oldest_before(&self, newest: u32) -> u32 {
-        let in_place = |back: &i64| {
-            let sequence = seq_add(newest, -back);
-            self.sequence(block_of(sequence, self.blocks)) == sequence
-        };
         let limit = i64::try_from(self.blocks).unwrap_or(i64::MAX).min(SEQ_MODULUS);
-        let back = (1..limit).take_while(in_place).last().unwrap_or(0);
+        let back = (1..limit)
+            .take_while(|back| {
+                let sequence = seq_add(newest, -back);
+                self.sequence(block_of(sequence, self.blocks)) == sequence
+            })
+            .last()
+            .unwrap_or(0);
         seq_add(newest, -back)
     }
 
-    /// The newest sequence number, given that `found` is in its block: the blocks after it have the following numbers up to the
-    /// newest, then older ones.
+    /// Returns the newest sequence number, given that `found` is in its block: the blocks after it have the following numbers up
+    /// to the newest, then older ones.
     fn newest_after(&self, found: u32) -> u32 {
-        let (mut there, mut beyond) = (0, self.blocks as i64);
+        let mut there = 0;
+        let mut beyond = self.blocks as i64;
         while beyond - there > 1 {
             let middle = there + (beyond - there) / 2;
             let sequence = seq_add(found, middle);
@@ -262,32 +269,37 @@ impl View {
     }
 }
 
-/// Result of a poll.
+/// Returns whether a sequence number is later than the best one so far, 0 if there is none.
+fn is_later(sequence: u32, best: u32) -> bool {
+    best == 0 || BlockTrailer::ahead(sequence, best) > 0
+}
+
+/// The result of a poll.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next<'a> {
-    /// The next batch.
+    /// The batch has arrived completely.
     Batch {
-        /// Its number.
+        /// Sequence number of the batch.
         sequence: u32,
-        /// Number of entries.
+        /// Number of its entries.
         count: u16,
-        /// The entries, concatenated.
+        /// Bytes of all entries, concatenated.
         entries: &'a [u8],
     },
-    /// The next batch has not arrived. Later ones may have: writes can be reordered, so a follower polls
-    /// [`Follower::MAX_RETRIES`] times before it counts a batch as missing. [`Follower::max_empty_polls`] bounds the polls.
+    /// The batch has not arrived. Later ones may have: writes can be reordered, so a follower polls [`Follower::MAX_RETRIES`]
+    /// times before it counts a batch as missing. [`Follower::max_empty_polls`] bounds the polls.
     Nothing,
-    /// The next batch is being written. Poll again.
+    /// The batch is being written. Poll again.
     Torn,
     /// This many batches were overwritten before they were read. The follower continues with the oldest valid ones, at a distance
     /// from the writer.
     Overwritten {
-        /// Batches.
+        /// Number of overwritten batches.
         lost: u64,
     },
     /// This many batches never arrived, or not completely, although later ones did: a write was lost in flight, or arrived corrupted.
     Missing {
-        /// Batches.
+        /// Number of missing batches.
         lost: u64,
     },
 }
@@ -295,9 +307,9 @@ pub enum Next<'a> {
 /// Counters of a follower.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FollowerStats {
-    /// Batches returned.
+    /// Number of batches returned.
     pub batches: u64,
-    /// Entries in them.
+    /// Number of entries in them.
     pub entries: u64,
     /// Batches overwritten before they were read.
     pub overwritten: u64,
@@ -370,22 +382,22 @@ impl Follower {
         self
     }
 
-    /// The expected sequence number: [`Lists::from_sequence`] continues from it.
+    /// Returns the expected sequence number: [`Lists::from_sequence`] continues from it.
     pub fn position(&self) -> u32 {
         self.next
     }
 
-    /// Counters since the start.
+    /// Returns the counters since the start.
     pub fn seen(&self) -> FollowerStats {
         self.seen
     }
 
-    /// Bytes of an entry.
+    /// Returns the length of an entry, bytes.
     pub fn entry_len(&self) -> usize {
         usize::from(self.view.ring.entry_len)
     }
 
-    /// The next batch, or why there is none. The entries are valid until the next call.
+    /// Returns the next batch, or the reason why there is none. The entries are valid until the next call.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "the result borrows the follower")]
     pub fn next(&mut self) -> Next<'_> {
@@ -444,7 +456,8 @@ impl Follower {
         self.skip_overwritten(found)
     }
 
-    /// The expected batch was overwritten: its block contains the complete batch `found`. Continues at a distance from the newest.
+    /// Skips an expected batch that was overwritten: its block contains the complete batch `found`. Continues at a distance from
+    /// the newest.
     fn skip_overwritten(&mut self, found: u32) -> Next<'static> {
         let newest = self.view.newest_after(found);
         let newest = if self.view.holds(newest, &mut self.scratch) {
@@ -467,9 +480,9 @@ impl Follower {
         Next::Overwritten { lost }
     }
 
-    /// No batch yet. After its retries it searches for a later batch, so that a lost one does not block it. Each call checks one
-    /// distance that doubles from call to call, to find distant batches quickly, and the next window of all distances, so that every
-    /// distance is checked in turn.
+    /// Counts an empty poll. After its retries it searches for a later batch, so that a lost one does not block it. Each call
+    /// checks one distance that doubles from call to call, to find distant batches quickly, and the next window of all distances,
+    /// so that every distance is checked in turn.
     #[cold]
     fn retry_later(&mut self, torn: bool) -> Next<'static> {
         // After an overflow, continue as after the retries.
@@ -510,31 +523,34 @@ impl Follower {
         }
     }
 
-    /// True if the writer is at the block of the expected batch, one pass ahead. An incomplete block can be that of a writer that
-    /// was descheduled in the middle of a write, not a corrupted batch. A batch corrupted one pass ago looks the same, and is counted
-    /// the same.
+    /// Returns whether the writer is at the block of the expected batch, one pass ahead. An incomplete block can be that of a
+    /// writer that was descheduled in the middle of a write, not a corrupted batch. A batch corrupted one pass ago looks the
+    /// same, and is counted the same.
     fn is_writer_here(&self) -> bool {
         let following = BlockTrailer::next(self.view.newest_after(self.next));
         block_of(following, self.view.blocks) == self.block
     }
 
-    /// The sequence number in the block of the batch `by` after the expected one, if it is that batch or a complete one of a later pass.
+    /// Returns the sequence number in the block of the batch `by` after the expected one, if it is that batch or a complete one
+    /// of a later pass.
     fn later(&mut self, by: i64) -> Option<u32> {
         let sequence = seq_add(self.next, by);
         let seen = self.view.sequence(block_of(sequence, self.view.blocks));
-        let later_pass = |this: &mut Self| {
-            seen != 0 && BlockTrailer::ahead(seen, sequence) > 0 && this.view.holds(seen, &mut this.scratch)
-        };
-        (seen == sequence || later_pass(self)).then_some(seen)
+        if seen == sequence {
+            return Some(seen);
+        }
+        let is_later_pass =
+            seen != 0 && BlockTrailer::ahead(seen, sequence) > 0 && self.view.holds(seen, &mut self.scratch);
+        is_later_pass.then_some(seen)
     }
 
-    /// Number of distances that an empty poll checks: enough that 1,024 calls check all of a long ring, but bounded to a few
-    /// microseconds, since idle lists are polled continuously.
+    /// Returns the number of distances that an empty poll checks: enough that 1,024 calls check all of a long ring, but bounded
+    /// to a few microseconds, since idle lists are polled continuously.
     fn window(&self) -> u64 {
         (self.view.blocks / 1024).clamp(32, 1024)
     }
 
-    /// After this many consecutive empty polls of memory without writers, every batch has been returned.
+    /// Returns the number of consecutive empty polls of memory without writers after which every batch has been returned.
     pub fn max_empty_polls(&self) -> u32 {
         let windows = self.view.blocks.div_ceil(self.window());
         self.retries
@@ -570,8 +586,8 @@ impl BareFollower {
         }
     }
 
-    /// The entries of the next changed batch, in ring order after the previous one; `None` if nothing changed. Reads at most
-    /// `blocks` blocks.
+    /// Returns the entries of the next changed batch, in ring order after the previous one, or `None` if nothing changed. Reads
+    /// at most `blocks` blocks.
     pub fn next(&mut self, blocks: u64) -> Option<&[u8]> {
         for _ in 0..blocks.min(self.view.blocks) {
             let block = self.block;

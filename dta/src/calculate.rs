@@ -5,14 +5,14 @@ use wire::dta::layout::slot_stride;
 use crate::Plan;
 pub use crate::calculation::{Calculation, Choice};
 
-/// Input of the calculation.
+/// The input of the calculation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Requirements {
     /// Distinct keys, each written once, to be queried.
     pub keys: u64,
-    /// Slots; `None`: as many as `answered` needs.
+    /// Number of slots; `None` for as many as `answered` needs.
     pub slots: Option<u64>,
-    /// Copies; `None`: the number with which most keys are answered.
+    /// Copies of each key; `None` for the number with which most keys are answered.
     pub copies: Option<u8>,
     /// Bytes of data in a slot.
     pub data: u16,
@@ -23,7 +23,7 @@ pub struct Requirements {
 /// Calculates the sizes and probabilities.
 ///
 /// # Errors
-/// Impossible numbers: a sentence that says which.
+/// A sentence that says which numbers are impossible.
 pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
     if requirements.keys == 0 || !(1..=1024).contains(&requirements.data) {
         return Err("there must be a key, and 1 to 1024 bytes of data".to_owned());
@@ -47,13 +47,6 @@ pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
         .unwrap_or_else(|| Plan::new(requirements.keys, slots, 1).best_copies());
     let plan = Plan::new(requirements.keys, slots, copies);
     let expected = plan.expected();
-    let oldest =
-        |copies| Plan::new(requirements.keys, slots, copies).answered_at(requirements.keys.saturating_sub(1));
-    let choice = |copies| Choice {
-        copies,
-        answered: Plan::new(requirements.keys, slots, copies).answered(),
-        oldest: oldest(copies),
-    };
     Ok(Calculation {
         keys: requirements.keys,
         slots,
@@ -62,16 +55,27 @@ pub fn calculate(requirements: &Requirements) -> Result<Calculation, String> {
         load: plan.load(),
         occupied: plan.occupied(),
         answered: plan.answered(),
-        oldest: oldest(copies),
+        oldest: oldest(requirements.keys, slots, copies),
         empty: expected.empty,
         ambiguous: expected.ambiguous,
         wrong: expected.wrong,
         false_answer: plan.false_answer(),
-        by_copies: (1..=4).map(choice).collect(),
+        by_copies: (1..=4)
+            .map(|copies| Choice {
+                copies,
+                answered: Plan::new(requirements.keys, slots, copies).answered(),
+                oldest: oldest(requirements.keys, slots, copies),
+            })
+            .collect(),
     })
 }
 
-/// The smallest number of slots with which enough keys are answered, for the given number of copies or the best.
+/// Returns the probability that the oldest key is answered.
+fn oldest(keys: u64, slots: u64, copies: u8) -> f64 {
+    Plan::new(keys, slots, copies).answered_at(keys.saturating_sub(1))
+}
+
+/// Returns the smallest number of slots with which enough keys are answered, for the given number of copies or the best.
 fn min_slots(requirements: &Requirements) -> Result<u64, String> {
     let choices = requirements.copies.map_or(1..=4, |copies| copies..=copies);
     let slots = choices

@@ -28,18 +28,18 @@ use wire::dta::hash::MAX_COPIES;
 pub struct Plan {
     /// Different keys, each written once.
     pub keys: u64,
-    /// Slots.
+    /// Number of slots in the store.
     pub slots: u64,
-    /// Copies of each, 1 to 4.
+    /// Copies of each key, 1 to 4.
     pub copies: u8,
     /// Bits of the checksum that a wrong slot must match by chance: 32; the artifact's hashing leaves 32 - log2(slots).
     pub checksum_bits: u8,
 }
 
-/// Outcomes of queries for a key that was reported.
+/// The outcomes of queries for a key that was reported.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Expected {
-    /// Answered correctly.
+    /// Share that is answered correctly.
     pub found: f64,
     /// Not answered: every copy was overwritten.
     pub empty: f64,
@@ -50,7 +50,7 @@ pub struct Expected {
 }
 
 impl Plan {
-    /// A plan with a checksum of 32 bits; copies are clamped to 1 to 4, slots to at least 1.
+    /// Creates a plan with a checksum of 32 bits; copies are clamped to 1 to 4, slots to at least 1.
     pub fn new(keys: u64, slots: u64, copies: u8) -> Self {
         Self {
             keys,
@@ -60,17 +60,17 @@ impl Plan {
         }
     }
 
-    /// Keys per slot.
+    /// Returns the number of keys per slot.
     pub fn load(&self) -> f64 {
         self.keys as f64 / self.slots as f64
     }
 
-    /// The share of slots that were ever written.
+    /// Returns the share of slots that were ever written.
     pub fn occupied(&self) -> f64 {
         1.0 - self.all_survive(1, self.keys as f64)
     }
 
-    /// The probability that none of the writes of `later` keys hits one of `copies` given slots.
+    /// Returns the probability that none of the writes of `later` keys hits one of `copies` given slots.
     fn all_survive(&self, copies: u32, later: f64) -> f64 {
         if later == 0.0 {
             1.0
@@ -79,12 +79,12 @@ impl Plan {
         }
     }
 
-    /// The logarithm of the probability that a key's writes hit none of `copies` given slots.
+    /// Returns the logarithm of the probability that a key's writes hit none of `copies` given slots.
     fn log_survival(&self, copies: u32) -> f64 {
         f64::from(self.copies) * (-f64::from(copies) / self.slots as f64).max(-1.0).ln_1p()
     }
 
-    /// The same, averaged over all ages 0 to keys - 1: a geometric series.
+    /// Averages the survival over all ages 0 to keys - 1: a geometric series.
     fn mean_survival(&self, copies: u32) -> f64 {
         if self.keys == 0 || copies == 0 {
             return 1.0;
@@ -97,7 +97,7 @@ impl Plan {
         (log * keys).exp_m1() / (log.exp_m1() * keys)
     }
 
-    /// The probability that exactly `alive` copies are left, from the probabilities that given copies are.
+    /// Returns the probability that exactly `alive` copies are left, from the probabilities that given copies are.
     fn exactly(&self, alive: u32, survival: impl Fn(u32) -> f64) -> f64 {
         let copies = u32::from(self.copies);
         let terms = (alive..=copies).map(|of| {
@@ -107,22 +107,23 @@ impl Plan {
         terms.sum::<f64>().clamp(0.0, 1.0)
     }
 
-    /// The chance that a key of age `later` (keys written after it) has a copy left: an answer under [`crate::Policy::First`].
+    /// Returns the chance that a key of age `later` (keys written after it) has a copy left: an answer under
+    /// [`crate::Policy::First`].
     pub fn answered_at(&self, later: u64) -> f64 {
         1.0 - self.exactly(0, |of| self.all_survive(of, later as f64))
     }
 
-    /// The share of all keys that have a copy left.
+    /// Returns the share of all keys that have a copy left.
     pub fn answered(&self) -> f64 {
         1.0 - self.exactly(0, |of| self.mean_survival(of))
     }
 
-    /// Outcomes of queries under the majority policy, over all keys.
+    /// Returns the outcomes of queries under the majority policy, over all keys.
     pub fn expected(&self) -> Expected {
         self.outcome(|of| self.mean_survival(of))
     }
 
-    /// The same for keys of one age.
+    /// Returns the outcomes of queries under the majority policy, for keys of one age.
     pub fn expected_at(&self, later: u64) -> Expected {
         self.outcome(|of| self.all_survive(of, later as f64))
     }
@@ -137,13 +138,13 @@ impl Plan {
             let left = self.exactly(alive, &survival);
             for others in 0..=copies - alive {
                 let chance = left * binomial(copies - alive, others, by_chance);
-                let place = match (alive, others) {
+                let share = match (alive, others) {
                     (0, 0) => &mut sum.empty,
                     _ if alive * 2 > alive + others => &mut sum.found,
                     (0, 1) => &mut sum.wrong,
                     _ => &mut sum.ambiguous,
                 };
-                *place += chance;
+                *share += chance;
             }
         }
         // Rounding may leave a little more than all.
@@ -162,45 +163,41 @@ impl Plan {
         }
     }
 
-    /// The probability that a slot overwritten by another key has this key's checksum.
+    /// Returns the probability that a slot overwritten by another key has this key's checksum.
     fn false_match(&self) -> f64 {
         (-f64::from(self.checksum_bits)).exp2()
     }
 
-    /// The chance that a key which was **never** reported is answered (policies First and Majority): a slot is in use and has its checksum.
+    /// Returns the chance that a key which was **never** reported is answered (policies First and Majority): a slot is in use and
+    /// has its checksum.
     pub fn false_answer(&self) -> f64 {
         let one = self.occupied() * self.false_match();
         -(f64::from(self.copies) * (-one).ln_1p()).exp_m1()
     }
 
-    /// The number of copies, 1 to 4, with which most keys are answered.
+    /// Returns the number of copies, 1 to 4, with which most keys are answered.
     pub fn best_copies(&self) -> u8 {
-        let answered = |copies: &u8| {
-            Self {
-                copies: *copies,
-                ..*self
-            }
-            .answered()
-        };
-        (1..=MAX_COPIES as u8)
-            .max_by(|a, b| answered(a).total_cmp(&answered(b)).then(b.cmp(a)))
-            .unwrap_or(1)
+        let by_copies = (1..=MAX_COPIES as u8).map(|copies| (copies, Self { copies, ..*self }.answered()));
+        by_copies
+            .max_by(|(a, answered_a), (b, answered_b)| answered_a.total_cmp(answered_b).then(b.cmp(a)))
+            .map_or(1, |(copies, _)| copies)
     }
 
-    /// The smallest number of slots, a power of two, with which this share of the keys is answered; `None` if 2^31 are too few.
+    /// Returns the smallest number of slots, a power of two, with which this share of the keys is answered, or `None` if 2^31 are
+    /// too few.
     pub fn slots_for(&self, answered: f64) -> Option<u64> {
-        let enough = |slots: &u64| {
+        (0..=31).map(|bits| 1_u64 << bits).find(|slots| {
             Self {
                 slots: *slots,
                 ..*self
             }
             .answered()
                 >= answered
-        };
-        (0..=31).map(|bits| 1_u64 << bits).find(enough)
+        })
     }
 
-    /// Keys per slot of a store with this share of its slots written, if each key was written once; infinite for a full store.
+    /// Returns the keys per slot of a store with this share of its slots written, if each key was written once; infinite for a
+    /// full store.
     pub fn load_of(occupied: f64, copies: u8) -> f64 {
         -(-occupied.clamp(0.0, 1.0)).ln_1p() / f64::from(copies.max(1))
     }

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::key::Key;
 
-/// The format of the file.
+/// Version of the format of the file.
 const VERSION: u32 = 1;
 /// Longest map that is read, bytes.
 const MAX_FILE: u64 = 4 << 20;
 
-/// The map.
+/// Assigns keys, lists and sketches to collectors.
 ///
 /// ```
 /// use dta::CollectorMap;
@@ -26,7 +26,7 @@ const MAX_FILE: u64 = 4 << 20;
 /// let collector = |name: &str| Collector { name: name.into(), api: format!("http://{name}:8080"), reports: None };
 /// let map = CollectorMap::even(vec![collector("a"), collector("b"), collector("c")])?;
 /// let key: dta::key::Key = "10.0.0.1:1234>10.0.0.2:80/6".parse()?;
-/// assert_eq!(map.of_key(&key).len(), 1);
+/// assert_eq!(map.collectors_of_key(&key).len(), 1);
 /// assert_eq!(map.shares().iter().sum::<usize>(), 256);
 ///
 /// // A fourth collector gets a quarter of the keys; the others keep theirs.
@@ -37,7 +37,6 @@ const MAX_FILE: u64 = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CollectorMap {
-    /// [`VERSION`].
     version: u32,
     /// The collectors, in the order of their numbers from 0.
     pub collectors: Vec<Collector>,
@@ -54,27 +53,27 @@ pub struct CollectorMap {
     keys_before: Option<Vec<u8>>,
 }
 
-/// A collector.
+/// A collector with its addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Collector {
-    /// Its name.
+    /// Name of the collector.
     pub name: String,
     /// URL of its API.
     pub api: String,
-    /// Where reports for it go: an address on which its translator receives reports.
+    /// Address on which its translator receives reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reports: Option<SocketAddr>,
 }
 
-/// Why a map could not be loaded.
+/// The reason why a map could not be loaded.
 #[derive(Debug)]
 pub enum LoadError {
     /// The file cannot be read.
     Read(io::Error),
-    /// It is not the JSON of a map.
+    /// The file is not the JSON of a map.
     Json(serde_json::Error),
-    /// Its tables are invalid; the text says why.
+    /// The tables are invalid; the text says why.
     Tables(String),
 }
 
@@ -88,10 +87,10 @@ struct ListRange {
 }
 
 impl CollectorMap {
-    /// A map that spreads everything evenly.
+    /// Creates a map that spreads everything evenly.
     ///
     /// # Errors
-    /// No collectors, too many, or two with the same name.
+    /// A sentence if there are no collectors, too many, or two with the same name.
     pub fn even(collectors: Vec<Collector>) -> Result<Self, String> {
         let keys = Spread::even(collectors.len()).by_key().to_vec();
         let map = Self {
@@ -109,7 +108,7 @@ impl CollectorMap {
     /// Reads the map in a file.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a map.
+    /// [`LoadError`] if the file cannot be read, or is not a map.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
         let mut text = String::new();
         let opened = fs::File::open(file).map_err(LoadError::Read)?;
@@ -122,7 +121,7 @@ impl CollectorMap {
         Ok(map)
     }
 
-    /// The tables, checked.
+    /// Builds the tables from the map and checks them.
     ///
     /// # Errors
     /// The reason, as a sentence.
@@ -148,8 +147,6 @@ impl CollectorMap {
                 ));
             }
         }
-        let table =
-            |keys: &[u8]| <[u8; 256]>::try_from(keys).map_err(|_| format!("{} keys, not 256", keys.len()));
         let lists = self
             .lists
             .iter()
@@ -171,11 +168,11 @@ impl CollectorMap {
         )
     }
 
-    /// The same with one more collector, and how many of the 256 values move to it. Lists that were assigned round robin stay where
-    /// they are, if their number is below `lists`.
+    /// Returns the map with one more collector, and how many of the 256 values move to it. Lists that were assigned round robin
+    /// stay where they are, if their number is below `lists`.
     ///
     /// # Errors
-    /// Too many collectors, or a name that is in use.
+    /// A sentence if there are too many collectors, or the name is in use.
     pub fn grown(&self, new: Collector, lists: u32) -> Result<(Self, usize), String> {
         let old = self.spread()?;
         let keys = old.grown()?.to_vec();
@@ -206,8 +203,8 @@ impl CollectorMap {
         Ok((grown, moved))
     }
 
-    /// The collectors that may know a key: the one that gets it, and the one that got it before the map grew.
-    pub fn of_key(&self, key: &Key) -> Vec<&Collector> {
+    /// Returns the collectors that may know a key: the one that gets it, and the one that got it before the map grew.
+    pub fn collectors_of_key(&self, key: &Key) -> Vec<&Collector> {
         let value = usize::from(wire::dta::hash::collector_of(key.bytes()));
         let now = self.keys.get(value).copied();
         let before = self
@@ -222,48 +219,51 @@ impl CollectorMap {
             .collect()
     }
 
-    /// The collector of a list.
-    pub fn of_list(&self, list: u32) -> Option<&Collector> {
+    /// Returns the collector of a list.
+    pub fn collector_of_list(&self, list: u32) -> Option<&Collector> {
         let number = self.spread().ok()?.of_list(list);
         self.collectors.get(usize::from(number))
     }
 
-    /// The collector of all sketches.
-    pub fn of_sketches(&self) -> Option<&Collector> {
+    /// Returns the collector of all sketches.
+    pub fn collector_of_sketches(&self) -> Option<&Collector> {
         self.collectors.get(usize::from(self.sketches))
     }
 
-    /// How many of the 256 values each collector has.
+    /// Counts how many of the 256 values each collector has.
     pub fn shares(&self) -> Vec<usize> {
-        let count = |number: usize| {
-            self.keys
-                .iter()
-                .filter(|key| usize::from(**key) == number)
-                .count()
-        };
-        (0..self.collectors.len()).map(count).collect()
+        let mut shares = vec![0; self.collectors.len()];
+        for number in &self.keys {
+            if let Some(share) = shares.get_mut(usize::from(*number)) {
+                *share += 1;
+            }
+        }
+        shares
     }
 
-    /// Where reports for each collector go, in the order of their numbers.
+    /// Returns the report address of each collector, in the order of their numbers.
     ///
     /// # Errors
-    /// The map lacks an address; one sentence.
+    /// A sentence if the map lacks an address.
     pub fn reports(&self) -> Result<Vec<SocketAddr>, String> {
-        let address = |one: &Collector| {
-            let why = || {
-                let name = &one.name;
+        let addresses = self.collectors.iter().map(|collector| {
+            collector.reports.ok_or_else(|| {
+                let name = &collector.name;
                 format!("the map has no report address of `{name}`; create it with {name}=URL,ADDRESS:PORT")
-            };
-            one.reports.ok_or_else(why)
-        };
-        self.collectors.iter().map(address).collect()
+            })
+        });
+        addresses.collect()
     }
 
-    /// The file's text.
+    /// Renders the map as the text of a file.
     pub fn to_text(&self) -> String {
         // Numbers and texts always have a JSON form.
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
+}
+
+fn table(keys: &[u8]) -> Result<[u8; 256], String> {
+    <[u8; 256]>::try_from(keys).map_err(|_| format!("{} keys, not 256", keys.len()))
 }
 
 fn ranges_have(ranges: &[ListRange], list: u32) -> bool {
@@ -299,7 +299,11 @@ mod tests {
                 "{shares:?}"
             );
             for list in 0..100 {
-                assert_eq!(grown.of_list(list), map.of_list(list), "list {list} stays");
+                assert_eq!(
+                    grown.collector_of_list(list),
+                    map.collector_of_list(list),
+                    "list {list} stays"
+                );
             }
             // As in reporters that are configured with the number of collectors only.
             assert_eq!(grown.keys, Spread::even(number + 1).by_key());
@@ -333,13 +337,17 @@ mod tests {
                 "{count} collectors"
             );
             for number in 0..2000_u32 {
-                let key = Key::of(&number.wrapping_mul(0x9e37_79b9).to_be_bytes());
+                let key = Key::new(&number.wrapping_mul(0x9e37_79b9).to_be_bytes());
                 let (old, new) = (before.of_key(key.bytes()), after.of_key(key.bytes()));
                 assert!(
                     old == new || usize::from(new) == count - 1,
                     "keys move to the new one only"
                 );
-                let asked: Vec<_> = map.of_key(&key).iter().map(|one| one.name.clone()).collect();
+                let asked: Vec<_> = map
+                    .collectors_of_key(&key)
+                    .iter()
+                    .map(|one| one.name.clone())
+                    .collect();
                 let expected = if old == new { vec![new] } else { vec![new, old] };
                 assert_eq!(
                     asked,
@@ -375,9 +383,9 @@ mod tests {
         let map = CollectorMap::even(vec![collector("a")]).unwrap();
         let (grown, _) = map.grown(collector("b"), 0).unwrap();
         let names = |key: u32| -> Vec<String> {
-            let key = Key::of(&key.to_be_bytes());
+            let key = Key::new(&key.to_be_bytes());
             grown
-                .of_key(&key)
+                .collectors_of_key(&key)
                 .iter()
                 .map(|collector| collector.name.clone())
                 .collect()

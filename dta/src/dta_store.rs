@@ -46,7 +46,7 @@ impl DtaStore {
     /// Opens the store in a region, live or a snapshot, with its contents as they are.
     ///
     /// # Errors
-    /// The defect of the header page.
+    /// [`HeaderError`]: the defect of the header page.
     pub fn open(region: Arc<Region>) -> Result<Self, HeaderError> {
         let mut page = Box::new([0; HEADER_LEN]);
         region
@@ -62,22 +62,22 @@ impl DtaStore {
         })
     }
 
-    /// Contents of the header page.
+    /// Returns the contents of the header page.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The layout of the body.
+    /// Returns the layout of the body.
     pub fn geometry(&self) -> Geometry {
         self.header.geometry
     }
 
-    /// The region, header page and body.
+    /// Returns the region, header page and body.
     pub fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
-    /// Bytes of the body, which begins at [`BODY`].
+    /// Returns the length of the body, which begins at [`BODY`], bytes.
     pub fn body_len(&self) -> u64 {
         self.header.geometry.body_len()
     }
@@ -85,7 +85,7 @@ impl DtaStore {
     /// Makes the whole body zero: an empty store with the same header.
     ///
     /// # Errors
-    /// [`HeaderError::ReadOnly`].
+    /// [`HeaderError::ReadOnly`] if the region cannot be written.
     pub fn clear(&self) -> Result<(), HeaderError> {
         self.region
             .zero(BODY..BODY + self.body_len())
@@ -96,7 +96,7 @@ impl DtaStore {
     /// since then stay. Returns their sum, modulo 2^64; `None` for other kinds or another geometry.
     ///
     /// # Errors
-    /// [`HeaderError::ReadOnly`].
+    /// [`HeaderError::ReadOnly`] if the region cannot be written.
     pub fn subtract(&self, copy: &Self) -> Result<Option<u64>, HeaderError> {
         let Geometry::KeyIncrement { slots, .. } = self.geometry() else {
             return Ok(None);
@@ -117,7 +117,7 @@ impl DtaStore {
         Ok(Some(sum))
     }
 
-    /// The reader of a key-write store; `None` for other kinds.
+    /// Returns the reader of a key-write store; `None` for other kinds.
     pub fn key_write(&self) -> Option<KeyWriteReader> {
         let Geometry::KeyWrite {
             slots,
@@ -135,7 +135,7 @@ impl DtaStore {
         ))
     }
 
-    /// The lists of an append store; `None` for other kinds.
+    /// Returns the lists of an append store; `None` for other kinds.
     pub fn lists(&self) -> Option<Lists> {
         let Geometry::Append {
             lists,
@@ -148,7 +148,7 @@ impl DtaStore {
         Some(Lists::new(Arc::clone(&self.region), lists, first_list, ring))
     }
 
-    /// The reader of a key-increment store; `None` for other kinds.
+    /// Returns the reader of a key-increment store; `None` for other kinds.
     pub fn counters(&self) -> Option<KeyIncrementReader> {
         let Geometry::KeyIncrement { slots, family } = self.geometry() else {
             return None;
@@ -156,7 +156,7 @@ impl DtaStore {
         Some(KeyIncrementReader::new(Arc::clone(&self.region), slots, family))
     }
 
-    /// The reader of a sketch; `None` for other kinds.
+    /// Returns the reader of a sketch; `None` for other kinds.
     pub fn sketch(&self) -> Option<SketchReader> {
         let Geometry::Sketch { kind, op, shape } = self.geometry() else {
             return None;
@@ -165,7 +165,7 @@ impl DtaStore {
         Some(SketchReader::new(Arc::clone(&self.region), id, kind, op, shape))
     }
 
-    /// The reader of a postcarding store; `None` for other kinds.
+    /// Returns the reader of a postcarding store; `None` for other kinds.
     pub fn paths(&self) -> Option<PostcardingReader> {
         let Geometry::Postcarding { slots, hops, family } = self.geometry() else {
             return None;
@@ -178,7 +178,7 @@ impl DtaStore {
         ))
     }
 
-    /// How many of `sample` slots, evenly spread, are in use: (written, sampled). `None` for lists and sketches, which
+    /// Counts how many of `sample` slots, evenly spread, are in use: (written, sampled). `None` for lists and sketches, which
     /// have no load.
     pub fn occupancy(&self, sample: u64) -> Option<(u64, u64)> {
         let (slots, stride) = match self.geometry() {
@@ -187,14 +187,14 @@ impl DtaStore {
             Geometry::Postcarding { slots, hops, .. } => (slots, wire::dta::layout::postcard_stride(hops)),
             Geometry::Append { .. } | Geometry::Sketch { .. } => return None,
         };
-        let looked = sample.clamp(1, slots);
-        let written = |index: u64| {
-            // Slots are at most 2^31, and so are samples.
-            let at = BODY + index * slots / looked * stride;
+        let sampled = sample.clamp(1, slots);
+        // Slots are at most 2^31, and so are samples.
+        let ats = (0..sampled).map(|index| BODY + index * slots / sampled * stride);
+        let written = ats.filter(|at| {
             (0..stride)
                 .step_by(8)
                 .any(|word| self.region.load_u64(at + word) != Ok(0))
-        };
-        Some(((0..looked).filter(|index| written(*index)).count() as u64, looked))
+        });
+        Some((written.count() as u64, sampled))
     }
 }

@@ -10,13 +10,13 @@ const MAX_FIELDS: usize = 256;
 /// The type of a field. Numbers are in network byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// One byte.
+    /// A number of one byte.
     U8,
-    /// Two bytes.
+    /// A number of two bytes.
     U16,
-    /// Four bytes.
+    /// A number of four bytes.
     U32,
-    /// Eight bytes.
+    /// A number of eight bytes.
     U64,
     /// An IPv4 address, four bytes.
     Ipv4,
@@ -58,7 +58,7 @@ impl Type {
 /// One field: a name (empty if there is only one field without a name), a type, and the number of elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name, or empty.
+    /// Name of the field, or empty.
     pub name: String,
     kind: Type,
     count: usize,
@@ -132,14 +132,15 @@ impl fmt::Display for Fields {
 }
 
 impl Fields {
-    /// Bytes of all fields together.
+    /// Returns the length of all fields together, bytes.
     pub fn size(&self) -> usize {
         self.0.iter().map(|field| field.kind.size() * field.count).sum()
     }
 
-    /// The values in `bytes`, in order, with their names; the list ends where the bytes are too short for a field.
+    /// Decodes the values in `bytes`, in order, with their names; the list ends where the bytes are too short for a field.
     pub fn decode<'f>(&'f self, bytes: &[u8]) -> Vec<(&'f str, Value)> {
-        let (mut rest, mut values) = (bytes, Vec::with_capacity(self.0.len()));
+        let mut rest = bytes;
+        let mut values = Vec::with_capacity(self.0.len());
         for field in &self.0 {
             let Some((own, after)) = rest.split_at_checked(field.kind.size() * field.count) else {
                 break;
@@ -150,13 +151,13 @@ impl Fields {
         values
     }
 
-    /// The bytes of the field `name` in `bytes`, as a number if it is at most eight bytes.
+    /// Returns the field `name` in `bytes` as a number, if it is at most eight bytes.
     pub fn number(&self, bytes: &[u8], name: &str) -> Option<u64> {
         let own = self.bytes(bytes, name)?;
-        (own.len() <= 8).then(|| own.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+        (own.len() <= 8).then(|| big_endian(own))
     }
 
-    /// The bytes of the field `name`.
+    /// Returns the bytes of the field `name`.
     pub fn bytes<'b>(&self, bytes: &'b [u8], name: &str) -> Option<&'b [u8]> {
         let index = self.0.iter().position(|field| field.name == name)?;
         let at: usize = self.0[..index]
@@ -166,13 +167,12 @@ impl Fields {
         bytes.get(at..at + self.0[index].kind.size() * self.0[index].count)
     }
 
-    /// The elements of the field `name`, where it is a list of numbers.
+    /// Returns the elements of the field `name`, where it is a list of numbers.
     pub fn list(&self, bytes: &[u8], name: &str) -> Option<Vec<u64>> {
         let field = self.0.iter().find(|field| field.name == name)?;
         let size = field.kind.size();
         let elements = self.bytes(bytes, name)?.chunks_exact(size);
-        let number = |own: &[u8]| own.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        (size <= 8 && field.list).then(|| elements.map(number).collect())
+        (size <= 8 && field.list).then(|| elements.map(big_endian).collect())
     }
 }
 
@@ -190,10 +190,9 @@ impl Field {
     }
 
     fn one(&self, bytes: &[u8]) -> Value {
-        let number = || bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
         match self.kind {
-            Type::U8 | Type::U16 | Type::U32 | Type::U64 => number().into(),
-            Type::Ipv4 => Ipv4Addr::from(number() as u32).to_string().into(),
+            Type::U8 | Type::U16 | Type::U32 | Type::U64 => big_endian(bytes).into(),
+            Type::Ipv4 => Ipv4Addr::from(big_endian(bytes) as u32).to_string().into(),
             Type::Ipv6 => {
                 let mut octets = [0; 16];
                 octets[..bytes.len().min(16)].copy_from_slice(&bytes[..bytes.len().min(16)]);
@@ -211,21 +210,30 @@ impl Field {
     }
 }
 
-/// Bytes as hexadecimal digits.
+fn big_endian(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Renders bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Hexadecimal digits as bytes; `None` for any other text.
+/// Parses hexadecimal digits; `None` for any other text.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {
         return None;
     }
-    let digit = |byte: u8| char::from(byte).to_digit(16);
     digits
         .chunks(2)
-        .map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8))
+        .map(|pair| {
+            let high = char::from(pair[0]).to_digit(16)?;
+            let low = char::from(pair[1]).to_digit(16)?;
+            Some((high << 4 | low) as u8)
+        })
         .collect()
 }
 

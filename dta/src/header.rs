@@ -15,12 +15,12 @@ pub const BODY: u64 = HEADER_LEN as u64;
 pub const VERSION: u16 = 1;
 /// The first bytes of a region.
 pub const MAGIC: [u8; 8] = *b"HOPWISE\x01";
-/// Bytes of the longest name.
+/// Length of the longest name, bytes.
 pub const MAX_NAME: usize = 128;
-/// Maximum bytes of the description of the fields.
+/// Maximum length of the description of the fields, bytes.
 pub const MAX_FIELDS: usize = 2048;
 
-/// Length of a store's region: header page and body, bytes.
+/// Returns the length of a store's region: header page and body, bytes.
 pub const fn region_len(geometry: &Geometry) -> u64 {
     BODY + geometry.body_len()
 }
@@ -28,7 +28,7 @@ pub const fn region_len(geometry: &Geometry) -> u64 {
 /// Stored in native byte order: a reader with another byte order would misread the counters, too.
 const BYTE_ORDER: u16 = 0x0102;
 
-/// Where fields begin, in the order of the page.
+/// Offsets of the fields, in the order of the page.
 mod field {
     pub(super) const MAGIC: usize = 0;
     pub(super) const VERSION: usize = 8;
@@ -51,7 +51,7 @@ mod field {
 /// Contents of a region's header page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The store's name, at most [`MAX_NAME`] bytes.
+    /// Name of the store, at most [`MAX_NAME`] bytes.
     pub name: String,
     /// Store ID or sketch ID; for lists, the ID of the first one.
     pub id: u32,
@@ -59,28 +59,28 @@ pub struct Header {
     pub geometry: Geometry,
     /// The display layout of a value or entry (`src:ipv4 dst:ipv4 …`), at most [`MAX_FIELDS`] bytes. Not interpreted here.
     pub fields: String,
-    /// When the store was made, ns since 1970.
+    /// Creation time of the store, ns since 1970.
     pub created: u64,
-    /// When this copy of it was taken, ns since 1970; `None` for the live store.
+    /// Time of this copy of it, ns since 1970; `None` for the live store.
     pub snapshot: Option<u64>,
 }
 
-/// Why a region cannot be opened or created.
+/// The reason why a region cannot be opened or created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HeaderError {
-    /// Shorter than a header page, or than the header and the body that it describes.
+    /// The region is shorter than a header page, or than the header and the body that it describes.
     TooShort,
-    /// It does not begin with [`MAGIC`].
+    /// The region does not begin with [`MAGIC`].
     NotARegion,
-    /// Of another version of this format.
+    /// The region has another version of this format.
     Version(u16),
-    /// Made on a machine of the other byte order: its counters would be read wrongly.
+    /// The region was made on a machine of the other byte order: its counters would be read wrongly.
     ByteOrder,
-    /// The header's CRC does not match: damaged.
+    /// The CRC of the header does not match: it is damaged.
     Damaged,
     /// An unknown kind of store.
     Kind(u16),
-    /// An invalid geometry.
+    /// The geometry is invalid.
     Geometry(BadGeometry),
     /// A body of another length than the geometry's.
     BodyLength,
@@ -93,7 +93,7 @@ pub enum HeaderError {
 }
 
 impl HeaderError {
-    /// The error as a word, for counters and JSON.
+    /// Returns the error as a word, for counters and JSON.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::TooShort => "too_short",
@@ -131,7 +131,7 @@ impl std::fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// The numbers of kinds: those of the operations that write them.
+/// Returns the number of a kind: that of the operations that write it.
 const fn kind_of(geometry: &Geometry) -> u16 {
     match geometry {
         Geometry::KeyWrite { .. } => 1,
@@ -150,7 +150,7 @@ const fn family_number(family: Family) -> u8 {
 }
 
 impl Header {
-    /// The page's bytes.
+    /// Encodes the header page.
     ///
     /// # Errors
     /// [`HeaderError::Geometry`], [`HeaderError::Text`].
@@ -180,12 +180,12 @@ impl Header {
         Ok(out)
     }
 
-    /// Reads a page.
+    /// Decodes a header page.
     ///
     /// # Errors
     /// The defect of the page; [`HeaderError::NotEmpty`] and [`HeaderError::ReadOnly`] do not occur.
     pub fn decode(page: &[u8; HEADER_LEN]) -> Result<Self, HeaderError> {
-        if take::<8>(page, field::MAGIC) != MAGIC {
+        if bytes_at::<8>(page, field::MAGIC) != MAGIC {
             return Err(HeaderError::NotARegion);
         }
         // Before the CRC: another version may have it elsewhere.
@@ -197,37 +197,36 @@ impl Header {
         if u32_at(page, field::CRC) != crc_32c(&page[..field::CRC]) || header_len != HEADER_LEN as u32 {
             return Err(HeaderError::Damaged);
         }
-        if u16::from_ne_bytes(take(page, field::BYTE_ORDER)) != BYTE_ORDER {
+        if u16::from_ne_bytes(bytes_at(page, field::BYTE_ORDER)) != BYTE_ORDER {
             return Err(HeaderError::ByteOrder);
         }
-        let geometry = decode_geometry(u16_at(page, field::KIND), &take(page, field::GEOMETRY))?;
+        let geometry = decode_geometry(u16_at(page, field::KIND), &bytes_at(page, field::GEOMETRY))?;
         geometry.check().map_err(HeaderError::Geometry)?;
         if u64_at(page, field::BODY_LEN) != geometry.body_len() {
             return Err(HeaderError::BodyLength);
         }
-        let text = |len: usize, at: usize, longest: usize| {
-            let len = usize::from(u16_at(page, len));
-            let bytes = if len <= longest {
-                &page[at..at + len]
-            } else {
-                return Err(HeaderError::Text);
-            };
-            std::str::from_utf8(bytes)
-                .map(str::to_owned)
-                .map_err(|_| HeaderError::Text)
-        };
         Ok(Self {
-            name: text(field::NAME_LEN, field::NAME, MAX_NAME)?,
-            fields: text(field::FIELDS_LEN, field::FIELDS, MAX_FIELDS)?,
+            name: text(page, field::NAME_LEN, field::NAME, MAX_NAME)?,
+            fields: text(page, field::FIELDS_LEN, field::FIELDS, MAX_FIELDS)?,
             id: u32_at(page, field::ID),
             geometry,
             created: u64_at(page, field::CREATED),
-            snapshot: Some(u64_at(page, field::SNAPSHOT)).filter(|taken| *taken != 0),
+            snapshot: Some(u64_at(page, field::SNAPSHOT)).filter(|time| *time != 0),
         })
     }
 }
 
-/// Bytes of the geometry's part of the page.
+fn text(page: &[u8], len: usize, at: usize, longest: usize) -> Result<String, HeaderError> {
+    let len = usize::from(u16_at(page, len));
+    if len > longest {
+        return Err(HeaderError::Text);
+    }
+    std::str::from_utf8(&page[at..at + len])
+        .map(str::to_owned)
+        .map_err(|_| HeaderError::Text)
+}
+
+/// Length of the geometry's part of the page, bytes.
 const GEOMETRY_LEN: usize = 24;
 
 fn encode_geometry(geometry: &Geometry) -> [u8; GEOMETRY_LEN] {
@@ -273,7 +272,7 @@ fn encode_geometry(geometry: &Geometry) -> [u8; GEOMETRY_LEN] {
 
 fn decode_geometry(kind: u16, bytes: &[u8; GEOMETRY_LEN]) -> Result<Geometry, HeaderError> {
     let slots = u64_at(bytes, 0);
-    let family = || match bytes[10] {
+    let family = match bytes[10] {
         0 => Ok(Family::Artifact),
         1 => Ok(Family::V1),
         _ => Err(HeaderError::Kind(kind)),
@@ -282,15 +281,14 @@ fn decode_geometry(kind: u16, bytes: &[u8; GEOMETRY_LEN]) -> Result<Geometry, He
         1 => Geometry::KeyWrite {
             slots,
             data_len: u16_at(bytes, 8),
-            family: family()?,
+            family: family?,
         },
         2 => {
-            let (entry_len, batch, tagged) = (u16_at(bytes, 8), u16_at(bytes, 10), bytes[12] != 0);
             let ring = Ring {
-                entry_len,
+                entry_len: u16_at(bytes, 8),
                 entries: u64_at(bytes, 0),
-                batch,
-                tagged,
+                batch: u16_at(bytes, 10),
+                tagged: bytes[12] != 0,
             };
             Geometry::Append {
                 lists: u32_at(bytes, 16),
@@ -300,7 +298,7 @@ fn decode_geometry(kind: u16, bytes: &[u8; GEOMETRY_LEN]) -> Result<Geometry, He
         }
         3 => Geometry::KeyIncrement {
             slots,
-            family: family()?,
+            family: family?,
         },
         4 => {
             let hops =
@@ -308,7 +306,7 @@ fn decode_geometry(kind: u16, bytes: &[u8; GEOMETRY_LEN]) -> Result<Geometry, He
             Geometry::Postcarding {
                 slots,
                 hops,
-                family: family()?,
+                family: family?,
             }
         }
         5 => {
@@ -333,18 +331,18 @@ fn put<const N: usize>(page: &mut [u8], at: usize, bytes: [u8; N]) {
     page[at..at + N].copy_from_slice(&bytes);
 }
 
-fn take<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
+fn bytes_at<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|index| page[at + index])
 }
 
 fn u16_at(page: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(take(page, at))
+    u16::from_le_bytes(bytes_at(page, at))
 }
 
 fn u32_at(page: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(take(page, at))
+    u32::from_le_bytes(bytes_at(page, at))
 }
 
 fn u64_at(page: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(take(page, at))
+    u64::from_le_bytes(bytes_at(page, at))
 }

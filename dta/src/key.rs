@@ -11,21 +11,21 @@ use crate::fields::{hex, unhex};
 pub const FORMS: &str = "a flow such as '10.0.0.1:1234 > 10.0.0.2:80 tcp' (or 10.0.0.1:1234>10.0.0.2:80/6), an address, a number \
                                 (4 bytes; u8:7, u16:7, u64:7 for other widths), bytes as 0x0a000001, or several of these with commas between";
 
-/// A key, with its text.
+/// A key of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     bytes: Vec<u8>,
 }
 
 impl Key {
-    /// A key of these bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    /// Creates a key of these bytes.
+    pub fn new(bytes: &[u8]) -> Self {
         Self {
             bytes: bytes.to_vec(),
         }
     }
 
-    /// The bytes, 1 to 64 of them.
+    /// Returns the bytes, 1 to 64 of them.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -38,7 +38,7 @@ impl FromStr for Key {
         let mut bytes = Vec::new();
         for part in text.split(',') {
             let part = part.trim();
-            bytes.extend(part_of(part).ok_or_else(|| format!("{part:?} is no key; write {FORMS}"))?);
+            bytes.extend(parse_part(part).ok_or_else(|| format!("{part:?} is no key; write {FORMS}"))?);
         }
         match bytes.len() {
             1..=MAX_KEY => Ok(Self { bytes }),
@@ -47,7 +47,7 @@ impl FromStr for Key {
     }
 }
 
-fn part_of(text: &str) -> Option<Vec<u8>> {
+fn parse_part(text: &str) -> Option<Vec<u8>> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("hex:")) {
         return unhex(digits).filter(|bytes| !bytes.is_empty());
     }
@@ -76,7 +76,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The canonical key of a 5-tuple (5.6); the protocol is a number, or its name, after a space or a slash.
+/// Parses a 5-tuple into its canonical key (5.6); the protocol is a number, or its name, after a space or a slash.
 fn flow(text: &str) -> Option<Vec<u8>> {
     let (ends, protocol) = match text.rsplit_once('/') {
         Some(parts) => parts,

@@ -13,7 +13,7 @@ use crate::query::QueryError;
 /// Number of keys in flight at once.
 const GROUP: usize = 32;
 
-/// By how much an estimate may be too large.
+/// The upper bound of an error, with a probability.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bound {
     /// The error is at most this ...
@@ -39,13 +39,13 @@ impl KeyIncrementReader {
         }
     }
 
-    /// Counters of the store.
+    /// Returns the number of counters of the store.
     pub fn slots(&self) -> u64 {
         self.slots
     }
 
-    /// The count of `key` by reports that used at least `copies` counters: the minimum of the first `copies`. With more copies than a
-    /// report used, the result is too small.
+    /// Returns the count of `key` by reports that used at least `copies` counters: the minimum of the first `copies`. With more
+    /// copies than a report used, the result is too small.
     ///
     /// # Errors
     /// [`QueryError`].
@@ -55,7 +55,7 @@ impl KeyIncrementReader {
         Ok(value[0])
     }
 
-    /// Many keys at once; the estimate of key i is `out[i]`.
+    /// Estimates many keys at once; the estimate of key i is `out[i]`.
     ///
     /// # Errors
     /// [`QueryError`]; nothing was written then.
@@ -87,13 +87,13 @@ impl KeyIncrementReader {
     fn estimate_all<K: AsRef<[u8]>, const N: usize>(&self, keys: &[K], out: &mut [u64]) {
         let mut addrs = [[0; N]; GROUP];
         for (keys, out) in keys.chunks(GROUP).zip(out.chunks_mut(GROUP)) {
-            for (key, place) in keys.iter().zip(&mut addrs) {
-                *place = self.addrs(key.as_ref());
-                place.iter().for_each(|at| self.region.prefetch(*at));
+            for (key, key_addrs) in keys.iter().zip(&mut addrs) {
+                *key_addrs = self.addrs(key.as_ref());
+                key_addrs.iter().for_each(|at| self.region.prefetch(*at));
             }
-            for (place, out) in addrs[..keys.len()].iter().zip(out) {
+            for (key_addrs, out) in addrs[..keys.len()].iter().zip(out) {
                 // In range, and aligned: the addresses are computed from the geometry.
-                *out = place
+                *out = key_addrs
                     .iter()
                     .map(|at| self.region.load_u64(*at).unwrap_or(0))
                     .min()
@@ -114,7 +114,7 @@ impl KeyIncrementReader {
         hashes.map(|hash| BODY + slot(hash, self.slots) * COUNTER_LEN)
     }
 
-    /// The sum of all counters, modulo 2^64: each addition counts once per copy. Reads the whole store.
+    /// Sums all counters, modulo 2^64: each addition counts once per copy. Reads the whole store.
     pub fn total(&self) -> u64 {
         let ats = (BODY..BODY + self.slots * COUNTER_LEN).step_by(COUNTER_LEN as usize);
         ats.fold(0, |sum: u64, at| {
@@ -122,10 +122,9 @@ impl KeyIncrementReader {
         })
     }
 
-    /// How far off an estimate from `copies` counters can be when all counters together have `total`
-    /// ([`total`](Self::total)): Count-Min (Cormode and Muthukrishnan 2005), with all rows in one array. Other keys add
-    /// `total / slots` to a counter on average, and more than e times that with a probability of at most 1/e (Markov); to all
-    /// copies with at most e^-copies.
+    /// Returns the bound of an estimate from `copies` counters when all counters together have `total` ([`total`](Self::total)):
+    /// Count-Min (Cormode and Muthukrishnan 2005), with all rows in one array. Other keys add `total / slots` to a counter on
+    /// average, and more than e times that with a probability of at most 1/e (Markov); to all copies with at most e^-copies.
     pub fn bound(&self, copies: u8, total: u64) -> Bound {
         let mean = total as f64 / self.slots as f64;
         Bound {

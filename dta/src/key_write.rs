@@ -14,7 +14,7 @@ use crate::header::BODY;
 use crate::query::QueryError;
 use crate::slots::{self, SlotState};
 
-/// Which copies make an answer.
+/// The rule that decides which copies make an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Policy {
     /// The first copy that has the key's checksum, in the order 0, 1, 2, 3. The fastest. Every report writes copy 0, whatever
@@ -28,10 +28,10 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All policies.
+    /// All policies in the order of their declaration.
     pub const ALL: [Self; 3] = [Self::First, Self::Majority, Self::Strict];
 
-    /// The policy as a word.
+    /// Returns the policy as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -40,7 +40,7 @@ impl Policy {
         }
     }
 
-    /// The policy with this name.
+    /// Returns the policy with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
     }
@@ -49,11 +49,11 @@ impl Policy {
 /// The result of a query for a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Answer {
-    /// A value.
+    /// The key has a value.
     Found {
         /// Copies that have the key's checksum; 1 with [`Policy::First`], which reads no others.
         copies: u8,
-        /// How many of them have this value.
+        /// Number of these copies that have this value.
         agreeing: u8,
     },
     /// No copy has the key's checksum: never reported, or overwritten.
@@ -65,7 +65,7 @@ pub enum Answer {
     Ambiguous {
         /// Copies that have the key's checksum.
         copies: u8,
-        /// How many of them have the value that most have.
+        /// Number of these copies that have the most frequent value.
         agreeing: u8,
     },
     /// The only copies that might be the key's were being written at each read. Query again.
@@ -75,21 +75,21 @@ pub enum Answer {
 /// The content of one of a key's slots.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Copy {
-    /// The key's checksum and a value.
+    /// The slot has the key's checksum and a value.
     Value,
-    /// Nothing was ever written.
+    /// The slot was never written.
     Empty,
-    /// Another key.
+    /// The slot has another key.
     Other,
-    /// It was being written at each read.
+    /// The slot was being written at each read.
     Torn,
 }
 
 /// Number of keys in flight at once.
 const GROUP: usize = 32;
-/// Bytes of a cache line.
+/// Length of a cache line, bytes.
 const LINE: u64 = 64;
-/// Bytes of the smallest slot, and of the checksum in front of every slot.
+/// Length of the smallest slot, and of the checksum in front of every slot, bytes.
 const WORD: u64 = 8;
 const CHECKSUM: usize = 4;
 
@@ -148,12 +148,12 @@ impl KeyWriteReader {
         }
     }
 
-    /// Bytes of a value.
+    /// Returns the length of a value, bytes.
     pub fn data_len(&self) -> usize {
         self.data_len
     }
 
-    /// Slots of the store.
+    /// Returns the number of slots of the store.
     pub fn slots(&self) -> u64 {
         self.slots
     }
@@ -177,8 +177,8 @@ impl KeyWriteReader {
         })
     }
 
-    /// Many keys at once: prefetches the memory of all before it reads the first. The value of key i begins at
-    /// `out[i * data_len]`, its answer is `answers[i]`.
+    /// Looks up many keys at once: prefetches the memory of all before it reads the first. The value of key i begins at `out[i *
+    /// data_len]`, its answer is `answers[i]`.
     ///
     /// # Errors
     /// [`QueryError`]; no answer was written then.
@@ -209,7 +209,7 @@ impl KeyWriteReader {
         Ok(())
     }
 
-    /// The content of slot `n` (0 to 3) of a key; its value is in `out` if there is one.
+    /// Reads slot `n` (0 to 3) of a key; its value is in `out` if there is one.
     ///
     /// # Errors
     /// [`QueryError`].
@@ -244,23 +244,23 @@ impl KeyWriteReader {
         for ((keys, out), answers) in groups.zip(answers.chunks_mut(GROUP)) {
             // Three steps; only the last has branches that depend on the memory's contents: a misprediction would discard the
             // work on the following keys.
-            for (key, place) in keys.iter().zip(&mut addrs) {
-                *place = self.addrs(key.as_ref());
-                self.prefetch(place);
+            for (key, key_addrs) in keys.iter().zip(&mut addrs) {
+                *key_addrs = self.addrs(key.as_ref());
+                self.prefetch(key_addrs);
             }
             if self.stride == WORD {
                 let outs = out.chunks_exact_mut(self.data_len).zip(answers);
-                for (place, (out, answer)) in addrs[..keys.len()].iter().zip(outs) {
-                    *answer = self.answer_words(place, policy, out);
+                for (key_addrs, (out, answer)) in addrs[..keys.len()].iter().zip(outs) {
+                    *answer = self.answer_words(key_addrs, policy, out);
                 }
                 continue;
             }
-            for (place, seen) in addrs[..keys.len()].iter().zip(&mut seen) {
-                *seen = self.read_heads(place);
+            for (key_addrs, seen) in addrs[..keys.len()].iter().zip(&mut seen) {
+                *seen = self.read_heads(key_addrs);
             }
             let outs = out.chunks_exact_mut(self.data_len).zip(answers);
-            for ((place, seen), (out, answer)) in addrs[..keys.len()].iter().zip(&seen).zip(outs) {
-                *answer = self.answer(place, *seen, policy, out);
+            for ((key_addrs, seen), (out, answer)) in addrs[..keys.len()].iter().zip(&seen).zip(outs) {
+                *answer = self.answer(key_addrs, *seen, policy, out);
             }
         }
     }
@@ -275,7 +275,7 @@ impl KeyWriteReader {
         self.answer(&addrs, seen, policy, out)
     }
 
-    /// The answer where a slot is one word: one load reads all of it, never half-written.
+    /// Answers a query where a slot is one word: one load reads all of it, never half-written.
     #[inline(always)]
     fn answer_words<const N: usize>(&self, addrs: &SlotAddrs<N>, policy: Policy, out: &mut [u8]) -> Answer {
         // The checksum and as many bytes of data as the store has; the bytes after them do not count.
@@ -283,7 +283,9 @@ impl KeyWriteReader {
         let words = addrs
             .at
             .map(|at| u64::from_le(self.region.load_u64(at).unwrap_or(0)));
-        let (mut copies, mut agreeing, mut best) = (0, 0, 0);
+        let mut copies = 0;
+        let mut agreeing = 0;
+        let mut best = 0;
         for (n, word) in words.iter().enumerate() {
             // Two hashes may give one slot, which is one copy then.
             let is_copy = |n: usize| {
@@ -296,7 +298,8 @@ impl KeyWriteReader {
             let alike = if is_copy(n) { alike } else { 0 };
             copies += u8::from(is_copy(n));
             if alike > agreeing && (agreeing == 0 || policy != Policy::First) {
-                (agreeing, best) = (alike, n);
+                agreeing = alike;
+                best = n;
             }
         }
         // Also if nothing was found: `out` may hold anything then, and this avoids a branch.
@@ -332,19 +335,23 @@ impl KeyWriteReader {
         let mut seen = SlotHeads::default();
         for (n, at) in addrs.at.iter().enumerate() {
             // In range and aligned: the addresses are computed from the geometry.
-            let word = |behind: u64| self.region.load_u64(*at + behind).unwrap_or(0);
-            let head = word(0);
+            let head = self.word(*at);
             seen.matching |= u8::from(slots::begins_with(head, addrs.checksum)) << n;
             let rest = match self.stride {
                 8 => 0,
-                16 => word(8),
-                32 => word(8) | word(16) | word(24),
+                16 => self.word(*at + 8),
+                32 => self.word(*at + 8) | self.word(*at + 16) | self.word(*at + 24),
                 // Too long to read here: a slot that begins with zeros is read again.
                 _ => 1,
             };
             seen.begun |= head == 0 && rest != 0;
         }
         seen
+    }
+
+    #[inline(always)]
+    fn word(&self, at: u64) -> u64 {
+        self.region.load_u64(at).unwrap_or(0)
     }
 
     #[inline(always)]
@@ -401,7 +408,7 @@ impl KeyWriteReader {
         }
     }
 
-    /// The answer when copy `n` is the only one with the key's checksum.
+    /// Answers a query when copy `n` is the only one with the key's checksum.
     #[inline(always)]
     fn only<const N: usize>(&self, addrs: &SlotAddrs<N>, n: usize, policy: Policy, out: &mut [u8]) -> Answer {
         if slots::read_slot(&self.region, addrs.at[n], addrs.checksum, out) != SlotState::Match {
@@ -427,7 +434,7 @@ impl KeyWriteReader {
         }
     }
 
-    /// Slot by slot, with all special cases.
+    /// Reads slot by slot, with all special cases, until one has the key's checksum.
     #[cold]
     fn first<const N: usize>(&self, addrs: &SlotAddrs<N>, out: &mut [u8]) -> Answer {
         let mut torn = false;
@@ -446,7 +453,7 @@ impl KeyWriteReader {
         if torn { Answer::Torn } else { Answer::Empty }
     }
 
-    /// Takes the value of one copy after the other, and counts the copies that have it, until `enough(copies, agreeing)`.
+    /// Reads the value of one copy after the other, and counts the copies that have it, until `enough(copies, agreeing)`.
     #[inline]
     fn agreed<const N: usize>(
         &self,
@@ -454,15 +461,16 @@ impl KeyWriteReader {
         out: &mut [u8],
         enough: fn(u8, u8) -> bool,
     ) -> Answer {
-        let (mut best, mut torn) = ((0, 0), false);
+        let mut best = (0, 0);
+        let mut torn = false;
         for (n, at) in addrs.at.iter().enumerate() {
             if addrs.at[..n].contains(at) {
                 continue;
             }
             match slots::read_slot(&self.region, *at, addrs.checksum, out) {
                 SlotState::Match => {}
-                look => {
-                    torn |= look == SlotState::Torn;
+                state => {
+                    torn |= state == SlotState::Torn;
                     continue;
                 }
             }
@@ -479,13 +487,14 @@ impl KeyWriteReader {
         }
     }
 
-    /// How many copies have the checksum, and how many of them `data`, which copy `taken` has.
+    /// Counts the copies that have the checksum, and those of them that have `data`, which copy `n` has.
     #[inline]
-    fn count<const N: usize>(&self, addrs: &SlotAddrs<N>, taken: usize, data: &[u8]) -> (u8, u8) {
-        let (mut copies, mut agreeing) = (1, 1);
-        for (n, at) in addrs.at.iter().enumerate() {
+    fn count<const N: usize>(&self, addrs: &SlotAddrs<N>, n: usize, data: &[u8]) -> (u8, u8) {
+        let mut copies = 1;
+        let mut agreeing = 1;
+        for (m, at) in addrs.at.iter().enumerate() {
             // Two hashes may give one slot, which is one copy then.
-            if n == taken || addrs.at[..n].contains(at) || *at == addrs.at[taken] {
+            if m == n || addrs.at[..m].contains(at) || *at == addrs.at[n] {
                 continue;
             }
             if let Some(alike) = slots::compare(&self.region, *at, addrs.checksum, data) {

@@ -13,7 +13,7 @@ use memory::Region;
 
 /// The lock file. The lock itself is an advisory file lock, so that a file left by a crash locks nothing.
 pub const LOCK_FILE: &str = "in-kernel";
-/// Bytes copied at once.
+/// Number of bytes copied at once.
 const PIECE: usize = 1 << 20;
 
 /// Marks the files of a directory as stale, until it is dropped.
@@ -28,8 +28,8 @@ pub struct KernelLock {
 impl KernelLock {
     /// Acquires the lock.
     ///
-    /// # Errors
-    /// Another process holds it ([`io::ErrorKind::WouldBlock`]), or the directory cannot be written.
+    /// The error of the file system if the directory cannot be written; [`io::ErrorKind::WouldBlock`] if another process holds
+    /// the lock. Another process holds it ([`io::ErrorKind::WouldBlock`]), or the directory cannot be written.
     pub fn acquire(directory: &Path) -> io::Result<Self> {
         let path = directory.join(LOCK_FILE);
         let left_behind = path.exists();
@@ -57,7 +57,7 @@ impl Drop for KernelLock {
     }
 }
 
-/// Whether another process holds the lock of this directory: its files are stale.
+/// Returns whether another process holds the lock of this directory, so that its files are stale.
 pub fn is_locked(directory: &Path) -> bool {
     let Ok(file) = File::open(directory.join(LOCK_FILE)) else {
         return false;
@@ -68,28 +68,30 @@ pub fn is_locked(directory: &Path) -> bool {
 /// Copies the contents of a file into memory, which must be zeroed and long enough.
 ///
 /// # Errors
-/// The file became shorter.
-pub fn load(kept: &DtaStore, into: &Region) -> io::Result<()> {
-    copy(kept.region(), into)
+/// The error of the copy: the file became shorter.
+pub fn load(saved: &DtaStore, into: &Region) -> io::Result<()> {
+    copy(saved.region(), into)
 }
 
 /// Writes a store to its file atomically: after an error, the previous file is unchanged.
 ///
 /// # Errors
-/// Usually no space on the device.
+/// The error of the file system, usually no space on the device.
 pub fn save(store: &DtaStore, file: &Path) -> io::Result<()> {
-    let begun = file.with_extension("begun");
+    let temp_file = file.with_extension("begun");
     // A file that an earlier attempt left.
-    let _ = fs::remove_file(&begun);
+    let _ = fs::remove_file(&temp_file);
     let region = Arc::clone(store.region());
-    let written = Region::create_file(&begun, region.len()).and_then(|out| {
+    let written = Region::create_file(&temp_file, region.len()).and_then(|out| {
         copy(&region, &out)?;
         out.sync()
     });
-    written.and_then(|()| fs::rename(&begun, file)).inspect_err(|_| {
-        // It is useless; an error of removing it adds nothing to the first error.
-        let _ = fs::remove_file(&begun);
-    })
+    written
+        .and_then(|()| fs::rename(&temp_file, file))
+        .inspect_err(|_| {
+            // It is useless; an error of removing it adds nothing to the first error.
+            let _ = fs::remove_file(&temp_file);
+        })
 }
 
 /// Copies as many bytes as the shorter region has. Pieces of zeros are skipped: the target is zeroed, and untouched pages take no memory.

@@ -19,7 +19,7 @@ use crate::slots::{self, SlotState};
 /// The result of a query for a key's path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Path {
-    /// Hops, see [`PostcardingReader::get`].
+    /// The path has hops, see [`PostcardingReader::get`].
     Found {
         /// Number of hops that reported.
         seen: u8,
@@ -35,7 +35,7 @@ pub enum Path {
     },
     /// The slot is free, or another key's.
     Empty,
-    /// It was being written at each read. Query again.
+    /// The slot was being written at each read. Query again.
     Torn,
 }
 
@@ -61,18 +61,18 @@ impl PostcardingReader {
         }
     }
 
-    /// Hops of the longest path.
+    /// Returns the number of hops of the longest path.
     pub fn hops(&self) -> u8 {
         self.hops
     }
 
-    /// Slots of the store.
+    /// Returns the number of slots of the store.
     pub fn slots(&self) -> u64 {
         self.slots
     }
 
-    /// The path of `key`: `out[i]` is the value of hop i + 1, `None` if it did not report. `out` needs [`hops`](Self::hops) elements;
-    /// unless the answer is [`Path::Found`] or [`Path::Unproven`], all of them are `None`.
+    /// Looks up the path of `key`: `out[i]` is the value of hop i + 1, `None` if it did not report. `out` needs
+    /// [`hops`](Self::hops) elements; unless the answer is [`Path::Found`] or [`Path::Unproven`], all of them are `None`.
     ///
     /// # Errors
     /// [`QueryError`].
@@ -80,8 +80,8 @@ impl PostcardingReader {
         self.find(key, out, None)
     }
 
-    /// The same with knowledge of the values that nodes can report: a slot of the artifact's layout with such values only is
-    /// [`Path::Found`], any other [`Path::Empty`]. If there are V such values, a slot with h hops of another key passes with a
+    /// Looks up a path with knowledge of the values that nodes can report: a slot of the artifact's layout with such values only
+    /// is [`Path::Found`], any other [`Path::Empty`]. If there are V such values, a slot with h hops of another key passes with a
     /// probability of (V / 2^32)^h. Slots with a checksum do not need this knowledge.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl PostcardingReader {
         Ok(Path::Found { seen, missing })
     }
 
-    /// The artifact's slot.
+    /// Reads a slot of the artifact's layout.
     fn masked(&self, key: &[u8], out: &mut [Option<u32>], known: Option<&dyn Fn(u32) -> bool>) -> Path {
         let at = BODY + artifact::path_slot(key, self.slots) * postcard_stride(self.hops);
         let mut slot = [0; artifact::PATH_LEN];
@@ -166,7 +166,7 @@ fn read_stable(region: &Region, at: u64, out: &mut [u8]) -> bool {
     })
 }
 
-/// Hops that reported, and earlier hops that did not; at most 255.
+/// Counts the hops that reported, and earlier hops that did not; at most 255.
 fn counted(hops: &[Option<u32>]) -> (u8, u8) {
     let seen = hops.iter().flatten().count();
     let last = hops.iter().rposition(Option::is_some).map_or(0, |last| last + 1);

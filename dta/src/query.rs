@@ -1,6 +1,6 @@
 //! Errors of queries by key, shared by all readers that take keys.
 
-/// Why a query is invalid.
+/// The reason why a query is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QueryError {
     /// A key has 1 to 64 bytes.

@@ -16,14 +16,14 @@ use wire::dta::{MergeOp, Operation, Priority};
 use crate::fields::unhex;
 use crate::key::Key;
 
-/// Longest line, bytes.
+/// Length of the longest line, bytes.
 pub const MAX_LINE: usize = 2048;
 
 /// Bytes in text form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
-/// Hexadecimal digits; spaces, colons and a leading 0x do not matter.
+/// Parses hexadecimal digits; spaces, colons and a leading 0x do not matter.
 ///
 /// # Errors
 /// The text is not bytes, as a message.
@@ -38,7 +38,7 @@ pub fn hex(text: &str) -> Result<Bytes, String> {
     })
 }
 
-/// A key: a flow, an address, a number, bytes, or several of these.
+/// Parses a key: a flow, an address, a number, bytes, or several of these.
 ///
 /// # Errors
 /// The text is no key, as a message.
@@ -46,7 +46,7 @@ pub fn key(text: &str) -> Result<Bytes, String> {
     text.parse::<Key>().map(|key| Bytes(key.bytes().to_vec()))
 }
 
-/// How sketches are merged.
+/// Parses the operation by which sketches are merged.
 ///
 /// # Errors
 /// The text is no such word, as a message.
@@ -54,12 +54,12 @@ pub fn merge_op(text: &str) -> Result<MergeOp, String> {
     MergeOp::from_name(text).ok_or_else(|| "write sum, max, min or sample".to_owned())
 }
 
-/// Why a line is no report.
+/// The reason why a line is no report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineError {
-    /// Longer than [`MAX_LINE`].
+    /// The line is longer than [`MAX_LINE`].
     TooLong,
-    /// Not UTF-8.
+    /// The line is not UTF-8.
     NotText,
     /// No words, or more than one line.
     NotOneLine,
@@ -67,9 +67,9 @@ pub enum LineError {
     UnknownOperation,
     /// A word that the operation does not have.
     UnknownWord,
-    /// A word is there twice.
+    /// A word is repeated that must not be.
     RepeatedWord,
-    /// A word that the operation needs is not there.
+    /// A word is missing that the operation needs.
     MissingWord,
     /// A value that cannot be read.
     BadValue,
@@ -78,7 +78,7 @@ pub enum LineError {
 }
 
 impl LineError {
-    /// Every reason.
+    /// All reasons, by their index.
     pub const ALL: [Self; 9] = [
         Self::TooLong,
         Self::NotText,
@@ -91,7 +91,7 @@ impl LineError {
         Self::OutOfBounds,
     ];
 
-    /// Its name in counters.
+    /// Returns the name in counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TooLong => "too_long",
@@ -107,13 +107,13 @@ impl LineError {
     }
 }
 
-/// A report of a line.
+/// A report that was parsed from a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportLine {
     kind: Kind,
-    /// Priority under congestion.
+    /// Priority of the report under congestion.
     pub priority: Priority,
-    /// Reliable delivery.
+    /// The report is delivered reliably.
     pub essential: bool,
     /// The collector's CPU is notified.
     pub immediate: bool,
@@ -148,10 +148,10 @@ enum Kind {
 }
 
 impl ReportLine {
-    /// Reads a line, which may end with a line break. The result is within the limits of DTA.
+    /// Parses a line, which may end with a line break. The result is within the limits of DTA.
     ///
     /// # Errors
-    /// The line is no report.
+    /// [`LineError`] if the line is no report.
     pub fn parse(line: &[u8]) -> Result<Self, LineError> {
         if line.len() > MAX_LINE {
             return Err(LineError::TooLong);
@@ -175,7 +175,7 @@ impl ReportLine {
         Ok(report)
     }
 
-    /// The operation.
+    /// Returns the operation of the report.
     pub fn operation(&self) -> Operation<'_> {
         match &self.kind {
             Kind::KeyWrite {
@@ -226,7 +226,7 @@ impl ReportLine {
     }
 }
 
-/// The words with a value of an operation.
+/// Returns the words with a value of an operation.
 fn names_of(operation: &str) -> Option<&'static [&'static str]> {
     match operation {
         "key-write" => Some(&["store", "key", "data", "copies"]),
@@ -299,12 +299,12 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The operation; one that [`names_of`] has.
     fn kind(&self, operation: &str) -> Result<Kind, LineError> {
         if operation == "append" {
             return self.append();
         }
-        let (store, key) = (self.number("store")?, self.key()?);
+        let store = self.number("store")?;
+        let key = self.key()?;
         Ok(match operation {
             "key-write" => {
                 let data = hex(self.one("data")?).map_err(|_| LineError::BadValue)?.0;
@@ -315,31 +315,26 @@ impl<'a> Words<'a> {
                     data,
                 }
             }
-            "key-increment" => {
-                let (copies, delta) = (self.number_or("copies", 2)?, self.number_or("by", 1)?);
-                Kind::KeyIncrement {
-                    store,
-                    copies,
-                    key,
-                    delta,
-                }
-            }
-            _ => {
-                let (hop, path_len) = (self.number("hop")?, self.number_or("path-len", 0)?);
-                Kind::Postcard {
-                    store,
-                    key,
-                    hop,
-                    path_len,
-                    value: self.number("value")?,
-                }
-            }
+            "key-increment" => Kind::KeyIncrement {
+                store,
+                copies: self.number_or("copies", 2)?,
+                key,
+                delta: self.number_or("by", 1)?,
+            },
+            _ => Kind::Postcard {
+                store,
+                key,
+                hop: self.number("hop")?,
+                path_len: self.number_or("path-len", 0)?,
+                value: self.number("value")?,
+            },
         })
     }
 
     fn append(&self) -> Result<Kind, LineError> {
         let list = self.number("list")?;
-        let (mut entries, mut entry_len) = (Vec::new(), 0);
+        let mut entries = Vec::new();
+        let mut entry_len = 0;
         for entry in self.values("entry") {
             let entry = hex(entry).map_err(|_| LineError::BadValue)?.0;
             if entry_len != 0 && entry.len() != entry_len {

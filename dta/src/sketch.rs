@@ -20,7 +20,7 @@ const TRIES: usize = 4;
 /// Maximum number of rows: wire-formats 5.4.
 const MAX_DEPTH: usize = 16;
 
-/// Why a sketch gives no answer.
+/// The reason why a sketch gives no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SketchError {
     /// There is no epoch, or not the requested one.
@@ -49,7 +49,7 @@ impl std::fmt::Display for SketchError {
 
 impl std::error::Error for SketchError {}
 
-/// Reads a sketch's region.
+/// Reads the region of a sketch.
 #[derive(Clone, Debug)]
 pub struct SketchReader {
     region: Arc<Region>,
@@ -70,22 +70,22 @@ impl SketchReader {
         }
     }
 
-    /// How its counters are read.
+    /// Returns the kind of the sketch, by which its counters are read.
     pub fn kind(&self) -> SketchKind {
         self.kind
     }
 
-    /// How they were merged.
+    /// Returns the operation by which sketches were merged.
     pub fn op(&self) -> MergeOp {
         self.op
     }
 
-    /// Its shape.
+    /// Returns the shape of the sketch.
     pub fn shape(&self) -> Columns {
         self.shape
     }
 
-    /// The trailer of a buffer, 0 or 1, if there is an epoch of this sketch in it.
+    /// Returns the trailer of a buffer, 0 or 1, if there is an epoch of this sketch in it.
     fn trailer(&self, buffer: u16) -> Option<SketchTrailer> {
         let mut bytes = [0; SKETCH_TRAILER_LEN];
         self.region
@@ -98,7 +98,7 @@ impl SketchReader {
         good.then_some(trailer)
     }
 
-    /// The complete epochs, the newest first.
+    /// Returns the complete epochs, the newest first.
     pub fn epochs(&self) -> [Option<SketchTrailer>; 2] {
         match (self.trailer(0), self.trailer(1)) {
             (Some(even), Some(odd)) if is_later(odd.epoch, even.epoch) => [Some(odd), Some(even)],
@@ -142,7 +142,7 @@ impl SketchReader {
         }
     }
 
-    /// One column of an epoch: its counters, the first row's first.
+    /// Reads one column of an epoch: its counters, the first row's first.
     ///
     /// # Errors
     /// [`SketchError::NoEpoch`], also if the epoch was overwritten meanwhile; [`SketchError::NoColumn`] for a column that was not written.
@@ -165,7 +165,7 @@ impl SketchReader {
         }
     }
 
-    /// The counter of a row and column, from memory as it is now.
+    /// Reads the counter of a row and column, from memory as it is now.
     #[inline]
     fn counter(&self, epoch: u16, row: u8, column: u32) -> u64 {
         let width = usize::from(self.shape.width);
@@ -179,12 +179,12 @@ impl SketchReader {
     fn copy_buffer(&self, trailer: SketchTrailer, into: &mut SketchCopy) {
         let mut block = [0; 4096];
         into.trailer = trailer;
-        (into.kind, into.op, into.shape) = (self.kind, self.op, self.shape);
+        into.kind = self.kind;
+        into.op = self.op;
+        into.shape = self.shape;
         into.counters.clear();
-        let (mut at, end) = (
-            BODY + self.shape.buffer(trailer.epoch),
-            BODY + self.shape.trailer(trailer.epoch),
-        );
+        let mut at = BODY + self.shape.buffer(trailer.epoch);
+        let end = BODY + self.shape.trailer(trailer.epoch);
         while at < end {
             let len = (end - at).min(block.len() as u64);
             let block = &mut block[..len as usize];
@@ -226,21 +226,21 @@ pub struct SketchCopy {
     certain: bool,
 }
 
-/// A number with its bound.
+/// An estimated number with its bound.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
-    /// The number.
+    /// The estimated number itself.
     pub value: f64,
-    /// Its error bound.
+    /// Bound of its error.
     pub bound: Bound,
 }
 
 /// An item that AROMA sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sampled {
-    /// Its hash, the largest in its bucket.
+    /// Hash of the item, the largest in its bucket.
     pub hash: u32,
-    /// The item.
+    /// Number of the item.
     pub item: u32,
 }
 
@@ -251,7 +251,7 @@ impl Default for SketchCopy {
 }
 
 impl SketchCopy {
-    /// An empty copy, for [`SketchReader::copy_newest`].
+    /// Creates an empty copy, for [`SketchReader::copy_newest`].
     pub fn new() -> Self {
         Self {
             trailer: SketchTrailer::default(),
@@ -267,32 +267,32 @@ impl SketchCopy {
         }
     }
 
-    /// Epoch, columns written, reporters merged.
+    /// Returns the trailer: epoch, columns written, reporters merged.
     pub fn trailer(&self) -> SketchTrailer {
         self.trailer
     }
 
-    /// How it is read.
+    /// Returns the kind of the sketch, by which its counters are read.
     pub fn kind(&self) -> SketchKind {
         self.kind
     }
 
-    /// Whether it was the newest epoch while it was copied. An older one may contain columns of a newer one.
+    /// Returns whether it was the newest epoch while it was copied. An older one may contain columns of a newer one.
     pub fn certain(&self) -> bool {
         self.certain
     }
 
-    /// Its shape, as configured; [`trailer`](Self::trailer) has the number of columns written.
+    /// Returns the shape, as configured; [`trailer`](Self::trailer) has the number of columns written.
     pub fn shape(&self) -> Columns {
         self.shape
     }
 
-    /// All counters of the columns that were written, column by column.
+    /// Returns all counters of the columns that were written, column by column.
     pub fn counters(&self) -> &[u64] {
         &self.counters
     }
 
-    /// A counter, if its column was written.
+    /// Returns a counter, if its column was written.
     #[inline]
     pub fn counter(&self, row: u8, column: u32) -> Option<u64> {
         if row >= self.shape.depth {
@@ -310,7 +310,7 @@ impl SketchCopy {
         }
     }
 
-    /// A key's counter in each row whose column was written, with the key's hash for this row.
+    /// Returns a key's counter in each row whose column was written, with the key's hash for this row.
     fn cells<'a>(&'a self, key: &[u8]) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let hashes = hashes(key);
         (0..self.shape.depth).filter_map(move |row| {
@@ -319,7 +319,7 @@ impl SketchCopy {
         })
     }
 
-    /// Sum of a function over the counters of a row.
+    /// Sums a function over the counters of a row.
     fn row_sum(&self, row: u8, of: impl Fn(u64) -> f64) -> f64 {
         let depth = usize::from(self.shape.depth.max(1));
         self.counters
@@ -330,15 +330,16 @@ impl SketchCopy {
             .sum()
     }
 
-    /// Count-Min: the estimated count of a key, never too small. With w columns and a total T it is too large by more than e·T/w with
-    /// a probability of at most e^-depth (Cormode and Muthukrishnan 2005). Rows in which the key's column was not written are
-    /// left out.
+    /// Estimates the count of a key by Count-Min; never too small. With w columns and a total T it is too large by more than
+    /// e·T/w with a probability of at most e^-depth (Cormode and Muthukrishnan 2005). Rows in which the key's column was not
+    /// written are left out.
     ///
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`].
     pub fn count_min(&self, key: &[u8]) -> Result<Estimate, SketchError> {
         self.is(SketchKind::CountMin)?;
-        let (mut least, mut rows) = (u64::MAX, 0_u8);
+        let mut least = u64::MAX;
+        let mut rows = 0_u8;
         for (_, counter) in self.cells(key) {
             least = least.min(counter);
             rows += 1;
@@ -357,7 +358,7 @@ impl SketchCopy {
         })
     }
 
-    /// A counter as a signed number of its width.
+    /// Returns a counter as a signed number of its width.
     fn signed(&self, counter: u64) -> f64 {
         if self.shape.width == 8 {
             counter as i64 as f64
@@ -366,9 +367,10 @@ impl SketchCopy {
         }
     }
 
-    /// Count sketch: the estimated count of a key, the median over its rows (Charikar, Chen and Farach-Colton 2004). The error of one
-    /// row exceeds 2·sqrt(F2/w) with a probability of at most 1/4 (Chebyshev; F2, the sum of the squares of all counts, is estimated
-    /// by the median row's sum of squares); the error of the median exceeds it only if those of half of the rows do.
+    /// Estimates the count of a key by Count sketch, as the median over its rows (Charikar, Chen and Farach-Colton 2004). The
+    /// error of one row exceeds 2·sqrt(F2/w) with a probability of at most 1/4 (Chebyshev; F2, the sum of the squares of all
+    /// counts, is estimated by the median row's sum of squares); the error of the median exceeds it only if those of half of the
+    /// rows do.
     ///
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`].
@@ -401,8 +403,8 @@ impl SketchCopy {
         })
     }
 
-    /// HyperLogLog: the estimated number of distinct keys (Flajolet et al. 2007; linear counting while registers are empty). The bound is the
-    /// standard error, 1.04/sqrt(registers) of the value; the error of one estimate in three is larger.
+    /// Estimates the number of distinct keys by HyperLogLog (Flajolet et al. 2007; linear counting while registers are empty).
+    /// The bound is the standard error, 1.04/sqrt(registers) of the value; the error of one estimate in three is larger.
     ///
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`].
@@ -440,7 +442,7 @@ impl SketchCopy {
         })
     }
 
-    /// AROMA: the samples, one of each bucket that is not empty. Every distinct packet (or other hashed item) is in the
+    /// Returns the samples of AROMA, one of each bucket that is not empty. Every distinct packet (or other hashed item) is in the
     /// sample with the same probability, whatever the number of nodes that saw it.
     ///
     /// # Errors
@@ -454,9 +456,9 @@ impl SketchCopy {
         }))
     }
 
-    /// AROMA: the estimated number of distinct packets, from the largest hash of each bucket. With m buckets of λ packets each and
-    /// hashes scaled to 0 to 1, 1 minus the largest hash is exponential with rate λ, so λ is about (m - 1)/sum; the bound is the
-    /// standard error. Accurate for many more packets than buckets.
+    /// Estimates the number of distinct packets by AROMA, from the largest hash of each bucket. With m buckets of λ packets each
+    /// and hashes scaled to 0 to 1, 1 minus the largest hash is exponential with rate λ, so λ is about (m - 1)/sum; the bound is
+    /// the standard error. Accurate for many more packets than buckets.
     ///
     /// # Errors
     /// [`SketchError::Kind`]; [`SketchError::NoColumn`], also for fewer than three buckets.
@@ -466,8 +468,11 @@ impl SketchCopy {
         if self.counters.len() < 3 {
             return Err(SketchError::NoColumn);
         }
-        let left = |bucket: &u64| 1.0 - (bucket >> 32) as f64 / (1_u64 << 32) as f64;
-        let sum: f64 = self.counters.iter().map(left).sum();
+        let rests = self
+            .counters
+            .iter()
+            .map(|bucket| 1.0 - (bucket >> 32) as f64 / (1_u64 << 32) as f64);
+        let sum: f64 = rests.sum();
         let value = if self.counters.iter().all(|bucket| *bucket == 0) {
             0.0
         } else {
@@ -482,20 +487,21 @@ impl SketchCopy {
         })
     }
 
-    /// AROMA: the estimated share of the packets for whose items `wanted` holds, with its standard error.
+    /// Estimates the share of the packets for whose items `selects` holds by AROMA, with its standard error.
     ///
     /// # Errors
     /// [`SketchError::Kind`], [`SketchError::NoColumn`] when nothing was sampled.
-    pub fn share(&self, wanted: impl Fn(u32) -> bool) -> Result<Estimate, SketchError> {
-        let (mut all, mut with) = (0.0_f64, 0.0);
+    pub fn share(&self, selects: impl Fn(u32) -> bool) -> Result<Estimate, SketchError> {
+        let mut all = 0.0_f64;
+        let mut selected = 0.0;
         for sampled in self.samples()? {
             all += 1.0;
-            with += f64::from(u8::from(wanted(sampled.item)));
+            selected += f64::from(u8::from(selects(sampled.item)));
         }
         if all == 0.0 {
             return Err(SketchError::NoColumn);
         }
-        let value = with / all;
+        let value = selected / all;
         let error = (value * (1.0 - value) / all).sqrt();
         Ok(Estimate {
             value,
@@ -518,7 +524,7 @@ fn median(values: &mut [f64]) -> Option<f64> {
     })
 }
 
-/// The probability that at least half of `rows` fail if each fails with probability `one`.
+/// Returns the probability that at least half of `rows` fail if each fails with probability `one`.
 fn at_least_half(rows: u32, one: f64) -> f64 {
     let mut term = (1.0 - one).powi(rows as i32);
     let mut sum = 0.0;

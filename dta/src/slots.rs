@@ -8,22 +8,18 @@ use std::sync::atomic::{Ordering, fence};
 
 use memory::Region;
 
-/// Maximum reads of a slot that is being written.
+/// Maximum number of reads of a slot that is being written.
 const TRIES: usize = 8;
-/// Bytes of a slot's first word: the checksum and the first bytes of its data.
+/// Length of a slot's first word, bytes: the checksum and the first bytes of its data.
 const HEAD: usize = 8;
 const CHECKSUM: usize = 4;
 
 /// The content of a slot with respect to one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SlotState {
-    /// This checksum.
     Match,
-    /// Nothing was ever written.
     Empty,
-    /// Another checksum.
     Other,
-    /// It was being written each time.
     Torn,
 }
 
@@ -40,8 +36,8 @@ pub(crate) fn read_slot(region: &Region, at: u64, checksum: u32, out: &mut [u8])
             return SlotState::Other;
         }
         if head == 0 {
-            match rest_of_nothing(region, at, checksum, out) {
-                Some(look) => return look,
+            match read_zero_head(region, at, checksum, out) {
+                Some(state) => return state,
                 None => continue,
             }
         }
@@ -64,9 +60,10 @@ pub(crate) fn read_slot(region: &Region, at: u64, checksum: u32, out: &mut [u8])
     SlotState::Torn
 }
 
-/// A slot that begins with zeros is empty, of a key whose checksum is 0, or being written: `None` to read again.
+/// Decides about a slot that begins with zeros: it is empty, of a key whose checksum is 0, or being written. Returns `None` to
+/// read again.
 #[cold]
-fn rest_of_nothing(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Option<SlotState> {
+fn read_zero_head(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> Option<SlotState> {
     let Some((front, rest)) = out.split_at_mut_checked(HEAD - CHECKSUM) else {
         return Some(SlotState::Empty);
     };
@@ -91,7 +88,7 @@ fn rest_of_nothing(region: &Region, at: u64, checksum: u32, out: &mut [u8]) -> O
     }
 }
 
-/// Whether the slot at `at` has this checksum and, if so, these data.
+/// Returns whether the slot at `at` has these data, or `None` if it does not have this checksum.
 #[inline]
 pub(crate) fn compare(region: &Region, at: u64, checksum: u32, data: &[u8]) -> Option<bool> {
     for _ in 0..TRIES {
@@ -110,7 +107,7 @@ pub(crate) fn compare(region: &Region, at: u64, checksum: u32, data: &[u8]) -> O
     None
 }
 
-/// Whether the first word of a slot has this checksum.
+/// Returns whether the first word of a slot has this checksum.
 #[inline(always)]
 pub(crate) fn begins_with(head: u64, checksum: u32) -> bool {
     u64::from_le(head) as u32 == checksum

@@ -24,11 +24,11 @@ pub const CHUNK: usize = 256 << 10;
 pub struct Snapshot {
     store: DtaStore,
     page: Option<Box<[u8; HEADER_LEN]>>,
-    /// Where in the region the next chunk begins.
+    /// Offset in the region at which the next chunk begins.
     at: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// Trailers of a sketch's buffers when it began.
+    /// Trailers of a sketch's buffers when the snapshot began.
     trailers: [[u8; SKETCH_TRAILER_LEN]; 2],
     torn: u64,
 }
@@ -59,26 +59,23 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Bytes of all chunks together.
+    /// Returns the length of all chunks together, bytes.
     pub fn len(&self) -> u64 {
         self.end
     }
 
-    /// A snapshot always has bytes.
+    /// Returns `false`: a snapshot always has bytes.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Slots and buffers that were being written at each read, and are empty in the copy.
+    /// Counts the slots and buffers that were being written at each read, and are empty in the copy.
     pub fn torn(&self) -> u64 {
         self.torn
     }
 
-    /// The next bytes of the file; `None` after the last.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "what it returns borrows the snapshot"
-    )]
+    /// Returns the next bytes of the file, or `None` after the last.
+    #[expect(clippy::should_implement_trait, reason = "the result borrows the snapshot")]
     pub fn next(&mut self) -> Option<&[u8]> {
         self.buffer.clear();
         if let Some(page) = self.page.take() {
@@ -122,23 +119,23 @@ impl Snapshot {
             if *head == [0; 4] && data.iter().all(|byte| *byte == 0) && region.load_u64(at) == Ok(0) {
                 continue;
             }
-            let mut taken = slots::SlotState::Torn;
+            let mut state = slots::SlotState::Torn;
             for _ in 0..4 {
                 let Ok(now) = region.load_u64(at) else { break };
                 let now = now.to_ne_bytes();
                 *head = [now[0], now[1], now[2], now[3]];
-                taken = slots::read_slot(&region, at, u32::from_le_bytes(*head), data);
+                state = slots::read_slot(&region, at, u32::from_le_bytes(*head), data);
                 // Zeros before other bytes: a reader with a key of checksum 0 may accept the slot, but no key is known here.
-                if now == [0; 8] && taken == slots::SlotState::Match && data_len > 4 {
-                    taken = slots::SlotState::Torn;
+                if now == [0; 8] && state == slots::SlotState::Match && data_len > 4 {
+                    state = slots::SlotState::Torn;
                 }
-                if matches!(taken, slots::SlotState::Match | slots::SlotState::Empty) {
+                if matches!(state, slots::SlotState::Match | slots::SlotState::Empty) {
                     break;
                 }
             }
-            if taken != slots::SlotState::Match {
+            if state != slots::SlotState::Match {
                 slot.fill(0);
-                self.torn += u64::from(taken != slots::SlotState::Empty);
+                self.torn += u64::from(state != slots::SlotState::Empty);
             }
         }
     }

@@ -24,9 +24,9 @@ pub const EXTENSION: &str = "region";
 /// A store with its file and its fields.
 #[derive(Debug)]
 pub struct SourceStore {
-    /// The store.
+    /// The opened store itself.
     pub store: DtaStore,
-    /// Its file, if there is one.
+    /// File of the store, if there is one.
     pub file: Option<PathBuf>,
     /// The fields of its data or entries.
     pub fields: Option<Fields>,
@@ -39,13 +39,13 @@ pub struct DtaSource {
 }
 
 impl SourceStore {
-    /// A store and its file.
+    /// Creates a source store from a store and its file.
     pub fn new(store: DtaStore, file: Option<PathBuf>) -> Self {
         let fields = store.header().fields.parse().ok();
         Self { store, file, fields }
     }
 
-    /// The store in a file, for reading only.
+    /// Opens the store in a file, for reading only.
     ///
     /// # Errors
     /// One sentence with the cause.
@@ -56,12 +56,12 @@ impl SourceStore {
         Ok(Self::new(store, Some(file.to_owned())))
     }
 
-    /// Its name.
+    /// Returns the name of the store.
     pub fn name(&self) -> &str {
         &self.store.header().name
     }
 
-    /// The pages under it, as a word.
+    /// Returns the kind of the pages under it, as a word.
     fn pages(&self) -> &'static str {
         match self.store.region().pages() {
             Pages::Huge2M => "huge",
@@ -71,21 +71,21 @@ impl SourceStore {
     }
 }
 
-/// Error text for an unusable region file.
+/// Renders the error of an unusable region file.
 pub fn unreadable(file: &Path, error: HeaderError) -> String {
     format!("{}: {error}", file.display())
 }
 
 impl DtaSource {
-    /// These stores.
+    /// Creates a source of these stores.
     pub fn new(stores: Vec<Arc<SourceStore>>) -> Self {
         Self { stores }
     }
 
-    /// All stores of a directory.
+    /// Opens all stores of a directory.
     ///
     /// # Errors
-    /// The directory has no stores, or a file cannot be read: a sentence.
+    /// A sentence if the directory has no stores, or a file cannot be read.
     pub fn open(directory: &Path) -> Result<Self, String> {
         if crate::persist::is_locked(directory) {
             return Err(format!(
@@ -115,24 +115,25 @@ impl DtaSource {
         Ok(Self { stores })
     }
 
-    /// All of them.
+    /// Returns all stores of this source.
     pub fn stores(&self) -> &[Arc<SourceStore>] {
         &self.stores
     }
 
-    /// The store with this name or, if the text is a number, with this ID.
+    /// Returns the store with this name or, if the text is a number, with this ID.
     ///
     /// # Errors
-    /// There is none: a sentence that lists the existing stores.
+    /// A sentence that lists the existing stores if there is none.
     pub fn find(&self, name: &str) -> Result<&Arc<SourceStore>, String> {
         if let Some(named) = self.stores.iter().find(|store| store.name() == name) {
             return Ok(named);
         }
         let number: Option<u32> = name.parse().ok();
-        let has = |store: &&Arc<SourceStore>| {
-            number == Some(store.store.header().id) && store.store.lists().is_none()
-        };
-        let numbered: Vec<_> = self.stores.iter().filter(has).collect();
+        let numbered: Vec<_> = self
+            .stores
+            .iter()
+            .filter(|store| number == Some(store.store.header().id) && store.store.lists().is_none())
+            .collect();
         match *numbered {
             [one] => Ok(one),
             [] => {
@@ -152,13 +153,16 @@ impl DtaSource {
         }
     }
 
-    /// The store in which this list is.
+    /// Returns the store in which this list is.
     ///
     /// # Errors
-    /// There is none: a sentence.
+    /// A sentence if there is none.
     pub fn find_list(&self, list: u32) -> Result<&Arc<SourceStore>, String> {
-        let has = |store: &&Arc<SourceStore>| store.store.lists().is_some_and(|lists| lists.has(list));
-        self.stores.iter().find(has).ok_or_else(|| {
+        let store = self
+            .stores
+            .iter()
+            .find(|store| store.store.lists().is_some_and(|lists| lists.has(list)));
+        store.ok_or_else(|| {
             let known = self.stores.iter().filter_map(|store| {
                 let ids = store.store.lists()?.ids();
                 let first = store.store.header().id;
@@ -169,9 +173,10 @@ impl DtaSource {
                 ))
             });
             let known: Vec<String> = known.collect();
-            match known.is_empty() {
-                true => "there are no lists here".to_owned(),
-                false => format!("there is no list {list}; there are {}", known.join(", ")),
+            if known.is_empty() {
+                "there are no lists here".to_owned()
+            } else {
+                format!("there is no list {list}; there are {}", known.join(", "))
             }
         })
     }

@@ -19,7 +19,7 @@ const SAMPLE: u64 = 16_384;
 /// Options of a key query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyQuery {
-    /// Which copies are accepted.
+    /// Policy that decides which copies are accepted.
     pub policy: Policy,
     /// Copies to read, 1 to 4.
     pub copies: u8,
@@ -42,7 +42,7 @@ fn bad(error: QueryError) -> String {
 }
 
 impl SourceStore {
-    /// The store, described.
+    /// Describes the store.
     pub fn view(&self) -> StoreView {
         let header = self.store.header();
         let occupied = self
@@ -95,14 +95,16 @@ impl SourceStore {
         match found {
             crate::Answer::Found { copies, agreeing } => {
                 answer.answer = "found".to_owned();
-                (answer.copies, answer.agreeing) = (Some(copies), Some(agreeing));
+                answer.copies = Some(copies);
+                answer.agreeing = Some(agreeing);
                 answer.data = Some(hex(&data));
                 answer.fields = self.fields.as_ref().map(|fields| decoded(fields, &data));
             }
             crate::Answer::Empty => answer.answer = "empty".to_owned(),
             crate::Answer::Ambiguous { copies, agreeing } => {
                 answer.answer = "ambiguous".to_owned();
-                (answer.copies, answer.agreeing) = (Some(copies), Some(agreeing));
+                answer.copies = Some(copies);
+                answer.agreeing = Some(agreeing);
             }
             crate::Answer::Torn => answer.answer = "torn".to_owned(),
         }
@@ -128,7 +130,8 @@ impl SourceStore {
                 hops.truncate(last);
                 let proven = matches!(found, crate::Path::Found { .. });
                 answer.answer = if proven { "found" } else { "unproven" }.to_owned();
-                (answer.path, answer.missing) = (Some(hops), Some(missing));
+                answer.path = Some(hops);
+                answer.missing = Some(missing);
             }
             crate::Path::Empty => answer.answer = "empty".to_owned(),
             crate::Path::Torn => answer.answer = "torn".to_owned(),
@@ -151,10 +154,10 @@ impl SourceStore {
         }
     }
 
-    /// The count of a key. Its error bound depends on the sum over all keys, so that every query reads the whole store.
+    /// Estimates the count of a key. Its error bound depends on the sum over all keys, so that every query reads the whole store.
     ///
     /// # Errors
-    /// A store of another kind: a sentence.
+    /// A sentence for a store of another kind.
     pub fn count(&self, key: &Key, copies: u8) -> Result<CountAnswer, String> {
         let Some(reader) = self.store.counters() else {
             return Err(self.other_kind("count"));
@@ -174,10 +177,10 @@ impl SourceStore {
         })
     }
 
-    /// Queries a sketch for a key or as a whole, in one epoch or the newest. `samples`: maximum number of samples returned.
+    /// Queries a sketch for a key or as a whole, in one epoch or the newest. `samples` is the maximum number of samples returned.
     ///
     /// # Errors
-    /// A store of another kind, no such epoch, or a query that this kind of sketch does not answer: a sentence.
+    /// A sentence for a store of another kind, no such epoch, or a query that this kind of sketch does not answer.
     pub fn sketch(
         &self,
         key: Option<&Key>,
@@ -193,11 +196,6 @@ impl SourceStore {
             None => reader.copy_newest(&mut copy),
         }
         .map_err(|error| self.no_sketch(error))?;
-        let epoch_of = |trailer: wire::dta::layout::SketchTrailer| Epoch {
-            epoch: trailer.epoch,
-            columns: trailer.columns,
-            reporters: trailer.reporters,
-        };
         let (question, estimate) = match (copy.kind(), key) {
             (SketchKind::CountMin, Some(key)) => ("count", copy.count_min(key.bytes()).map(Some)),
             (SketchKind::Count, Some(key)) => ("count", copy.count(key.bytes()).map(Some)),
@@ -216,8 +214,8 @@ impl SourceStore {
         Ok(SketchAnswer {
             store: self.name().to_owned(),
             sketch: copy.kind().name().to_owned(),
-            epoch: epoch_of(copy.trailer()),
-            epochs: reader.epochs().into_iter().flatten().map(epoch_of).collect(),
+            epoch: epoch_view(copy.trailer()),
+            epochs: reader.epochs().into_iter().flatten().map(epoch_view).collect(),
             certain: copy.certain(),
             key: key.map(Key::to_string),
             question: question.to_owned(),
@@ -248,14 +246,15 @@ impl SourceStore {
 }
 
 impl DtaSource {
-    /// The first `most` lists. Reads the trailers of these lists only.
+    /// Returns the first `most` lists. Reads the trailers of these lists only.
     pub fn lists(&self, events: impl Fn(&str) -> bool, most: usize) -> Vec<ListView> {
         let mut views = Vec::new();
         for store in self.stores() {
             let Some(lists) = store.store.lists() else {
                 continue;
             };
-            let (tagged, events) = (lists.ring().tagged, events(store.name()));
+            let tagged = lists.ring().tagged;
+            let events = events(store.name());
             views.extend(lists.ids().take(most - views.len()).map(|list| ListView {
                 list,
                 store: store.name().to_owned(),
@@ -267,10 +266,10 @@ impl DtaSource {
         views
     }
 
-    /// Entries of a list: from batch `from` on, or without it the newest ones; at most about `limit`.
+    /// Returns entries of a list: from batch `from` on, or without it the newest ones; at most about `limit`.
     ///
     /// # Errors
-    /// No such list, or a bare one: a sentence.
+    /// A sentence if there is no such list, or it is bare.
     pub fn tail(&self, list: u32, from: Option<u32>, limit: usize) -> Result<TailAnswer, String> {
         let store = self.find_list(list)?;
         let Some(lists) = store.store.lists() else {
@@ -283,8 +282,6 @@ impl DtaSource {
         }
         let batches = limit.div_ceil(usize::from(lists.ring().batch).max(1)) as u32;
         let newest = lists.newest(list);
-        // True if the batch at `next` has been written: there is nothing to wait for.
-        let behind = |next| newest.is_some_and(|newest| BlockTrailer::ahead(newest, next) >= 0);
         let follower = match (from, newest) {
             (Some(from), _) => lists.from_sequence(list, from),
             (None, Some(newest)) => {
@@ -311,20 +308,33 @@ impl DtaSource {
             missing: 0,
         };
         // Lost entries are skipped within this many calls.
-        let (mut vain, most) = (0, follower.max_empty_polls());
-        while answer.entries.len() < limit && vain < most {
-            let (length, position) = (follower.entry_len(), follower.position());
+        let mut empty_polls = 0;
+        let most = follower.max_empty_polls();
+        while answer.entries.len() < limit && empty_polls < most {
+            let length = follower.entry_len();
+            let position = follower.position();
             match follower.next() {
                 Next::Batch {
                     sequence, entries, ..
                 } => {
-                    vain = 0;
+                    empty_polls = 0;
                     store.entries(sequence, entries, length, &mut answer.entries);
                 }
-                Next::Overwritten { lost } => (vain, answer.overwritten) = (0, answer.overwritten + lost),
-                Next::Missing { lost } => (vain, answer.missing) = (0, answer.missing + lost),
-                Next::Nothing | Next::Torn if !behind(position) => break,
-                Next::Nothing | Next::Torn => vain += 1,
+                Next::Overwritten { lost } => {
+                    empty_polls = 0;
+                    answer.overwritten += lost;
+                }
+                Next::Missing { lost } => {
+                    empty_polls = 0;
+                    answer.missing += lost;
+                }
+                Next::Nothing | Next::Torn => {
+                    // A batch after the newest one has not been written: there is nothing to wait for.
+                    if newest.is_none_or(|newest| BlockTrailer::ahead(newest, position) < 0) {
+                        break;
+                    }
+                    empty_polls += 1;
+                }
             }
         }
         answer.next = follower.position();
@@ -348,22 +358,23 @@ impl SourceStore {
     }
 }
 
-/// Values by the names of their fields.
+/// Decodes values by the names of their fields.
 pub(super) fn decoded(fields: &Fields, bytes: &[u8]) -> Values {
-    let name = |name: &str| {
-        if name.is_empty() {
-            "value".to_owned()
-        } else {
-            name.to_owned()
-        }
-    };
     Values(
         fields
             .decode(bytes)
             .into_iter()
-            .map(|(field, value)| (name(field), value))
+            .map(|(name, value)| (if name.is_empty() { "value" } else { name }.to_owned(), value))
             .collect(),
     )
+}
+
+fn epoch_view(trailer: wire::dta::layout::SketchTrailer) -> Epoch {
+    Epoch {
+        epoch: trailer.epoch,
+        columns: trailer.columns,
+        reporters: trailer.reporters,
+    }
 }
 
 fn shape(geometry: &Geometry) -> Shape {
@@ -403,9 +414,9 @@ fn shape(geometry: &Geometry) -> Shape {
     }
 }
 
-/// The expected query success of a store with this load, for 1 to 4 copies of every key.
+/// Returns the expected query success of a store with this load, for 1 to 4 copies of every key.
 fn expected(slots: u64, occupied: f64) -> Vec<ExpectedView> {
-    let one = |copies: u8| {
+    let expected = (1..=4).map(|copies: u8| {
         let load = Plan::load_of(occupied, copies);
         let load = if load.is_finite() {
             load
@@ -418,6 +429,6 @@ fn expected(slots: u64, occupied: f64) -> Vec<ExpectedView> {
             load,
             answered: plan.answered(),
         }
-    };
-    (1..=4).map(one).collect()
+    });
+    expected.collect()
 }

@@ -28,7 +28,7 @@ fn key(data: &[u8]) {
     }
     // The same for arbitrary bytes.
     if (1..=MAX_KEY).contains(&data.len()) {
-        let shown = Key::of(data).to_string();
+        let shown = Key::new(data).to_string();
         assert_eq!(
             shown.parse::<Key>().as_ref().map(Key::bytes),
             Ok(data),
@@ -76,16 +76,16 @@ fn map(data: &[u8]) {
         Err(error) => return assert!(!error.is_empty()),
     };
     assert_eq!(map.shares().iter().sum::<usize>(), 256);
-    assert!(map.of_sketches().is_some());
-    let key = Key::of(&data[data.len().saturating_sub(13)..]);
-    let queried = map.of_key(&key);
+    assert!(map.collector_of_sketches().is_some());
+    let key = Key::new(&data[data.len().saturating_sub(13)..]);
+    let queried = map.collectors_of_key(&key);
     assert!((1..=2).contains(&queried.len()));
     assert_eq!(
         *queried[0],
         map.collectors[usize::from(spread.of_key(key.bytes()))]
     );
     for list in [0, 1, data.len() as u32, u32::MAX] {
-        assert!(map.of_list(list).is_some());
+        assert!(map.collector_of_list(list).is_some());
     }
     let new = dta::collector_map::Collector {
         name: "\u{1f}new".to_owned(),
@@ -106,7 +106,7 @@ fn map(data: &[u8]) {
                 .iter()
                 .all(|(_, new)| usize::from(**new) == map.collectors.len())
         );
-        (0..4).for_each(|list| assert_eq!(grown.of_list(list), map.of_list(list)));
+        (0..4).for_each(|list| assert_eq!(grown.collector_of_list(list), map.collector_of_list(list)));
     }
 }
 

@@ -46,7 +46,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         }
         None => {
             let map = args.source.map()?;
-            let collectors = map.as_ref().map(|map| map.of_key(&args.key)).unwrap_or_default();
+            let collectors = map
+                .as_ref()
+                .map(|map| map.collectors_of_key(&args.key))
+                .unwrap_or_default();
             // Counts from before the map grew are at another collector; only the current one is queried.
             let collectors = &collectors[..collectors.len().min(1)];
             let asked = query(&[

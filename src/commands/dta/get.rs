@@ -79,7 +79,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 
 fn ask(args: &Args) -> Result<Answer, CliError> {
     let map = args.source.map()?;
-    let collectors = map.as_ref().map(|map| map.of_key(&args.key)).unwrap_or_default();
+    let collectors = map
+        .as_ref()
+        .map(|map| map.collectors_of_key(&args.key))
+        .unwrap_or_default();
     let asked = query(&[
         ("key", Some(args.key.to_string())),
         ("policy", args.policy.map(|policy| policy.name().to_owned())),

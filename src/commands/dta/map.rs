@@ -105,7 +105,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
 fn show(map: &CollectorMap, key: Option<&Key>, json: bool) -> Result<String, CliError> {
     if let Some(key) = key {
         let names: Vec<&str> = map
-            .of_key(key)
+            .collectors_of_key(key)
             .iter()
             .map(|collector| collector.name.as_str())
             .collect();

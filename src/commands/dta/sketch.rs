@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
         }
         None => {
             let map = args.source.map()?;
-            let collector = map.as_ref().and_then(|map| map.of_sketches());
+            let collector = map.as_ref().and_then(|map| map.collector_of_sketches());
             let asked = query(&[
                 ("key", args.key.as_ref().map(Key::to_string)),
                 ("epoch", args.epoch.map(|epoch| epoch.to_string())),

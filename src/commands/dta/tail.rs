@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             let map = args.source.map()?;
             Asked::Client(
                 args.source
-                    .client(map.as_ref().and_then(|map| map.of_list(args.list)))?,
+                    .client(map.as_ref().and_then(|map| map.collector_of_list(args.list)))?,
             )
         }
     };
