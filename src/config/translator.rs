@@ -407,7 +407,7 @@ impl TriggerSettings {
                 TriggerOperation::SketchMerge => 5,
             },
             collector: self.collector,
-            of: self.of,
+            target: self.of,
             conditions: translator::trigger_text::conditions(&self.when).ok()?,
             list: self.list,
             entry: translator::trigger_text::parts(&self.entry).ok()?,

@@ -20,28 +20,28 @@ pub(crate) struct TriggerAction<'a> {
 }
 
 impl TriggerAction<'_> {
-    pub(crate) fn all<W: Transport>(&mut self, report: &Report<'_>, sender: &mut Sender<'_, W>) {
+    pub(crate) fn run<W: Transport>(&mut self, report: &Report<'_>, sender: &mut Sender<'_, W>) {
         let triggers = self.triggers;
         for (trigger, fired) in triggers.iter().zip(self.fired.iter_mut()) {
             if !trigger.is_for(sender.collector, &report.operation) {
                 continue;
             }
-            for subject in TriggerInput::all(report).filter(|subject| trigger.holds(subject)) {
+            for input in TriggerInput::all(report).filter(|input| trigger.holds(input)) {
                 if *fired != 0 && self.now.saturating_sub(*fired - 1) < trigger.interval {
                     self.stats.entries.suppressed += 1;
                     continue;
                 }
                 let mut entry = [0; MAX_ENTRY];
-                let entry = trigger.build(self.now, &subject, &mut entry);
+                let entry = trigger.build(self.now, &input, &mut entry);
                 let request = Request {
                     immediate: trigger.immediate,
                     reliable: report.base.essential,
                     words: false,
                 };
-                match self
+                let done = self
                     .stores
-                    .append(self.now, (trigger.list, entry), request, sender, self.stats)
-                {
+                    .append(self.now, trigger.list, entry, request, sender, self.stats);
+                match done {
                     Ok(()) => *fired = self.now.saturating_add(1),
                     Err(_) => self.stats.entries.missed += 1,
                 }

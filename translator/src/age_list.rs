@@ -1,6 +1,6 @@
 //! Elements of a table by age: a doubly linked list within the table itself, without allocation or search.
 
-/// No element.
+/// Index that stands for no element.
 const NONE: u32 = u32::MAX;
 
 /// Links of an element. Valid only between [`AgeList::push`] and [`AgeList::remove`].
@@ -14,7 +14,7 @@ pub(super) struct AgeLink {
 }
 
 impl AgeLink {
-    /// Of an element that is not in the list.
+    /// Links of an element that is not in the list.
     pub(super) const NONE: Self = Self {
         since: 0,
         newer: NONE,
@@ -24,7 +24,7 @@ impl AgeLink {
 
 /// An element that can be in the list.
 pub(super) trait Aged {
-    /// Its links.
+    /// Returns the element's links.
     fn age_link(&mut self) -> &mut AgeLink;
 }
 

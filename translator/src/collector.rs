@@ -6,7 +6,6 @@ use crate::meter::Meter;
 use crate::stats::Stats;
 use crate::stores::Stores;
 
-/// One collector.
 #[derive(Debug)]
 pub(crate) struct CollectorState {
     pub(crate) stores: Stores,

@@ -53,7 +53,7 @@ pub struct Config {
     pub nack_limit: u8,
     /// Send an ACK for each 64 essential reports in order.
     pub acks: bool,
-    /// How long a congestion notice is valid, ns.
+    /// Validity of a congestion notice, ns.
     pub hold: u64,
     /// Maximum number of copies of a Key-Write by congestion level; 4 means no limit.
     pub copies: [u8; 4],
@@ -104,10 +104,10 @@ impl Default for Config {
 /// Layouts of reports that are read: wire-formats 5.2 and 5.3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Accept {
-    /// DTA v1 only.
+    /// Only layouts of DTA v1.
     #[default]
     V1,
-    /// The artifact's only.
+    /// Only layouts of the artifact.
     Artifact,
     /// Both; by the first byte.
     Both,
@@ -116,7 +116,7 @@ pub enum Accept {
 /// A reporter and its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PinnedReporter {
-    /// Reporter ID.
+    /// ID of the reporter.
     pub reporter: u32,
     /// The only address that may use it.
     pub address: IpAddr,
@@ -127,7 +127,7 @@ pub struct PinnedReporter {
 pub struct CollectorConfig {
     /// The stores in its memory.
     pub stores: Vec<StoreEntry>,
-    /// Its rate limit.
+    /// Rate limit of the collector.
     pub rate: Rate,
 }
 
@@ -146,7 +146,7 @@ pub struct Rate {
 impl Rate {
     /// Bytes of a WRITE ONLY around its data: Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16, ICRC 4.
     pub const OVERHEAD: u64 = 74;
-    /// No limit.
+    /// A rate without limits.
     pub const UNLIMITED: Self = Self {
         messages: 0,
         bytes: 0,
@@ -163,14 +163,14 @@ impl Default for Rate {
 /// One region of a collector's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreEntry {
-    /// How operations name it, see [`RemoteAddr`](rdma::transport::RemoteAddr).
+    /// Number by which operations name the region, see [`RemoteAddr`](rdma::transport::RemoteAddr).
     pub region: u16,
     /// Store ID or sketch ID; of a kind they differ. Lists have theirs in the geometry.
     pub id: u16,
-    /// How its bytes are used. Of postcards, [`Family::Artifact`](wire::dta::hash::Family) stands for the artifact's slots: five
-    /// words, each masked with a CRC of the key.
+    /// Layout of the region's bytes. For postcards, [`Family::Artifact`](wire::dta::hash::Family) stands for the artifact's
+    /// slots: five words, each masked with a CRC of the key.
     pub geometry: Geometry,
-    /// Of a sketch: how many reporters' columns make a column complete.
+    /// For a sketch: number of reporters whose columns make a column complete.
     pub reporters: u32,
     /// For bare lists of 4-byte entries: they are little-endian in memory, like the artifact's, whatever the layout of the report.
     /// Without it, only entries from reports in the artifact's layouts are little-endian.
@@ -190,12 +190,12 @@ impl StoreEntry {
     }
 }
 
-/// Why settings cannot be used.
+/// A reason why settings cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// Too many collectors.
+    /// There are too many collectors.
     Collectors,
-    /// No such collector.
+    /// There is no such collector.
     NoCollector,
     /// Too many stores of a collector.
     Stores,
@@ -203,7 +203,7 @@ pub enum ConfigError {
     Twice(u32),
     /// The store, list or sketch with this ID is invalid, for this reason.
     Geometry(u32, &'static str),
-    /// Its geometry is invalid.
+    /// The geometry of the store, list or sketch with this ID is invalid.
     Shape(u32, BadGeometry),
     /// Lists, sketches or postcards would take this many bytes.
     Memory(u64),
@@ -354,38 +354,40 @@ impl StoreEntry {
 
     /// The first ID that both have.
     fn overlap(&self, other: &Self) -> Option<u32> {
-        let ((kind, first, count), (others, second, seconds)) = (self.ids(), other.ids());
+        let (kind, first, count) = self.ids();
+        let (others, second, seconds) = other.ids();
         let overlaps = kind == others && first < second + seconds && second < first + count;
         overlaps.then(|| first.max(second) as u32)
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        let bad = |what| Err(ConfigError::Geometry(self.ids().1 as u32, what));
+        let id = self.ids().1 as u32;
         self.geometry
             .check()
-            .map_err(|why| ConfigError::Shape(self.ids().1 as u32, why))?;
-        match self.geometry {
+            .map_err(|reason| ConfigError::Shape(id, reason))?;
+        let reason = match self.geometry {
             Geometry::Append {
                 lists: MAX_LISTS_AND_ONE..,
                 ..
-            } => bad("there are at most 65536 lists"),
+            } => "there are at most 65536 lists",
             Geometry::Append { ring, .. } if ring.block_len() > MAX_WRITE as u64 => {
-                bad("a batch has more than 65536 bytes: fewer or shorter entries")
+                "a batch has more than 65536 bytes: fewer or shorter entries"
             }
             Geometry::Append { ring, .. } if self.swapped && (ring.tagged || ring.entry_len != 4) => {
-                bad("only bare lists of 4-byte entries are swapped")
+                "only bare lists of 4-byte entries are swapped"
             }
             Geometry::Postcarding {
                 hops,
                 family: Family::Artifact,
                 ..
-            } if hops != artifact::HOPS => bad("the artifact's paths have 5 hops"),
-            Geometry::Postcarding { hops, .. } if hops > MAX_HOPS => bad("a path has at most 64 hops here"),
+            } if hops != artifact::HOPS => "the artifact's paths have 5 hops",
+            Geometry::Postcarding { hops, .. } if hops > MAX_HOPS => "a path has at most 64 hops here",
             Geometry::Sketch { .. } if !(1..=MAX_SKETCH_REPORTERS).contains(&self.reporters) => {
-                bad("a sketch has 1 to 4096 reporters")
+                "a sketch has 1 to 4096 reporters"
             }
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        Err(ConfigError::Geometry(id, reason))
     }
 
     /// Approximate memory of the translator for this store, bytes.

@@ -58,7 +58,6 @@ impl Emitter {
         }
     }
 
-    /// Sends a NACK.
     #[cold]
     pub(super) fn nack(&mut self, received: &Received<'_>, cause: Cause, last: u16, out: &mut impl Output) {
         self.counts.nacks[usize::from(cause.number().clamp(1, 4) - 1)] += 1;

@@ -53,7 +53,6 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         }
     }
 
-    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.used
     }
@@ -98,9 +97,9 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
         self.search(key).ok()
     }
 
-    /// The slot of a key, inserted if it is new and the table is not full; and whether it is new.
+    /// Returns the slot of a key and whether the key is new; inserts it unless the table is full.
     #[inline]
-    pub(super) fn find_or_make(&mut self, key: K) -> Option<(usize, bool)> {
+    pub(super) fn find_or_insert(&mut self, key: K) -> Option<(usize, bool)> {
         match self.search(key) {
             Ok(at) => Some((at, false)),
             Err(at) if self.used < self.most && key != K::EMPTY => {
@@ -139,7 +138,6 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
             .map(|(_, value)| value)
     }
 
-    /// Removes all entries.
     pub(super) fn clear(&mut self) {
         self.keys.fill(K::EMPTY);
         self.used = 0;
@@ -161,7 +159,8 @@ impl<K: Key, V: Copy + Default> HashTable<K, V> {
     /// Removes the entry in a slot, and moves displaced entries after it closer to their home slots.
     fn remove(&mut self, place: usize) {
         let mask = self.mask();
-        let (mut gap, mut at) = (place, place);
+        let mut gap = place;
+        let mut at = place;
         loop {
             at = (at + 1) & mask;
             let key = self.keys[at];
@@ -189,11 +188,11 @@ mod tests {
     fn all_admitted_connections_have_a_slot() {
         let mut places = HashTable::<u64, u32>::new(65_536);
         for key in 0..65_536u64 {
-            let (at, new) = places.find_or_make(key << 32 | 7).expect("a place");
+            let (at, new) = places.find_or_insert(key << 32 | 7).expect("a place");
             assert!(new);
             *places.at(at) = key as u32;
         }
-        assert_eq!((places.len(), places.find_or_make(7 << 40)), (65_536, None));
+        assert_eq!((places.len(), places.find_or_insert(7 << 40)), (65_536, None));
         for key in 0..65_536u64 {
             let at = places.find(key << 32 | 7).expect("known");
             assert_eq!(*places.at(at), key as u32);
@@ -202,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_empty_key_is_not_inserted() {
-        assert_eq!(HashTable::<u64, u8>::new(4).find_or_make(u64::EMPTY), None);
+        assert_eq!(HashTable::<u64, u8>::new(4).find_or_insert(u64::EMPTY), None);
     }
 
     #[test]
@@ -225,7 +224,7 @@ mod tests {
                     }
                     over
                 });
-            } else if let Some((at, new)) = places.find_or_make(key) {
+            } else if let Some((at, new)) = places.find_or_insert(key) {
                 assert_eq!(new, !model.contains_key(&key));
                 assert_eq!(*places.at(at), model.get(&key).copied().unwrap_or(0));
                 *places.at(at) = step;

@@ -41,7 +41,8 @@
 //! let mut payload = [0; 64];
 //! let len = Report { base: Base { reporter: 7, ..Base::default() }, operation }.emit(&mut payload)?;
 //!
-//! let (mut writes, origin) = (Writes::default(), Origin { sender: "192.0.2.1:50000".parse()?, collector: 0 });
+//! let mut writes = Writes::default();
+//! let origin = Origin { sender: "192.0.2.1:50000".parse()?, collector: 0 };
 //! translator.process(0, origin, &payload[..len], &mut writes, &mut Control);
 //! translator.tick(1_000_000, &mut writes);
 //! assert_eq!(writes.0.len(), 2); // one write per copy: checksum, then the data

@@ -10,12 +10,12 @@ use super::sender::{Fault, Sender, Target};
 use super::stats::{Cause, Entries, Reason};
 use rdma::transport::{Blocked, Transport};
 
-/// One list's head.
+/// A list and its pending batch.
 #[derive(Clone, Copy, Debug)]
 struct List {
     /// Tagged: sequence number of the pending batch.
     sequence: u32,
-    /// Pending entries.
+    /// Number of pending entries.
     filled: u16,
     /// One of them is essential.
     reliable: bool,
@@ -40,7 +40,7 @@ pub(super) struct Lists {
     ring: Ring,
     first: u32,
     lists: Vec<List>,
-    /// The pending blocks.
+    /// Pending blocks of all lists.
     blocks: Vec<u8>,
     block_len: usize,
     entry_len: usize,
@@ -137,7 +137,7 @@ impl Lists {
         };
     }
 
-    /// Pending entries.
+    /// Counts the pending entries.
     pub(super) fn pending(&self) -> u64 {
         self.lists.iter().map(|list| u64::from(list.filled)).sum()
     }
@@ -168,11 +168,12 @@ impl Lists {
         }
     }
 
-    /// Appends entries (a whole number of them) to a list.
+    /// Appends entries (a whole number of them) to the list with index `at`.
     #[inline(always)]
     pub(super) fn append<W: Transport>(
         &mut self,
-        (at, now): (usize, u64),
+        at: usize,
+        now: u64,
         entries: &[u8],
         request: Request,
         sender: &mut Sender<'_, W>,
@@ -185,13 +186,14 @@ impl Lists {
             stats.accepted += u64::from(self.fill(at, now, entries, request));
             return Ok(());
         }
-        self.append_and_write((at, now), entries, request, sender, stats)
+        self.append_and_write(at, now, entries, request, sender, stats)
     }
 
     #[inline(never)]
     fn append_and_write<W: Transport>(
         &mut self,
-        (at, now): (usize, u64),
+        at: usize,
+        now: u64,
         mut entries: &[u8],
         request: Request,
         sender: &mut Sender<'_, W>,
@@ -202,13 +204,12 @@ impl Lists {
         let before = batch - usize::from(self.capacity(&list)) + usize::from(list.filled);
         let writes =
             (before + self.count(entries.len())) as u32 / batch as u32 + u32::from(request.immediate);
-        let has_credit = |writes: u32, reliable| {
-            sender.has_credit(writes, u64::from(writes) * self.block_len as u64, reliable)
-        };
+        let block_len = self.block_len as u64;
         // Pending entries may be reliable, and these not.
         let is_mixed = list.reliable && !request.reliable && writes > 1;
-        if !has_credit(writes, request.reliable || list.reliable)
-            || is_mixed && !has_credit(writes - 1, false)
+        let is_reliable = request.reliable || list.reliable;
+        if !sender.has_credit(writes, u64::from(writes) * block_len, is_reliable)
+            || is_mixed && !sender.has_credit(writes - 1, u64::from(writes - 1) * block_len, false)
         {
             return Err(Fault::Blocked);
         }
@@ -318,7 +319,9 @@ impl Lists {
         let list = &mut self.lists[at];
         list.sequence = BlockTrailer::next(list.sequence);
         list.head = (list.head + count) % self.ring.entries;
-        (list.filled, list.reliable, list.notice) = (0, false, false);
+        list.filled = 0;
+        list.reliable = false;
+        list.notice = false;
         Ok(())
     }
 

@@ -69,7 +69,8 @@ impl Local {
     /// Offset of `len` free contiguous bytes after the last record.
     fn reserve(&mut self, len: usize) -> Option<usize> {
         if self.records == 0 {
-            (self.head, self.tail) = (0, 0);
+            self.head = 0;
+            self.tail = 0;
         }
         let wrapped = self.tail < self.head || (self.tail == self.head && self.records > 0);
         let end = if wrapped { self.head } else { self.bytes.len() };
@@ -85,7 +86,7 @@ impl Local {
         Some(0)
     }
 
-    /// Where the oldest record begins.
+    /// Returns the offset of the oldest record.
     fn first(&self) -> usize {
         match self.bytes.get(self.head..self.head + 4) {
             Some(mark) if *mark != WRAP => self.head,
@@ -93,7 +94,7 @@ impl Local {
         }
     }
 
-    /// The oldest report.
+    /// Returns the oldest report without removing it.
     pub(super) fn peek(&self) -> Option<Record<'_>> {
         if self.records == 0 {
             return None;

@@ -10,13 +10,13 @@ const LONGEST: u64 = 1 << 46;
 /// A leaky bucket. Its level is the time that it needs to run empty.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
-    /// What one unit adds, ns with a fraction; 0: no limit.
+    /// Time that one unit adds, ns with a fraction; 0: no limit.
     cost: u64,
     level: u64,
 }
 
 impl Bucket {
-    /// For `rate` units per second; 0: no limit.
+    /// Creates a bucket for `rate` units per second; 0: no limit.
     pub(super) fn new(rate: u64) -> Self {
         let cost = (1_000_000_000u64 << FRACTION)
             .checked_div(rate)
@@ -40,7 +40,7 @@ impl Bucket {
 pub(super) struct Meter {
     messages: Bucket,
     bytes: Bucket,
-    /// When it leaked last.
+    /// Time of the last leak, ns.
     at: u64,
     /// Thresholds of levels 1, 2, 3, ns with a fraction.
     above: [u64; 3],
@@ -64,7 +64,7 @@ impl Meter {
 
     /// Whether there is no limit.
     #[inline(always)]
-    pub(super) fn is_endless(&self) -> bool {
+    pub(super) fn is_unlimited(&self) -> bool {
         self.messages.cost | self.bytes.cost == 0
     }
 
@@ -78,7 +78,7 @@ impl Meter {
     /// The level at `now`.
     #[inline]
     pub(super) fn level(&mut self, now: u64) -> u8 {
-        if self.is_endless() {
+        if self.is_unlimited() {
             return 0;
         }
         let elapsed = now.saturating_sub(self.at);
@@ -86,15 +86,20 @@ impl Meter {
         self.messages.leak(elapsed);
         self.bytes.leak(elapsed);
         let fill = self.messages.level.max(self.bytes.level);
-        let above = |slack: u64| {
-            self.above
-                .iter()
-                .filter(|above| fill > above.saturating_sub(slack))
-                .count() as u8
-        };
         // The level rises at once, and falls with hysteresis.
-        self.level = above(0).max(self.level.min(above(self.slack)));
+        let risen = self.thresholds_below(fill, 0);
+        let kept = self.thresholds_below(fill, self.slack);
+        self.level = risen.max(self.level.min(kept));
         self.level
+    }
+
+    /// Counts the thresholds, each lowered by `slack`, that `fill` exceeds.
+    #[inline(always)]
+    fn thresholds_below(&self, fill: u64, slack: u64) -> u8 {
+        self.above
+            .iter()
+            .filter(|threshold| fill > threshold.saturating_sub(slack))
+            .count() as u8
     }
 }
 
@@ -113,7 +118,7 @@ pub(super) struct ReporterRate {
 }
 
 impl ReporterRate {
-    /// At most `rate` reports per second (0: no limit), in bursts of up to `burst`.
+    /// Creates the limit: at most `rate` reports per second (0: no limit), in bursts of up to `burst`.
     pub(super) fn new(rate: u64, burst: u32) -> Self {
         let cost = Bucket::new(rate).cost;
         Self {
@@ -124,7 +129,7 @@ impl ReporterRate {
 
     /// Whether there is no limit.
     #[inline(always)]
-    pub(super) fn is_endless(self) -> bool {
+    pub(super) fn is_unlimited(self) -> bool {
         self.cost == 0
     }
 }
@@ -132,16 +137,16 @@ impl ReporterRate {
 impl ReporterMeter {
     /// Admits one report, if the rate allows it.
     #[inline]
-    pub(super) fn take(&mut self, now: u64, rate: ReporterRate) -> bool {
+    pub(super) fn admit(&mut self, now: u64, rate: ReporterRate) -> bool {
         let elapsed = now.saturating_sub(self.at).min(LONGEST);
         self.at = self.at.max(now);
         let level = self
             .level
             .saturating_sub(elapsed << FRACTION)
             .saturating_add(rate.cost);
-        let good = level <= rate.most;
-        self.level = if good { level } else { level - rate.cost };
-        good
+        let admitted = level <= rate.most;
+        self.level = if admitted { level } else { level - rate.cost };
+        admitted
     }
 }
 
@@ -199,17 +204,17 @@ mod tests {
     fn a_sender_gets_its_burst_and_then_its_rate() {
         let rate = ReporterRate::new(1_000, 10);
         let mut meter = ReporterMeter::default();
-        assert_eq!((0..100).filter(|_| meter.take(0, rate)).count(), 10);
-        assert_eq!((0..100).filter(|_| meter.take(5 * MS, rate)).count(), 5);
+        assert_eq!((0..100).filter(|_| meter.admit(0, rate)).count(), 10);
+        assert_eq!((0..100).filter(|_| meter.admit(5 * MS, rate)).count(), 5);
         // A flood does not reduce it below the rate.
         assert_eq!(
             (1..=1_000)
-                .filter(|at| meter.take(5 * MS + at * MS / 10, rate))
+                .filter(|at| meter.admit(5 * MS + at * MS / 10, rate))
                 .count(),
             100
         );
         // A clock that goes back counts as no time.
-        assert!(!meter.take(0, rate));
-        assert_eq!((0..100).filter(|_| meter.take(u64::MAX, rate)).count(), 10);
+        assert!(!meter.admit(0, rate));
+        assert_eq!((0..100).filter(|_| meter.admit(u64::MAX, rate)).count(), 10);
     }
 }

@@ -17,7 +17,7 @@ const WAYS: usize = 4;
 /// Bytes of the longest slot.
 const MAX_SLOT: usize = layout::CHECKSUM_LEN + 4 * MAX_HOPS as usize;
 
-/// An incomplete path.
+/// An incomplete path of a key.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     /// Received hops, the first in the lowest bit; 0: the slot is free.
@@ -49,7 +49,7 @@ impl Aged for Path {
     }
 }
 
-/// One postcard.
+/// A postcard of one hop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Postcard<'a> {
     pub(super) hop: u8,
@@ -95,7 +95,7 @@ impl Paths {
         &self.entry
     }
 
-    /// Pending postcards.
+    /// Counts the pending postcards.
     pub(super) fn pending(&self) -> u64 {
         self.paths
             .iter()
@@ -124,7 +124,7 @@ impl Paths {
         if postcard.key.len() > MAX_KEY {
             return Err(Fault::Drop(Reason::UnknownStore));
         }
-        let at = self.place(now, &postcard, sender, stats)?;
+        let at = self.find_or_claim(now, &postcard, sender, stats)?;
         let path = &mut self.paths[at];
         let bit = 1 << (postcard.hop - 1);
         stats.accepted += 1;
@@ -151,8 +151,8 @@ impl Paths {
         Ok(())
     }
 
-    /// Slot of a key's path, claimed if there is none.
-    fn place<W: Transport>(
+    /// Returns the slot of a key's path; claims one if there is none.
+    fn find_or_claim<W: Transport>(
         &mut self,
         now: u64,
         postcard: &Postcard<'_>,
@@ -163,12 +163,10 @@ impl Paths {
         let ([slot, spread], checksum) = hash::slots_n::<2>(postcard.key);
         let set = spread as usize & (self.paths.len() - 1) & !(WAYS - 1);
         let ways = set..set + WAYS;
-        let is_it = |at: &usize| {
-            let path = &self.paths[*at];
-            let len = usize::from(path.key_len);
-            path.seen != 0 && path.checksum == checksum && self.keys[*at].get(..len) == Some(postcard.key)
-        };
-        if let Some(at) = ways.clone().find(is_it) {
+        if let Some(at) = ways
+            .clone()
+            .find(|at| self.is_path_of(*at, checksum, postcard.key))
+        {
             return Ok(at);
         }
         let free = ways.clone().find(|at| self.paths[*at].seen == 0);
@@ -195,6 +193,14 @@ impl Paths {
         };
         self.waiting.push(&mut self.paths, at, now);
         Ok(at)
+    }
+
+    /// Returns whether slot `at` holds the path of this key.
+    #[inline(always)]
+    fn is_path_of(&self, at: usize, checksum: u32, key: &[u8]) -> bool {
+        let path = &self.paths[at];
+        let len = usize::from(path.key_len);
+        path.seen != 0 && path.checksum == checksum && self.keys[at].get(..len) == Some(key)
     }
 
     /// Writes a path, and frees its slot. A path that can never be written is lost.

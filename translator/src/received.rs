@@ -16,6 +16,13 @@ pub struct Origin {
     pub collector: u8,
 }
 
+/// A reporter ID and the sender that uses it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    /// Key of the reporter's sequence, see [`tracker_key`].
+    pub(crate) key: u64,
+    pub(crate) sender: SocketAddr,
+}
 /// A report in processing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received<'a> {
@@ -33,13 +40,13 @@ impl Received<'_> {
         self.report.base.essential || self.report.base.priority == Priority::High
     }
 
-    /// Key of its reporter's sequence number stream, and its sender.
-    pub(crate) fn sequence(&self) -> (u64, SocketAddr) {
+    /// Returns the reporter's ID and the sender that uses it.
+    pub(crate) fn identity(&self) -> Identity {
         let Origin { sender, collector } = self.origin;
-        (
-            tracker_key(collector, self.report.base.reporter, self.artifact),
+        Identity {
+            key: tracker_key(collector, self.report.base.reporter, self.artifact),
             sender,
-        )
+        }
     }
 
     pub(crate) fn width(&self) -> Width {

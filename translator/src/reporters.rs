@@ -5,13 +5,14 @@ use core::net::{IpAddr, SocketAddr};
 use super::config::Config;
 use super::hash_table::HashTable;
 use super::meter::{ReporterMeter, ReporterRate};
+use super::received::Identity;
 use super::stats::Reason;
 use super::tracker::Tracker;
 
 /// Slots of a table that one tick checks for expired entries.
 const SWEEP: usize = 256;
 
-/// An address as a key.
+/// Converts an address to a key.
 #[inline(always)]
 pub(super) fn key_of(address: IpAddr) -> u128 {
     match address {
@@ -20,7 +21,7 @@ pub(super) fn key_of(address: IpAddr) -> u128 {
     }
 }
 
-/// One sender.
+/// State of one sender.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sender {
     meter: ReporterMeter,
@@ -31,10 +32,20 @@ struct Sender {
     notified_at: u64,
     /// The cause of the notice is the sender's own rate, not a collector's congestion: the end of congestion does not end it.
     by_rate: bool,
-    /// Its reports dropped since the last notice.
+    /// Reports of this sender that were dropped since the last notice.
     dropped: u32,
     /// Number of its reporter IDs.
     owned: u32,
+}
+
+/// Congestion that a report met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Congestion {
+    pub(super) level: u8,
+    /// The report was dropped.
+    pub(super) is_dropped: bool,
+    /// The sender's own rate is the cause.
+    pub(super) by_rate: bool,
 }
 
 /// A congestion notice to a sender.
@@ -63,8 +74,8 @@ impl Reporters {
         for known in &config.known {
             for collector in 0..config.collectors.len() {
                 let key = tracker_key(collector as u8, known.reporter, false);
-                if let Some((at, _)) = trackers.find_or_make(key) {
-                    *trackers.at(at) = Tracker::of(key_of(known.address), 0, true);
+                if let Some((at, _)) = trackers.find_or_insert(key) {
+                    *trackers.at(at) = Tracker::new(key_of(known.address), 0, true);
                 }
             }
         }
@@ -77,7 +88,7 @@ impl Reporters {
         }
     }
 
-    /// Senders and reporters in the tables.
+    /// Counts the senders and the reporters in the tables.
     pub(super) fn known(&self) -> (u64, u64) {
         (self.senders.len() as u64, self.trackers.len() as u64)
     }
@@ -85,7 +96,7 @@ impl Reporters {
     /// Whether there is no rate limit.
     #[inline(always)]
     pub(super) fn is_unmetered(&self) -> bool {
-        self.rate.is_endless()
+        self.rate.is_unlimited()
     }
 
     /// Whether no congestion notice is active.
@@ -103,28 +114,33 @@ impl Reporters {
     fn meter_one(&mut self, now: u64, sender: SocketAddr) -> bool {
         let rate = self.rate;
         match self.sender(now, sender.ip()) {
-            Some(sender) => sender.meter.take(now, rate),
-            None => self.others.take(now, rate),
+            Some(sender) => sender.meter.admit(now, rate),
+            None => self.others.admit(now, rate),
         }
     }
 
     fn sender(&mut self, now: u64, address: IpAddr) -> Option<&mut Sender> {
-        let (at, _) = self.senders.find_or_make(key_of(address))?;
+        let (at, _) = self.senders.find_or_insert(key_of(address))?;
         let sender = self.senders.at(at);
         sender.seen = now;
         Some(sender)
     }
 
-    /// A report of this sender met congestion. Returns the notice to send, if one is due.
+    /// Records that a report of this sender met congestion. Returns the notice to send, if one is due.
     pub(super) fn congested(
         &mut self,
         now: u64,
         sender: SocketAddr,
-        (level, is_dropped, by_rate): (u8, bool, bool),
+        congestion: Congestion,
         config: &Config,
     ) -> Option<Notice> {
         let until = now.saturating_add(config.hold);
         let sender = self.sender(now, sender.ip())?;
+        let Congestion {
+            level,
+            is_dropped,
+            by_rate,
+        } = congestion;
         sender.dropped = sender.dropped.saturating_add(u32::from(is_dropped));
         // Repeats a notice after half of its time; sends another level sooner, but not with each report.
         let since = now.saturating_sub(sender.notified_at);
@@ -140,18 +156,16 @@ impl Reporters {
             level,
             dropped: sender.dropped,
         };
-        (
-            sender.notified_level,
-            sender.notified_until,
-            sender.notified_at,
-            sender.dropped,
-        ) = (level, until, now, 0);
+        sender.notified_level = level;
+        sender.notified_until = until;
+        sender.notified_at = now;
+        sender.dropped = 0;
         sender.by_rate = by_rate;
         self.notified_until = self.notified_until.max(until);
         Some(notice)
     }
 
-    /// A report of this sender met no congestion. Returns the notice that ends the last one, if one is active.
+    /// Records that a report of this sender met no congestion. Returns the notice that ends the last one, if one is active.
     #[inline(always)]
     pub(super) fn uncongested(&mut self, now: u64, sender: SocketAddr) -> Option<Notice> {
         if self.is_nobody_notified(now) {
@@ -171,24 +185,22 @@ impl Reporters {
             level: 0,
             dropped: sender.dropped,
         };
-        (sender.notified_level, sender.notified_at, sender.dropped) = (0, now, 0);
+        sender.notified_level = 0;
+        sender.notified_at = now;
+        sender.dropped = 0;
         Some(notice)
     }
 
-    /// Index of the sequence state of a reporter, if this sender may use its ID; a new reporter is added.
+    /// Returns the index of the sequence state of a reporter, if this sender may use its ID; a new reporter is added.
     ///
     /// # Errors
     /// The sender may not use the ID, or the table is full.
     #[inline]
-    pub(super) fn tracker(
-        &mut self,
-        now: u64,
-        (key, sender): (u64, SocketAddr),
-        config: &Config,
-    ) -> Result<usize, Reason> {
+    pub(super) fn tracker(&mut self, now: u64, identity: Identity, config: &Config) -> Result<usize, Reason> {
+        let Identity { key, sender } = identity;
         let address = key_of(sender.ip());
         let Some(at) = self.trackers.find(key) else {
-            return self.track(now, (key, sender), config);
+            return self.track(now, identity, config);
         };
         let tracker = self.trackers.at(at);
         if tracker.address != address && (tracker.pinned || config.bind) {
@@ -198,7 +210,7 @@ impl Reporters {
             let before = tracker.address;
             self.claim_id(now, sender, config)?;
             self.release_id(before);
-            *self.trackers.at(at) = Tracker::of(address, now, false);
+            *self.trackers.at(at) = Tracker::new(address, now, false);
         }
         Ok(at)
     }
@@ -206,13 +218,9 @@ impl Reporters {
     /// Checks that this sender may use the reporter's ID. Claims nothing: a report that is refused later must leave the ID free.
     ///
     /// # Errors
-    /// As of [`Reporters::tracker`].
-    pub(super) fn check_id(
-        &self,
-        now: u64,
-        (key, sender): (u64, SocketAddr),
-        config: &Config,
-    ) -> Result<(), Reason> {
+    /// The errors of [`Reporters::tracker`].
+    pub(super) fn check_id(&self, now: u64, identity: Identity, config: &Config) -> Result<(), Reason> {
+        let Identity { key, sender } = identity;
         let address = key_of(sender.ip());
         match self.trackers.find(key).map(|at| self.trackers.get(at)) {
             Some(tracker) if tracker.address == address || !(tracker.pinned || config.bind) => return Ok(()),
@@ -234,31 +242,23 @@ impl Reporters {
         }
     }
 
-    /// Index of the sequence state of a known reporter, if its ID belongs to this sender.
-    pub(super) fn known_tracker(
-        &mut self,
-        (key, sender): (u64, SocketAddr),
-        config: &Config,
-    ) -> Option<usize> {
-        let at = self.trackers.find(key)?;
+    /// Returns the index of the sequence state of a known reporter, if its ID belongs to this sender.
+    pub(super) fn known_tracker(&mut self, identity: Identity, config: &Config) -> Option<usize> {
+        let at = self.trackers.find(identity.key)?;
         let tracker = self.trackers.at(at);
-        let its = tracker.address == key_of(sender.ip()) || !(config.bind || tracker.pinned);
-        its.then_some(at)
+        let is_owner = tracker.address == key_of(identity.sender.ip()) || !(config.bind || tracker.pinned);
+        is_owner.then_some(at)
     }
 
     #[cold]
-    fn track(
-        &mut self,
-        now: u64,
-        (key, sender): (u64, SocketAddr),
-        config: &Config,
-    ) -> Result<usize, Reason> {
+    fn track(&mut self, now: u64, identity: Identity, config: &Config) -> Result<usize, Reason> {
+        let Identity { key, sender } = identity;
         self.claim_id(now, sender, config)?;
-        let Some((at, _)) = self.trackers.find_or_make(key) else {
+        let Some((at, _)) = self.trackers.find_or_insert(key) else {
             self.release_id(key_of(sender.ip()));
             return Err(Reason::ReportersFull);
         };
-        *self.trackers.at(at) = Tracker::of(key_of(sender.ip()), now, false);
+        *self.trackers.at(at) = Tracker::new(key_of(sender.ip()), now, false);
         Ok(at)
     }
 
@@ -285,7 +285,7 @@ impl Reporters {
         self.trackers.prefetch(key);
     }
 
-    /// State of a reporter. The index is valid until the next [`Reporters::sweep`].
+    /// Returns the state of a reporter. The index is valid until the next [`Reporters::sweep`].
     #[inline(always)]
     pub(super) fn at(&mut self, tracker: usize) -> &mut Tracker {
         self.trackers.at(tracker)
@@ -294,21 +294,26 @@ impl Reporters {
     /// Removes some expired senders, and expired reporters if their table is more than half full. Until then their last
     /// sequence numbers are kept, so that a reporter that returns is not taken for a new one.
     pub(super) fn sweep(&mut self, now: u64, config: &Config) {
-        let over = |seen: u64| now.saturating_sub(seen) >= config.idle;
         let senders = &mut self.senders;
         let crowded = self.trackers.len() > config.reporters / 2;
         self.trackers
             .sweep(if crowded { SWEEP } else { 0 }, |_, tracker| {
-                let is_over = !tracker.pinned && over(tracker.active());
+                let is_over = !tracker.pinned && is_idle(now, tracker.active(), config);
                 if is_over && let Some(at) = senders.find(tracker.address) {
                     let sender = senders.at(at);
                     sender.owned = sender.owned.saturating_sub(1);
                 }
                 is_over
             });
-        self.senders
-            .sweep(SWEEP, |_, sender| sender.owned == 0 && over(sender.seen));
+        self.senders.sweep(SWEEP, |_, sender| {
+            sender.owned == 0 && is_idle(now, sender.seen, config)
+        });
     }
+}
+
+/// Returns whether nothing was received since `seen` for the time after which a reporter expires.
+fn is_idle(now: u64, seen: u64, config: &Config) -> bool {
+    now.saturating_sub(seen) >= config.idle
 }
 
 /// Key of a reporter's sequence to one collector. The artifact's reporters are identified by their addresses.

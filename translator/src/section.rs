@@ -34,6 +34,12 @@ pub struct SectionConfig {
     pub pace: u64,
 }
 
+impl SectionConfig {
+    fn sends(&self, sketch: u16) -> bool {
+        self.sketches.is_empty() || self.sketches.contains(&sketch)
+    }
+}
+
 /// Counters of a section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SectionStats {
@@ -55,7 +61,7 @@ pub struct SectionStats {
     pub limited: u64,
 }
 
-/// Why a report was not sent.
+/// A reason why a report was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
     /// Congestion suppresses it: the rest of the epoch is not sent, because columns must come in order.
@@ -64,7 +70,7 @@ pub enum Unsent {
     NoRoom,
 }
 
-/// How much of an epoch was sent.
+/// Progress of sending one epoch.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     sketch: u16,
@@ -89,7 +95,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// Sends nothing yet.
+    /// Creates a section that has nothing to send yet.
     pub fn new(config: SectionConfig) -> Self {
         Self {
             config,
@@ -100,7 +106,7 @@ impl Section {
         }
     }
 
-    /// Its counters.
+    /// Returns the counters since the start.
     pub fn stats(&self) -> SectionStats {
         self.stats
     }
@@ -112,16 +118,18 @@ impl Section {
         translator: &Translator,
         mut send: impl FnMut(&Operation<'_>) -> Result<(), Unsent>,
     ) {
-        let chosen = self.config.sketches.clone();
-        let is_chosen = |merged: &Merged<'_>| chosen.is_empty() || chosen.contains(&merged.sketch);
-        translator
-            .merged(self.config.collector)
-            .filter(is_chosen)
-            .for_each(|merged| self.begin(now, &merged));
+        for merged in translator.merged(self.config.collector) {
+            if self.config.sends(merged.sketch) {
+                self.begin(now, &merged);
+            }
+        }
         self.forget(translator);
         let mut left = PER_TICK;
-        for merged in translator.merged(self.config.collector).filter(is_chosen) {
-            let Some(at) = self.place(merged.sketch, merged.epoch) else {
+        for merged in translator.merged(self.config.collector) {
+            if !self.config.sends(merged.sketch) {
+                continue;
+            }
+            let Some(at) = self.find_buffer(merged.sketch, merged.epoch) else {
                 continue;
             };
             while self.progress[at].cursor < merged.shape.columns {
@@ -141,8 +149,10 @@ impl Section {
 
     /// Processes a NACK: the other translator waits for `column`.
     pub fn nack(&mut self, sketch: u16, epoch: u16, column: u32) {
-        let mut all = self.progress.iter_mut();
-        let known = all.find(|one| (one.sketch, one.epoch) == (sketch, epoch) && column < one.fresh);
+        let known = self
+            .progress
+            .iter_mut()
+            .find(|one| one.sketch == sketch && one.epoch == epoch && column < one.fresh);
         match known {
             Some(progress) => {
                 let again = u64::from(progress.cursor.saturating_sub(column));
@@ -158,7 +168,7 @@ impl Section {
         }
     }
 
-    /// When [`Section::tick`] has something to send, ns; `None`: not before another epoch is over.
+    /// Returns when [`Section::tick`] has something to send, ns; `None`: not before another epoch is over.
     pub fn next(&self) -> Option<u64> {
         self.progress
             .iter()
@@ -166,8 +176,8 @@ impl Section {
             .then_some(self.next_send)
     }
 
-    /// Index of the progress of an epoch of a sketch, or of another epoch in its buffer.
-    fn place(&self, sketch: u16, epoch: u16) -> Option<usize> {
+    /// Returns the index of the progress of an epoch of a sketch, or of another epoch in its buffer.
+    fn find_buffer(&self, sketch: u16, epoch: u16) -> Option<usize> {
         self.progress
             .iter()
             .position(|one| one.sketch == sketch && one.epoch & 1 == epoch & 1)
@@ -208,7 +218,7 @@ impl Section {
             fresh: 0,
             allowance,
         };
-        match self.place(sketch, epoch) {
+        match self.find_buffer(sketch, epoch) {
             None => self.progress.push(fresh),
             Some(at) => {
                 let before = &mut self.progress[at];

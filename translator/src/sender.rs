@@ -4,16 +4,16 @@ use super::meter::Meter;
 use super::stats::{Operations, Reason};
 use rdma::transport::{Blocked, RemoteAddr, Transport};
 
-/// Why a report was not executed.
+/// A reason why a report was not executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
     /// The transport has no credit now; nothing was done.
     Blocked,
-    /// It cannot be executed.
+    /// The report cannot be executed.
     Drop(Reason),
     /// Columns of the sketch are missing before these.
     ColumnGap {
-        /// The expected column.
+        /// Number of the expected column.
         due: u32,
         /// A NACK is due.
         nack: bool,

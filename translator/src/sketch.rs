@@ -19,13 +19,13 @@ const AHEAD: i16 = 8;
 /// An epoch of a sketch into which no more columns are merged.
 #[derive(Clone, Copy, Debug)]
 pub struct Merged<'a> {
-    /// Sketch ID.
+    /// ID of the sketch.
     pub sketch: u16,
-    /// Epoch.
+    /// Number of the epoch.
     pub epoch: u16,
-    /// Shape.
+    /// Rows, columns and width of the counters.
     pub shape: Columns,
-    /// How it was merged.
+    /// Operation by which the columns were merged.
     pub op: MergeOp,
     /// All counters, column by column, little-endian.
     pub counters: &'a [u8],
@@ -54,15 +54,14 @@ struct Member {
 /// State of an epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Nothing received.
+    /// Nothing was received.
     Idle,
-    /// Receives columns.
     Open,
     /// Accepts no more columns; the rest is being written, for this cause.
     Closing(Cause),
     /// Completely written, for this cause.
     Closed(Cause),
-    /// It cannot be written at all.
+    /// The epoch cannot be written at all.
     Lost,
 }
 
@@ -83,9 +82,9 @@ fn non_member(epoch: u16, reporter: u32) -> u64 {
 impl NonMembers {
     /// Whether a NACK to this reporter is due. If so, starts the interval until the next.
     fn try_nack(&mut self, key: u64, now: u64, config: &Config) -> bool {
-        let place = self.0.find_or_make(key).or_else(|| {
+        let place = self.0.find_or_insert(key).or_else(|| {
             self.0.sweep(SWEEP, |_, due| now >= *due);
-            self.0.find_or_make(key)
+            self.0.find_or_insert(key)
         });
         let Some((place, _)) = place else { return false };
         let due = self.0.at(place);
@@ -96,7 +95,7 @@ impl NonMembers {
         nack
     }
 
-    /// The NACK was not sent.
+    /// Makes a NACK due at once: the last one was not sent.
     fn forget(&mut self, key: u64) {
         if let Some(place) = self.0.find(key) {
             *self.0.at(place) = 0;
@@ -104,7 +103,7 @@ impl NonMembers {
     }
 }
 
-/// One epoch.
+/// Counters and progress of one epoch.
 #[derive(Debug)]
 struct Buffer {
     epoch: u16,
@@ -112,7 +111,7 @@ struct Buffer {
     first_at: u64,
     /// Counters as in memory.
     counters: Vec<u8>,
-    /// By column, how many reporters delivered it.
+    /// Number of reporters that delivered each column.
     delivered: Vec<u16>,
     members: HashTable<u64, Member>,
     /// All columns below this one were delivered by all reporters.
@@ -130,7 +129,7 @@ struct Buffer {
     again: bool,
 }
 
-/// One sketch.
+/// A sketch, with its buffers for the even and the odd epoch.
 #[derive(Debug)]
 pub(super) struct Sketch {
     entry: StoreEntry,
@@ -149,7 +148,7 @@ pub(super) struct Sketch {
 enum Admission {
     /// The epoch is open; the reporter is this member, or becomes one.
     Open(Option<usize>),
-    /// It opens the epoch.
+    /// The delivery opens the epoch.
     Opens {
         /// The epoch becomes the newest.
         newest: bool,
@@ -157,29 +156,16 @@ enum Admission {
 }
 
 impl Sketch {
-    /// `None` if the entry is not a sketch.
+    /// Returns `None` if the entry is not a sketch.
     pub(super) fn new(entry: StoreEntry) -> Option<Self> {
         let Geometry::Sketch { kind, op, shape } = entry.geometry else {
             return None;
         };
-        let columns = shape.columns as usize;
-        let buffer = || Buffer {
-            epoch: 0,
-            state: State::Idle,
-            first_at: 0,
-            counters: vec![0; columns * shape.column_len() as usize],
-            delivered: vec![0; columns],
-            members: HashTable::new(entry.reporters as usize),
-            complete: 0,
-            touched: 0,
-            written: 0,
-            reopened: false,
-            notice: false,
-            reporters: 0,
-            again: false,
-        };
         let saturates = kind == SketchKind::CountMin;
-        let buffers = [buffer(), buffer()];
+        let buffers = [
+            Buffer::new(shape, entry.reporters),
+            Buffer::new(shape, entry.reporters),
+        ];
         let non_members = NonMembers(HashTable::new(entry.reporters as usize));
         Some(Self {
             entry,
@@ -197,7 +183,7 @@ impl Sketch {
         &self.entry
     }
 
-    /// Epochs that are neither idle nor written.
+    /// Counts the epochs that are neither idle nor written.
     pub(super) fn open(&self) -> u64 {
         self.buffers
             .iter()
@@ -205,26 +191,24 @@ impl Sketch {
             .count() as u64
     }
 
-    /// The epochs into which no more columns are merged, the older one first.
+    /// Returns the epochs into which no more columns are merged, the older one first.
     pub(super) fn merged(&self) -> impl Iterator<Item = Merged<'_>> {
         let [even, odd] = &self.buffers;
         let later = (even.epoch.wrapping_sub(odd.epoch) as i16) > 0;
         let ordered = if later { [odd, even] } else { [even, odd] };
-        let over = |buffer: &&Buffer| !matches!(buffer.state, State::Idle | State::Open);
-        let (sketch, shape, op) = (self.entry.id, self.shape, self.op);
-        ordered.into_iter().filter(over).map(move |buffer| {
-            let Buffer { epoch, counters, .. } = buffer;
-            Merged {
-                sketch,
-                epoch: *epoch,
-                shape,
-                op,
-                counters,
-            }
-        })
+        ordered
+            .into_iter()
+            .filter(|buffer| buffer.is_over())
+            .map(|buffer| Merged {
+                sketch: self.entry.id,
+                epoch: buffer.epoch,
+                shape: self.shape,
+                op: self.op,
+                counters: &buffer.counters,
+            })
     }
 
-    /// When the oldest open epoch began.
+    /// Returns when the oldest open epoch began.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.buffers
             .iter()
@@ -233,7 +217,7 @@ impl Sketch {
             .min()
     }
 
-    /// Whether it has this shape and operation.
+    /// Returns whether the sketch has this shape and operation.
     pub(super) fn is_shaped(&self, depth: u8, width: u8, op: MergeOp) -> bool {
         (self.shape.depth, self.shape.width, self.op) == (depth, width, op)
     }
@@ -256,13 +240,13 @@ impl Sketch {
         let known = match self.admit(now, &delivery, config)? {
             Admission::Open(known) => known,
             Admission::Opens { newest } => {
-                self.open_epoch(now, (delivery.epoch, newest), config, sender, stats)?;
+                self.open_epoch(now, delivery.epoch, newest, config, sender, stats)?;
                 None
             }
         };
         let buffer = &mut self.buffers[at];
         let key = u64::from(delivery.reporter);
-        let place = known.or_else(|| buffer.members.find_or_make(key).map(|(place, _)| place));
+        let place = known.or_else(|| buffer.members.find_or_insert(key).map(|(place, _)| place));
         let place = place.ok_or(Fault::Drop(Reason::OneReporterTooMany))?;
         *buffer.members.at(place) = Member {
             next: end,
@@ -270,7 +254,7 @@ impl Sketch {
         };
         self.last_at = now;
         buffer.notice |= delivery.immediate;
-        buffer.merge(delivery, end, &self.shape, (self.op, self.saturates));
+        buffer.merge(delivery, end, &self.shape, self.op, self.saturates);
         buffer.count(delivery.first..end, self.entry.reporters);
         stats.merged += u64::from(delivery.columns);
         if buffer.complete == self.shape.columns {
@@ -284,10 +268,11 @@ impl Sketch {
     fn admit(&mut self, now: u64, delivery: &Delivery<'_>, config: &Config) -> Result<Admission, Fault> {
         let opens = self.check_epoch(now, delivery.epoch, config)?;
         let buffer = &mut self.buffers[usize::from(delivery.epoch & 1)];
-        let known = buffer
-            .members
-            .find(u64::from(delivery.reporter))
-            .filter(|_| opens.is_none());
+        let known = if opens.is_none() {
+            buffer.members.find(u64::from(delivery.reporter))
+        } else {
+            None
+        };
         if let Some(member) = known {
             let member = buffer.members.at(member);
             if delivery.first != member.next {
@@ -311,30 +296,33 @@ impl Sketch {
         Ok(opens.map_or(Admission::Open(known), |newest| Admission::Opens { newest }))
     }
 
-    /// The NACK to a reporter was not sent: its next columns trigger another one.
+    /// Makes the next columns of a reporter trigger another NACK: the last one was not sent.
     pub(super) fn nack_not_sent(&mut self, reporter: u32, epoch: u16) {
         let buffer = &mut self.buffers[usize::from(epoch & 1)];
-        match buffer
-            .members
-            .find(u64::from(reporter))
-            .filter(|_| buffer.epoch == epoch)
-        {
+        let member = if buffer.epoch == epoch {
+            buffer.members.find(u64::from(reporter))
+        } else {
+            None
+        };
+        match member {
             Some(member) => buffer.members.at(member).nacked = false,
             None => self.non_members.forget(non_member(epoch, reporter)),
         }
     }
 
-    /// The written memory was lost: writes both epochs again from their first columns.
+    /// Writes both epochs again from their first columns: the written memory was lost.
     pub(super) fn renew(&mut self) {
         for buffer in &mut self.buffers {
-            (buffer.written, buffer.reopened) = (0, false);
+            buffer.written = 0;
+            buffer.reopened = false;
             if let State::Closed(cause) = buffer.state {
-                (buffer.state, buffer.again) = (State::Closing(cause), true);
+                buffer.state = State::Closing(cause);
+                buffer.again = true;
             }
         }
     }
 
-    /// Checks that this epoch accepts columns. `Some` if they would open it: whether it would be the newest.
+    /// Checks that this epoch accepts columns. Returns `Some` if they would open it: whether it would be the newest.
     fn check_epoch(&self, now: u64, epoch: u16, config: &Config) -> Result<Option<bool>, Fault> {
         let buffer = &self.buffers[usize::from(epoch & 1)];
         let is_newest = self.newest == Some(epoch);
@@ -364,7 +352,8 @@ impl Sketch {
     fn open_epoch<W: Transport>(
         &mut self,
         now: u64,
-        (epoch, newest): (u16, bool),
+        epoch: u16,
+        newest: bool,
         config: &Config,
         sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
@@ -423,28 +412,6 @@ impl Sketch {
             ..
         } = self;
         let buffer = &mut buffers[at];
-        let trailer = |columns, reporters| {
-            SketchTrailer {
-                epoch: buffer.epoch,
-                sketch: entry.id,
-                columns,
-                reporters,
-            }
-            .emit()
-        };
-        let mut put = |offset, data: &[u8], immediate| {
-            let target = Target {
-                region: entry.region,
-                offset,
-                immediate,
-                reliable: true,
-            };
-            if sender.has_credit(1, data.len() as u64, true) {
-                sender.write(target, data)
-            } else {
-                Err(Blocked::Full)
-            }
-        };
         let closing = matches!(buffer.state, State::Closing(_));
         while buffer.written < buffer.complete {
             let end = buffer.complete.min(buffer.written + batch);
@@ -453,12 +420,14 @@ impl Sketch {
             }
             // A concurrent reader must not match the old trailer with new columns.
             if !buffer.reopened {
-                put(shape.trailer(buffer.epoch), &trailer(0, 0), None)?;
+                let trailer = buffer.trailer(entry.id, 0, 0).emit();
+                write_part(sender, entry.region, shape.trailer(buffer.epoch), &trailer, None)?;
                 buffer.reopened = true;
             }
             let len = shape.column_len() as usize;
             let data = &buffer.counters[buffer.written as usize * len..end as usize * len];
-            put(shape.offset(buffer.epoch, buffer.written), data, None)?;
+            let offset = shape.offset(buffer.epoch, buffer.written);
+            write_part(sender, entry.region, offset, data, None)?;
             stats.written += u64::from(end - buffer.written);
             buffer.written = end;
         }
@@ -468,9 +437,12 @@ impl Sketch {
         let immediate = buffer
             .notice
             .then_some((Opcode::SketchMerge as u32) << 28 | u32::from(entry.id));
-        put(
+        let trailer = buffer.trailer(entry.id, shape.columns, buffer.reporters).emit();
+        write_part(
+            sender,
+            entry.region,
             shape.trailer(buffer.epoch),
-            &trailer(shape.columns, buffer.reporters),
+            &trailer,
             immediate,
         )?;
         let is_whole = cause == Cause::Full;
@@ -485,7 +457,8 @@ impl Sketch {
     pub(super) fn flush_until<W: Transport>(
         &mut self,
         until: u64,
-        (cause, batch): (Cause, u32),
+        cause: Cause,
+        batch: u32,
         sender: &mut Sender<'_, W>,
         stats: &mut Sketches,
     ) -> bool {
@@ -511,13 +484,47 @@ impl Member {
         }
         let nack = !self.nacked || now.saturating_sub(self.nacked_at) >= config.nack_interval;
         if nack {
-            (self.nacked, self.nacked_at) = (true, now);
+            self.nacked = true;
+            self.nacked_at = now;
         }
         Fault::ColumnGap { due: self.next, nack }
     }
 }
 
 impl Buffer {
+    fn new(shape: Columns, reporters: u32) -> Self {
+        let columns = shape.columns as usize;
+        Self {
+            epoch: 0,
+            state: State::Idle,
+            first_at: 0,
+            counters: vec![0; columns * shape.column_len() as usize],
+            delivered: vec![0; columns],
+            members: HashTable::new(reporters as usize),
+            complete: 0,
+            touched: 0,
+            written: 0,
+            reopened: false,
+            notice: false,
+            reporters: 0,
+            again: false,
+        }
+    }
+
+    /// Returns whether no more columns are merged into the epoch.
+    fn is_over(&self) -> bool {
+        !matches!(self.state, State::Idle | State::Open)
+    }
+
+    fn trailer(&self, sketch: u16, columns: u32, reporters: u32) -> SketchTrailer {
+        SketchTrailer {
+            epoch: self.epoch,
+            sketch,
+            columns,
+            reporters,
+        }
+    }
+
     fn is_open(&self) -> bool {
         matches!(self.state, State::Open | State::Closing(_))
     }
@@ -528,24 +535,30 @@ impl Buffer {
         self.first_at = now;
         self.delivered.fill(0);
         self.members.clear();
-        (self.complete, self.touched, self.written, self.reporters) = (0, 0, 0, 0);
-        (self.reopened, self.notice, self.again) = (false, false, false);
+        self.complete = 0;
+        self.touched = 0;
+        self.written = 0;
+        self.reporters = 0;
+        self.reopened = false;
+        self.notice = false;
+        self.again = false;
     }
 
     /// Merges a delivery's counters; copies them where they are the first.
-    fn merge(&mut self, delivery: Delivery<'_>, end: u32, shape: &Columns, how: (MergeOp, bool)) {
+    fn merge(&mut self, delivery: Delivery<'_>, end: u32, shape: &Columns, op: MergeOp, saturates: bool) {
         let len = shape.column_len() as usize;
-        let (first, end) = (delivery.first as usize, end as usize);
+        let first = delivery.first as usize;
+        let end = end as usize;
         let known = (self.touched as usize).clamp(first, end);
         let (old, new) = delivery.counters.split_at((known - first) * len);
         let (there, fresh) = self.counters[first * len..end * len].split_at_mut((known - first) * len);
         match shape.width {
             4 => {
-                merge_4(there, old, how);
+                merge_4(there, old, op, saturates);
                 copy::<4>(fresh, new);
             }
             _ => {
-                merge_8(there, old, how);
+                merge_8(there, old, op, saturates);
                 copy::<8>(fresh, new);
             }
         }
@@ -583,6 +596,26 @@ impl Buffer {
     }
 }
 
+/// Writes a part of a sketch reliably, if the transport has credit for it.
+fn write_part<W: Transport>(
+    sender: &mut Sender<'_, W>,
+    region: u16,
+    offset: u64,
+    data: &[u8],
+    immediate: Option<u32>,
+) -> Result<(), Blocked> {
+    if !sender.has_credit(1, data.len() as u64, true) {
+        return Err(Blocked::Full);
+    }
+    let target = Target {
+        region,
+        offset,
+        immediate,
+        reliable: true,
+    };
+    sender.write(target, data)
+}
+
 /// Copies counters from network byte order to the byte order of memory.
 fn copy<const WIDTH: usize>(to: &mut [u8], from: &[u8]) {
     for (to, from) in to
@@ -610,8 +643,8 @@ fn each_8(to: &mut [u8], from: &[u8], merge: impl Fn(u64, u64) -> u64) {
     }
 }
 
-fn merge_4(to: &mut [u8], from: &[u8], how: (MergeOp, bool)) {
-    match how {
+fn merge_4(to: &mut [u8], from: &[u8], op: MergeOp, saturates: bool) {
+    match (op, saturates) {
         (MergeOp::Sum, true) => each_4(to, from, u32::saturating_add),
         (MergeOp::Sum, false) => each_4(to, from, u32::wrapping_add),
         (MergeOp::Max | MergeOp::Sample, _) => each_4(to, from, u32::max),
@@ -619,8 +652,8 @@ fn merge_4(to: &mut [u8], from: &[u8], how: (MergeOp, bool)) {
     }
 }
 
-fn merge_8(to: &mut [u8], from: &[u8], how: (MergeOp, bool)) {
-    match how {
+fn merge_8(to: &mut [u8], from: &[u8], op: MergeOp, saturates: bool) {
+    match (op, saturates) {
         (MergeOp::Sum, true) => each_8(to, from, u64::saturating_add),
         (MergeOp::Sum, false) => each_8(to, from, u64::wrapping_add),
         (MergeOp::Max | MergeOp::Sample, _) => each_8(to, from, u64::max),

@@ -2,19 +2,19 @@
 
 use wire::Refusal;
 
-/// Why a valid report was dropped.
+/// A reason why a valid report was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Reason {
-    /// Its layout is not accepted here.
+    /// The report's layout is not accepted here.
     NotAccepted,
     /// For a collector that this translator does not have.
     NoCollector,
-    /// No such store.
+    /// There is no such store.
     UnknownStore,
-    /// No such list.
+    /// There is no such list.
     UnknownList,
-    /// No such sketch.
+    /// There is no such sketch.
     UnknownSketch,
     /// More data than the store's slots hold.
     TooMuchData,
@@ -61,9 +61,9 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = Self::ALL.len();
-    /// All of them.
+    /// All reasons, in order of their numbers.
     pub const ALL: [Self; 26] = [
         Self::NotAccepted,
         Self::NoCollector,
@@ -135,13 +135,13 @@ pub const PRIMITIVES: [&str; 5] = [
     "sketch_merge",
 ];
 
-/// Why a batch, a path or an epoch was written.
+/// A reason why a batch, a path or an epoch was written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Cause {
-    /// It was complete.
+    /// The batch, path or epoch was complete.
     Full,
-    /// Its timer expired.
+    /// The timer of the data expired.
     Timer,
     /// A report requested an immediate notification.
     Immediate,
@@ -152,9 +152,9 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// How many there are.
+    /// Number of causes.
     pub const COUNT: usize = Self::ALL.len();
-    /// All of them.
+    /// All causes, in order of their numbers.
     pub const ALL: [Self; 5] = [
         Self::Full,
         Self::Timer,
@@ -175,7 +175,7 @@ impl Cause {
     }
 }
 
-/// Reports by outcome.
+/// Reports, counted by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reports {
     /// Datagrams received; each is a report, or malformed.
@@ -197,26 +197,26 @@ pub struct Reports {
 /// Operations that the transport accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Operations {
-    /// Writes.
+    /// Writes that the transport accepted.
     pub writes: u64,
-    /// `FETCH_ADD` operations.
+    /// `FETCH_ADD` operations that the transport accepted.
     pub fetch_adds: u64,
-    /// Bytes of data in them.
+    /// Bytes of data in these operations.
     pub bytes: u64,
-    /// How many of them had an immediate value.
+    /// Operations with an immediate value.
     pub immediates: u64,
-    /// Reliable writes.
+    /// Writes that the transport repeats until they are acknowledged.
     pub reliable: u64,
     /// Refused by the transport, by [`Blocked`](rdma::transport::Blocked).
     pub blocked: [u64; 5],
 }
 
-/// Copies of Key-Write.
+/// Copies of data that Key-Write reports request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Copies {
     /// Requested by completed reports.
     pub requested: u64,
-    /// Written.
+    /// Copies that were written.
     pub written: u64,
     /// Skipped because of load.
     pub skipped: u64,
@@ -224,14 +224,14 @@ pub struct Copies {
     pub dropped: u64,
 }
 
-/// Entries of lists.
+/// Entries of lists, counted by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entries {
-    /// Accepted from reports.
+    /// Entries accepted from reports.
     pub accepted: u64,
-    /// Made by triggers.
+    /// Entries made by triggers.
     pub triggered: u64,
-    /// Written.
+    /// Entries that were written.
     pub written: u64,
     /// Waiting for their batches now.
     pub pending: u64,
@@ -245,10 +245,10 @@ pub struct Entries {
     pub batches: [u64; Cause::COUNT],
 }
 
-/// Postcards.
+/// Postcards, counted by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Postcards {
-    /// Accepted from reports.
+    /// Postcards accepted from reports.
     pub accepted: u64,
     /// Written as part of a path.
     pub written: u64,
@@ -262,7 +262,7 @@ pub struct Postcards {
     pub paths: [u64; Cause::COUNT],
 }
 
-/// Sketches.
+/// Columns and epochs of sketches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sketches {
     /// Columns of reporters that were merged.
@@ -280,11 +280,11 @@ pub struct Sketches {
 /// Sequences of essential reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sequences {
-    /// Accepted.
+    /// Essential reports that were accepted.
     pub accepted: u64,
     /// Lost: given up after NACKs.
     pub lost: u64,
-    /// Restarts of reporters.
+    /// Restarts of reporters that were detected.
     pub restarts: u64,
     /// Reporters with sequence state now.
     pub reporters: u64,
@@ -293,34 +293,34 @@ pub struct Sequences {
 /// Control messages to reporters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Controls {
-    /// ACKs.
+    /// ACKs that were sent.
     pub acks: u64,
     /// NACKs, by code minus 1: gap, malformed, unknown, overload.
     pub nacks: [u64; 4],
-    /// Sketch NACKs.
+    /// NACKs for missing columns of sketches.
     pub sketch_nacks: u64,
-    /// Notices of congestion.
+    /// Notices of congestion that were sent.
     pub notices: u64,
 }
 
 /// Counters since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
-    /// Reports.
+    /// Reports, counted by outcome.
     pub reports: Reports,
-    /// Operations.
+    /// Operations that the transport accepted or refused.
     pub operations: Operations,
-    /// Copies of Key-Write.
+    /// Copies of data that Key-Write reports request.
     pub copies: Copies,
-    /// Entries of lists.
+    /// Entries of lists, counted by outcome.
     pub entries: Entries,
-    /// Postcards.
+    /// Postcards, counted by outcome.
     pub postcards: Postcards,
-    /// Sketches.
+    /// Columns and epochs of sketches.
     pub sketches: Sketches,
-    /// Sequences.
+    /// Sequences of essential reports.
     pub sequences: Sequences,
-    /// Messages to reporters.
+    /// Control messages to reporters.
     pub controls: Controls,
     /// Times a collector's congestion rose to level 1, 2, 3.
     pub levels: [u64; 3],
@@ -329,7 +329,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Nothing counted.
+    /// Counters that are all 0.
     pub const NEW: Self = Self {
         reports: Reports {
             received: 0,
@@ -395,15 +395,17 @@ impl Stats {
         senders: 0,
     };
 
-    /// Reports are malformed, dropped, done or waiting; copies, entries and postcards are written, pending, or lost for a counted
-    /// reason.
+    /// Returns whether reports are malformed, dropped, done or waiting; copies, entries and postcards written, pending, or lost
+    /// for a counted reason.
     pub fn is_balanced(&self) -> bool {
         let reports = &self.reports;
         let became = reports.unreadable.iter().sum::<u64>()
             + reports.dropped.iter().sum::<u64>()
             + reports.done.iter().sum::<u64>()
             + reports.queued;
-        let (copies, entries, postcards) = (&self.copies, &self.entries, &self.postcards);
+        let copies = &self.copies;
+        let entries = &self.entries;
+        let postcards = &self.postcards;
         reports.received == became
             && copies.requested == copies.written + copies.skipped + copies.dropped
             && entries.accepted + entries.triggered == entries.written + entries.pending + entries.dropped

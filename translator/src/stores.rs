@@ -34,7 +34,7 @@ impl<T> ById<T> {
         }
     }
 
-    /// A collector has at most 64.
+    /// Adds a store. A collector has at most 64, so a free place is found.
     fn insert(&mut self, id: u16, store: T) {
         let mut at = usize::from(id) % PLACES;
         while self.places[at] != u8::MAX {
@@ -66,7 +66,6 @@ impl<T> ById<T> {
     }
 }
 
-/// A Key-Write store.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
     region: u16,
@@ -76,7 +75,6 @@ struct Slots {
     stride: u64,
 }
 
-/// A Key-Increment store.
 #[derive(Clone, Copy, Debug)]
 struct Counters {
     region: u16,
@@ -84,9 +82,9 @@ struct Counters {
     slots: u64,
 }
 
-/// When a report is executed, at which congestion level, and whether its layout is the artifact's.
+/// The time of a report's execution, the congestion level, and whether the report's layout is the artifact's.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Situation {
+pub(super) struct Context {
     pub(super) now: u64,
     pub(super) level: u8,
     pub(super) artifact: bool,
@@ -106,12 +104,10 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    /// The sketches.
     pub(super) fn sketches(&self) -> impl Iterator<Item = &Sketch> {
         self.sketches.iter()
     }
 
-    /// No stores.
     pub(super) fn new() -> Self {
         Self {
             key_write: ById::new(),
@@ -122,7 +118,7 @@ impl Stores {
         }
     }
 
-    /// The stores of a collector. Pending data of `before` for the same stores stays; the rest is lost, and counted.
+    /// Creates the stores of a collector. Pending data of `before` for the same stores stays; the rest is lost, and counted.
     pub(super) fn replace(
         before: Self,
         memory: &CollectorConfig,
@@ -130,21 +126,19 @@ impl Stores {
         stats: &mut Stats,
     ) -> Self {
         let mut stores = Self::new();
-        let (mut append, mut paths, mut sketches) = (
-            before.append,
-            before
-                .postcarding
-                .stores
-                .into_iter()
-                .map(|(_, paths)| paths)
-                .collect::<Vec<_>>(),
-            before
-                .sketches
-                .stores
-                .into_iter()
-                .map(|(_, sketch)| sketch)
-                .collect::<Vec<_>>(),
-        );
+        let mut append = before.append;
+        let mut paths: Vec<Paths> = before
+            .postcarding
+            .stores
+            .into_iter()
+            .map(|(_, paths)| paths)
+            .collect();
+        let mut sketches: Vec<Sketch> = before
+            .sketches
+            .stores
+            .into_iter()
+            .map(|(_, sketch)| sketch)
+            .collect();
         for entry in &memory.stores {
             match entry.geometry {
                 Geometry::KeyWrite {
@@ -152,15 +146,14 @@ impl Stores {
                     data_len,
                     family,
                 } => {
-                    let (region, stride) = (entry.region, layout::slot_stride(data_len));
                     stores.key_write.insert(
                         entry.id,
                         Slots {
-                            region,
+                            region: entry.region,
                             data_len,
                             family,
                             slots,
-                            stride,
+                            stride: layout::slot_stride(data_len),
                         },
                     );
                 }
@@ -199,13 +192,15 @@ impl Stores {
         stores
     }
 
-    /// See [`super::Translator::set_next`].
+    /// Continues a list at this number, see [`super::Translator::set_next`]. Returns false if there is no such list.
     pub(super) fn set_next(&mut self, list: u32, next: u64) -> bool {
-        let found = self
-            .append
-            .iter_mut()
-            .find_map(|lists| lists.find(list).map(|at| (lists, at)));
-        found.map(|(lists, at)| lists.set_next(at, next)).is_some()
+        match self.list(list) {
+            Some((lists, at)) => {
+                lists.set_next(at, next);
+                true
+            }
+            None => false,
+        }
     }
 
     /// See [`super::Translator::renew`]. Returns the regions that must be written again as a whole.
@@ -216,7 +211,7 @@ impl Stores {
         })
     }
 
-    /// Pending entries and postcards.
+    /// Counts the pending entries and postcards.
     pub(super) fn pending(&self) -> (u64, u64) {
         (
             self.append.iter().map(Lists::pending).sum(),
@@ -224,7 +219,7 @@ impl Stores {
         )
     }
 
-    /// When the first timer expires.
+    /// Returns when the first timer expires.
     pub(super) fn deadline(&self, config: &Config) -> Option<u64> {
         let entries = self
             .append
@@ -244,11 +239,10 @@ impl Stores {
         entries.chain(paths).chain(sketches).min()
     }
 
-    /// Executes a report.
     #[inline(always)]
     pub(super) fn perform<W: Transport>(
         &mut self,
-        Situation { now, level, artifact }: Situation,
+        Context { now, level, artifact }: Context,
         report: &Report<'_>,
         config: &Config,
         sender: &mut Sender<'_, W>,
@@ -269,7 +263,7 @@ impl Stores {
                     .ok_or(Fault::Drop(Reason::UnknownStore))?;
                 let most = copies.min(config.copies[usize::from(level & 3)]);
                 let notice = immediate.then(|| report.operation.immediate_value());
-                let written = store.write((key, data), most, (notice, reliable), sender)?;
+                let written = store.write(key, data, most, notice, reliable, sender)?;
                 stats.copies.requested += u64::from(copies);
                 stats.copies.written += u64::from(written);
                 stats.copies.skipped += u64::from(copies - most);
@@ -290,7 +284,7 @@ impl Stores {
                     reliable,
                     words: artifact,
                 };
-                lists.append((at, now), entries, request, sender, &mut stats.entries)
+                lists.append(at, now, entries, request, sender, &mut stats.entries)
             }
             Operation::KeyIncrement {
                 copies,
@@ -303,7 +297,7 @@ impl Stores {
                     .find(store)
                     .ok_or(Fault::Drop(Reason::UnknownStore))?;
                 let notice = immediate.then(|| report.operation.immediate_value());
-                store.add((key, delta), copies, notice, sender)
+                store.add(key, delta, copies, notice, sender)
             }
             Operation::Postcard {
                 hop,
@@ -356,7 +350,7 @@ impl Stores {
         }
     }
 
-    /// Executes a plain Append. `None`: nothing was done, and [`Stores::perform`] finds the reason.
+    /// Executes a plain Append. Returns `None` if nothing was done, and [`Stores::perform`] finds the reason.
     #[inline(always)]
     pub(super) fn append_plain<W: Transport>(
         &mut self,
@@ -374,14 +368,14 @@ impl Stores {
             reliable: false,
             words: false,
         };
-        match lists.append((at, now), plain.entries, request, sender, stats) {
+        match lists.append(at, now, plain.entries, request, sender, stats) {
             Ok(()) => Some(Ok(())),
             Err(Fault::Drop(reason)) => Some(Err(reason)),
             Err(Fault::Blocked | Fault::ColumnGap { .. }) => None,
         }
     }
 
-    /// No NACK was sent for the columns that are missing before this report's.
+    /// Records that no NACK was sent for the columns that are missing before this report's.
     #[cold]
     pub(super) fn nack_not_sent(&mut self, report: &Report<'_>) {
         if let Operation::SketchMerge { sketch, epoch, .. } = report.operation
@@ -391,7 +385,7 @@ impl Stores {
         }
     }
 
-    /// The region of a list, and its index there.
+    /// Returns the region of a list, and the list's index there.
     #[inline(always)]
     fn list(&mut self, list: u32) -> Option<(&mut Lists, usize)> {
         self.append
@@ -399,7 +393,7 @@ impl Stores {
             .find_map(|lists| lists.find(list).map(|at| (lists, at)))
     }
 
-    /// Whether all lists' heads and pending blocks are likely to be in the cache, so that prefetching is not needed.
+    /// Returns whether all lists' heads and pending blocks are likely to be in the cache, so that prefetching is not needed.
     #[inline(always)]
     pub(super) fn are_lists_few(&self) -> bool {
         self.append.iter().map(Lists::footprint).sum::<usize>() <= NEAR
@@ -413,7 +407,7 @@ impl Stores {
         }
     }
 
-    /// Bytes of an entry of a list, if it is here.
+    /// Returns the bytes of an entry of a list, if the list is here.
     pub(super) fn entry_len(&self, list: u32) -> Option<usize> {
         self.append
             .iter()
@@ -425,7 +419,8 @@ impl Stores {
     pub(super) fn append<W: Transport>(
         &mut self,
         now: u64,
-        (list, entry): (u32, &[u8]),
+        list: u32,
+        entry: &[u8],
         request: Request,
         sender: &mut Sender<'_, W>,
         stats: &mut Stats,
@@ -434,11 +429,11 @@ impl Stores {
         if entry.len() != lists.entry_len() {
             return Err(Fault::Drop(Reason::WrongEntry));
         }
-        let taken = stats.entries.accepted;
-        let done = lists.append((at, now), entry, request, sender, &mut stats.entries);
+        let before = stats.entries.accepted;
+        let done = lists.append(at, now, entry, request, sender, &mut stats.entries);
         // Counted as an entry of a trigger instead.
-        let triggered = stats.entries.accepted - taken;
-        stats.entries.accepted = taken;
+        let triggered = stats.entries.accepted - before;
+        stats.entries.accepted = before;
         stats.entries.triggered += triggered;
         done
     }
@@ -453,33 +448,37 @@ impl Stores {
         sender: &mut Sender<'_, W>,
         stats: &mut Stats,
     ) -> bool {
-        let until = |timer: u64| match cause {
-            Cause::Stopped => Some(u64::MAX),
-            _ => now.checked_sub(timer),
-        };
         let mut all = true;
-        if let Some(until) = until(config.append_timer) {
+        if let Some(until) = flush_limit(now, cause, config.append_timer) {
             for lists in &mut self.append {
                 all &= lists.flush_until(until, cause, sender, &mut stats.entries);
             }
         }
-        if let Some(until) = until(config.postcard_timer) {
+        if let Some(until) = flush_limit(now, cause, config.postcard_timer) {
             for paths in self.postcarding.iter_mut() {
                 all &= paths.flush_until(until, cause, sender, &mut stats.postcards);
             }
         }
         // Also complete columns that had no credit.
-        let until = until(config.sketch_timer).unwrap_or(0);
+        let until = flush_limit(now, cause, config.sketch_timer).unwrap_or(0);
         for sketch in self.sketches.iter_mut() {
-            all &= sketch.flush_until(until, (cause, config.sketch_columns), sender, &mut stats.sketches);
+            all &= sketch.flush_until(until, cause, config.sketch_columns, sender, &mut stats.sketches);
         }
         all
     }
 }
 
-/// Takes the pending data of the same store.
-fn reuse<T>(known: &mut Vec<T>, entry: &StoreEntry, of: impl Fn(&T) -> &StoreEntry) -> Option<T> {
-    let at = known.iter().position(|known| of(known) == entry)?;
+/// Returns the time such that data pending since then or longer are written; `None` if none are.
+fn flush_limit(now: u64, cause: Cause, timer: u64) -> Option<u64> {
+    match cause {
+        Cause::Stopped => Some(u64::MAX),
+        _ => now.checked_sub(timer),
+    }
+}
+
+/// Removes and returns the store with the same settings, with its pending data.
+fn reuse<T>(known: &mut Vec<T>, entry: &StoreEntry, entry_of: impl Fn(&T) -> &StoreEntry) -> Option<T> {
+    let at = known.iter().position(|known| entry_of(known) == entry)?;
     Some(known.swap_remove(at))
 }
 
@@ -488,9 +487,11 @@ impl Slots {
     #[inline(always)]
     fn write<W: Transport>(
         &self,
-        (key, data): (&[u8], &[u8]),
+        key: &[u8],
+        data: &[u8],
         copies: u8,
-        (notice, reliable): (Option<u32>, bool),
+        notice: Option<u32>,
+        reliable: bool,
         sender: &mut Sender<'_, W>,
     ) -> Result<u8, Fault> {
         if data.len() > usize::from(self.data_len) {
@@ -508,7 +509,8 @@ impl Slots {
             self.put(
                 &slot[..len],
                 &slots[..usize::from(copies)],
-                (notice, reliable),
+                notice,
+                reliable,
                 sender,
             )
         } else {
@@ -517,7 +519,8 @@ impl Slots {
             self.put(
                 &slot[..len],
                 &slots[..usize::from(copies)],
-                (notice, reliable),
+                notice,
+                reliable,
                 sender,
             )
         }
@@ -542,7 +545,8 @@ impl Slots {
         &self,
         slot: &[u8],
         slots: &[u32],
-        (notice, reliable): (Option<u32>, bool),
+        notice: Option<u32>,
+        reliable: bool,
         sender: &mut Sender<'_, W>,
     ) -> Result<u8, Fault> {
         let last = slots.len() - 1;
@@ -569,7 +573,8 @@ impl Counters {
     #[inline(always)]
     fn add<W: Transport>(
         &self,
-        (key, delta): (&[u8], u64),
+        key: &[u8],
+        delta: u64,
         copies: u8,
         notice: Option<u32>,
         sender: &mut Sender<'_, W>,

@@ -15,9 +15,9 @@ const ACK_EVERY: u8 = 64;
 /// Number of bits of a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Width {
-    /// DTA v1.
+    /// Sequence numbers of DTA v1.
     Sixteen,
-    /// The artifact.
+    /// Sequence numbers of the artifact.
     Eight,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Tracker {
     pub(super) merged: u64,
     /// It is in the settings and never expires.
     pub(super) pinned: bool,
-    /// `last` is valid.
+    /// The number in `last` is valid.
     begun: bool,
     /// The last sequence number in order.
     last: u16,
@@ -65,27 +65,27 @@ pub(super) struct Tracker {
 /// Classification of a sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// It is due.
+    /// The number is due.
     Due {
         /// Numbers before it that were given up.
         lost: u16,
-        /// The reporter restarted.
+        /// The reporter has restarted.
         restart: bool,
     },
     /// It was received before.
     Duplicate,
     /// Some before it are missing.
     Gap {
-        /// Send a NACK.
+        /// A NACK is due.
         nack: bool,
-        /// The reporter restarted.
+        /// The reporter has restarted.
         restart: bool,
     },
 }
 
 impl Tracker {
-    /// For a reporter at this address that was not seen before `seen`.
-    pub(super) fn of(address: u128, seen: u64, pinned: bool) -> Self {
+    /// Creates the state of a reporter at this address that was not seen before `seen`.
+    pub(super) fn new(address: u128, seen: u64, pinned: bool) -> Self {
         Self {
             address,
             seen,
@@ -94,12 +94,12 @@ impl Tracker {
         }
     }
 
-    /// When the reporter was last active, with or without sequence numbers.
+    /// Returns when the reporter was last active, with or without sequence numbers.
     pub(super) fn active(&self) -> u64 {
         self.seen.max(self.merged)
     }
 
-    /// The last number in order; before there is one, that before `sequence`.
+    /// Returns the last number in order; before there is one, that before `sequence`.
     pub(super) fn last(&self, sequence: u16, width: Width) -> u16 {
         if self.begun {
             self.last
@@ -108,7 +108,7 @@ impl Tracker {
         }
     }
 
-    /// Whether this number is due. Does not change the state.
+    /// Returns whether this number is due. Does not change the state.
     pub(super) fn is_next(&self, sequence: u16, width: Width) -> bool {
         !self.begun || sequence.wrapping_sub(self.last) & width.mask() == 1
     }
@@ -126,20 +126,22 @@ impl Tracker {
             };
         }
         if ahead == 0 || ahead > mask / 2 {
-            return self.repeated(sequence, ahead, width, (now, config));
+            return self.classify_earlier(sequence, ahead, width, now, config);
         }
         self.seen = now;
         self.run = 0;
-        self.ahead(sequence, ahead, width, (now, config))
+        self.classify_later(sequence, ahead, width, now, config)
     }
 
-    /// A duplicate, or a number of a reporter that restarted with smaller numbers.
-    fn repeated(
+    /// Classifies a number that is not above the last one: a duplicate, or a number of a reporter that restarted with smaller
+    /// numbers.
+    fn classify_earlier(
         &mut self,
         sequence: u16,
         ahead: u16,
         width: Width,
-        (now, config): (u64, &Config),
+        now: u64,
+        config: &Config,
     ) -> Verdict {
         // A reporter retransmits only its last report without a NACK. Other reports after a long silence
         // are not duplicates: our state of the reporter may be outdated.
@@ -148,13 +150,15 @@ impl Tracker {
             self.seen = now;
             return Verdict::Duplicate;
         }
-        if !self.is_restart(sequence, ahead, width, (now, config)) && !silent {
+        if !self.is_restart(sequence, ahead, width, now, config) && !silent {
             return Verdict::Duplicate;
         }
         // The reporter still buffers the reports that were mistaken for duplicates: a NACK requests them.
         let first = if self.run > 0 { self.run_first } else { sequence };
         self.last = first.wrapping_sub(1) & width.mask();
-        (self.seen, self.run, self.refused) = (now, 0, false);
+        self.seen = now;
+        self.run = 0;
+        self.refused = false;
         if first == sequence {
             self.nacks = 0;
             return Verdict::Due {
@@ -162,7 +166,8 @@ impl Tracker {
                 restart: true,
             };
         }
-        (self.nacks, self.nacked_at) = (1, now);
+        self.nacks = 1;
+        self.nacked_at = now;
         Verdict::Gap {
             nack: true,
             restart: true,
@@ -171,7 +176,7 @@ impl Tracker {
 
     /// Whether this is the eighth consecutive number before the window, or within it without another explanation. A repeated
     /// number, such as that of a reporter's last report, counts as consecutive.
-    fn is_restart(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> bool {
+    fn is_restart(&mut self, sequence: u16, ahead: u16, width: Width, now: u64, config: &Config) -> bool {
         if width == Width::Eight {
             return false;
         }
@@ -183,9 +188,11 @@ impl Tracker {
         // Stragglers before a silence do not belong to the numbers after it.
         let is_old = now.saturating_sub(self.run_at) >= config.idle;
         if self.run == 0 || is_old || sequence.wrapping_sub(self.run_first) >= WINDOW {
-            (self.run, self.run_first) = (0, sequence);
+            self.run = 0;
+            self.run_first = sequence;
         }
-        (self.run_calm, self.run_at) = (is_calm, now);
+        self.run_calm = is_calm;
+        self.run_at = now;
         self.run = if self.run > 0 && in_a_row {
             self.run.saturating_add(1)
         } else {
@@ -195,7 +202,15 @@ impl Tracker {
         self.run >= RESTART_RUN && (is_far || is_calm)
     }
 
-    fn ahead(&mut self, sequence: u16, ahead: u16, width: Width, (now, config): (u64, &Config)) -> Verdict {
+    /// Classifies a number after a gap.
+    fn classify_later(
+        &mut self,
+        sequence: u16,
+        ahead: u16,
+        width: Width,
+        now: u64,
+        config: &Config,
+    ) -> Verdict {
         // Each NACK waits four times as long as the one before: the first may be lost, later ones may only be early.
         let wait = config
             .nack_interval

@@ -13,11 +13,11 @@ use crate::control::{self, Emitter, Output};
 use crate::local::Record;
 use crate::meter::Meter;
 use crate::received::{Origin, Received};
-use crate::reporters::{self, Reporters, tracker_key};
+use crate::reporters::{self, Congestion, Reporters, tracker_key};
 use crate::sender::{Fault, Sender};
 use crate::sketch::{Merged, Sketch};
 use crate::stats::{Cause, Operations, Reason, Stats};
-use crate::stores::{Situation, Stores};
+use crate::stores::{Context, Stores};
 use crate::tracker::Verdict;
 
 /// Maximum reports from local memory per tick.
@@ -58,7 +58,6 @@ pub struct Translator {
     now: u64,
 }
 
-/// Outcome of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Done,
@@ -117,7 +116,7 @@ impl Translator {
         Ok(())
     }
 
-    /// The epochs of a collector's sketches into which no more columns are merged, for each sketch the older one first.
+    /// Returns the epochs of a collector's sketches into which no more columns are merged, for each sketch the older one first.
     pub fn merged(&self, collector: u8) -> impl Iterator<Item = Merged<'_>> {
         let collectors = self.collectors.get(usize::from(collector)).into_iter();
         collectors
@@ -125,8 +124,9 @@ impl Translator {
             .flat_map(Sketch::merged)
     }
 
-    /// The collector restarted, and its memory may be new and empty. Call it between [`Translator::attach`] and connecting the
-    /// transport. All sketches are written again as a whole: a reader could not detect that earlier columns are missing.
+    /// Prepares for a collector that restarted, and whose memory may be new and empty. Call it between [`Translator::attach`] and
+    /// connecting the transport. All sketches are written again as a whole: a reader could not detect that earlier columns are
+    /// missing.
     pub fn renew(&mut self, collector: u8, transport: &mut impl Transport) {
         let Some(memory) = self.collectors.get_mut(usize::from(collector)) else {
             return;
@@ -144,12 +144,12 @@ impl Translator {
             .is_some_and(|memory| memory.stores.set_next(list, next))
     }
 
-    /// The first trigger whose entries do not fit its list in this collector's memory, by its index in the settings: it appends
-    /// nothing, and its entries are counted as missed.
+    /// Returns the first trigger whose entries do not fit its list in this collector's memory, by its index in the settings: it
+    /// appends nothing, and its entries are counted as missed.
     pub fn unfit_trigger(&self, collector: u8) -> Option<usize> {
         let memory = self.collectors.get(usize::from(collector))?;
         self.config.triggers.iter().position(|trigger| {
-            let is_for = trigger.collector.is_none_or(|of| of == collector);
+            let is_for = trigger.collector.is_none_or(|number| number == collector);
             is_for && memory.stores.entry_len(trigger.list) != Some(trigger.entry_len())
         })
     }
@@ -187,11 +187,11 @@ impl Translator {
             Err(_) if self.config.accept == Accept::V1 && artifact::is_artifact(payload) => {
                 self.drop(Reason::NotAccepted);
             }
-            Err(refusal) => self.unreadable(*refusal, (now, origin), payload, out),
+            Err(refusal) => self.process_unreadable(*refusal, now, origin, payload, out),
         }
     }
 
-    /// A report in the artifact's layouts: there the sender's address is the reporter.
+    /// Processes a report in the artifact's layouts: there the sender's address is the reporter.
     #[inline(never)]
     fn process_artifact(
         &mut self,
@@ -239,7 +239,7 @@ impl Translator {
             return self.drop(Reason::NoCollector);
         }
         if !self.reporters.meter(now, origin.sender) {
-            return self.metered(received, out);
+            return self.process_metered(received, out);
         }
         if report.base.essential {
             return self.process_essential(received, transport, out);
@@ -251,21 +251,22 @@ impl Translator {
         self.settle(received, outcome, transport, out);
     }
 
-    /// Columns of a sketch: no other sender may use the ID of a reporter whose columns were merged.
+    /// Processes columns of a sketch: no other sender may use the ID of a reporter whose columns were merged.
     fn process_sketch(
         &mut self,
         received: &Received<'_>,
         transport: &mut impl Transport,
         out: &mut impl Output,
     ) {
-        let (now, sequence) = (received.now, received.sequence());
-        if let Err(reason) = self.reporters.check_id(now, sequence, &self.config) {
+        let now = received.now;
+        let identity = received.identity();
+        if let Err(reason) = self.reporters.check_id(now, identity, &self.config) {
             return self.drop(reason);
         }
         let outcome = self.execute(received, transport);
         if matches!(outcome, Outcome::Done | Outcome::Diverted(_)) {
             // It cannot fail: the ID was checked.
-            if let Ok(at) = self.reporters.tracker(now, sequence, &self.config) {
+            if let Ok(at) = self.reporters.tracker(now, identity, &self.config) {
                 self.reporters.at(at).merged = now;
             }
         }
@@ -289,10 +290,11 @@ impl Translator {
             let smooth = self.is_smooth(now, collector);
             // Reports that need no large table are processed first.
             let at_once = smooth && self.collectors[usize::from(collector)].stores.are_lists_few();
-            let is_long = |(_, payload): &(_, &[u8])| {
-                !(at_once && self.process_plain(now, collector, payload, transport))
+            let Some(first) = burst
+                .find(|(_, payload)| !(at_once && self.process_plain(now, collector, payload, transport)))
+            else {
+                return;
             };
-            let Some(first) = burst.find(is_long) else { return };
             some[0] = first;
             let mut count = 1;
             for (place, report) in some[1..].iter_mut().zip(burst.by_ref()) {
@@ -323,19 +325,20 @@ impl Translator {
         }
     }
 
-    /// Whether processing depends on the report alone: no meter, no congestion, no waiting reports, no active notice, no trigger.
+    /// Returns whether processing depends on the report alone: no meter, no congestion, no waiting reports, no active notice, no
+    /// trigger.
     #[inline(always)]
     fn is_smooth(&self, now: u64, collector: u8) -> bool {
         let Some(memory) = self.collectors.get(usize::from(collector)) else {
             return false;
         };
-        let unmetered = self.reporters.is_unmetered() && memory.meter.is_endless();
+        let unmetered = self.reporters.is_unmetered() && memory.meter.is_unlimited();
         let calm = memory.attached && memory.level == 0 && memory.local.is_empty();
         let v1 = self.config.accept != Accept::Artifact;
         v1 && unmetered && calm && self.reporters.is_nobody_notified(now) && self.config.triggers.is_empty()
     }
 
-    /// The fast path of a plain Append. False: nothing was done; take the slow path.
+    /// Processes a plain Append on the fast path. Returns false if nothing was done and the slow path is needed.
     #[inline(always)]
     fn process_plain(
         &mut self,
@@ -398,20 +401,18 @@ impl Translator {
         }
     }
 
-    /// When the next timer expires, or reports in local memory are to be retried.
+    /// Returns when the next timer expires, or reports in local memory are to be retried.
     pub fn deadline(&self) -> Option<u64> {
         let waits = self.collectors.iter().any(|memory| !memory.local.is_empty());
         let again = waits.then(|| self.now.saturating_add(RETRY));
-        let due = |memory: &CollectorState| {
-            memory
-                .stores
-                .deadline(&self.config)
-                .map(|at| at.max(memory.retry))
-        };
-        self.collectors.iter().filter_map(due).chain(again).min()
+        let timers = self.collectors.iter().filter_map(|memory| {
+            let at = memory.stores.deadline(&self.config)?;
+            Some(at.max(memory.retry))
+        });
+        timers.chain(again).min()
     }
 
-    /// Writes all pending data, as far as the transport accepts it. True when nothing is left.
+    /// Writes all pending data, as far as the transport accepts it. Returns true when nothing is left.
     pub fn finish(&mut self, now: u64, transport: &mut impl Transport) -> bool {
         self.now = now;
         let mut all = true;
@@ -423,30 +424,33 @@ impl Translator {
         all
     }
 
-    /// The last congestion level of a collector, 0 to 3.
+    /// Returns the last congestion level of a collector, 0 to 3.
     pub fn level(&self, collector: u8) -> u8 {
         self.collectors
             .get(usize::from(collector))
             .map_or(0, |memory| memory.level)
     }
 
-    /// Counters. Iterates over all lists and paths to count pending data.
+    /// Returns the counters. Iterates over all lists and paths to count pending data.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
         stats.operations = self.operations;
         stats.controls = self.messages.counts;
         for memory in &self.collectors {
-            let ((entries, postcards), (waiting, bytes)) = (memory.stores.pending(), memory.local.usage());
+            let (entries, postcards) = memory.stores.pending();
+            let (waiting, bytes) = memory.local.usage();
             stats.entries.pending += entries;
             stats.postcards.pending += postcards;
             stats.reports.queued += waiting;
             stats.reports.queued_bytes += bytes;
         }
-        (stats.senders, stats.sequences.reporters) = self.reporters.known();
+        let (senders, reporters) = self.reporters.known();
+        stats.senders = senders;
+        stats.sequences.reporters = reporters;
         stats
     }
 
-    /// The settings; the collectors are those last attached.
+    /// Returns the settings; the collectors are those last attached.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -474,13 +478,13 @@ impl Translator {
             meter: &mut memory.meter,
             stats: &mut self.operations,
         };
-        let situation = Situation {
+        let context = Context {
             now: received.now,
             level,
             artifact: received.artifact,
         };
         match memory.stores.perform(
-            situation,
+            context,
             received.report,
             &self.config,
             &mut sender,
@@ -493,7 +497,7 @@ impl Translator {
         }
     }
 
-    /// Outcome of a report under congestion, or behind waiting reports; `None`: execute it.
+    /// Decides on a report under congestion, or behind waiting reports; `None`: execute it.
     fn under_load(
         &mut self,
         level: u8,
@@ -579,27 +583,27 @@ impl Translator {
                 meter: &mut memory.meter,
                 stats: &mut self.operations,
             };
-            let situation = Situation {
+            let context = Context {
                 now,
                 level: memory.level,
                 artifact: record.artifact,
             };
             match memory
                 .stores
-                .perform(situation, &report, &self.config, &mut sender, &mut self.stats)
+                .perform(context, &report, &self.config, &mut sender, &mut self.stats)
             {
                 Err(Fault::Blocked) => return true,
                 Ok(()) => {
                     self.stats.reports.done[report.operation.opcode() as usize - 1] += 1;
                     if !self.config.triggers.is_empty() {
-                        let mut fire = TriggerAction {
+                        let mut action = TriggerAction {
                             now,
                             triggers: &self.config.triggers,
                             fired: &mut self.fired,
                             stores: &mut memory.stores,
                             stats: &mut self.stats,
                         };
-                        fire.all(&report, &mut sender);
+                        action.run(&report, &mut sender);
                     }
                 }
                 Err(Fault::Drop(reason)) => self.stats.reports.dropped[reason as usize] += 1,
@@ -615,7 +619,8 @@ impl Translator {
 
     /// Writes pending data of a collector's stores.
     fn write_pending(&mut self, collector: usize, cause: Cause, transport: &mut impl Transport) -> bool {
-        let (now, memory) = (self.now, &mut self.collectors[collector]);
+        let now = self.now;
+        let memory = &mut self.collectors[collector];
         if !memory.attached {
             return true;
         }
@@ -654,10 +659,10 @@ impl Translator {
             }
             return;
         }
-        self.settle_undone(received, outcome, out);
+        self.settle_refused(received, outcome, out);
     }
 
-    fn settle_undone(&mut self, received: &Received<'_>, outcome: Outcome, out: &mut impl Output) {
+    fn settle_refused(&mut self, received: &Received<'_>, outcome: Outcome, out: &mut impl Output) {
         let (level, reason) = match outcome {
             Outcome::Done => return,
             Outcome::Diverted(level) => (level, None),
@@ -679,12 +684,14 @@ impl Translator {
             return;
         }
         let sender = received.origin.sender;
-        let notice = self.reporters.congested(
-            received.now,
-            sender,
-            (level, reason.is_some(), false),
-            &self.config,
-        );
+        let congestion = Congestion {
+            level,
+            is_dropped: reason.is_some(),
+            by_rate: false,
+        };
+        let notice = self
+            .reporters
+            .congested(received.now, sender, congestion, &self.config);
         if let Some(notice) = notice {
             self.messages.notify(received, notice, self.config.hold, out);
         }
@@ -700,24 +707,29 @@ impl Translator {
             meter: &mut memory.meter,
             stats: &mut self.operations,
         };
-        let mut fire = TriggerAction {
+        let mut action = TriggerAction {
             now: received.now,
             triggers: &self.config.triggers,
             fired: &mut self.fired,
             stores: &mut memory.stores,
             stats: &mut self.stats,
         };
-        fire.all(received.report, &mut sender);
+        action.run(received.report, &mut sender);
     }
 
-    /// A report above its sender's rate.
+    /// Drops a report above its sender's rate.
     #[cold]
-    fn metered(&mut self, received: &Received<'_>, out: &mut impl Output) {
+    fn process_metered(&mut self, received: &Received<'_>, out: &mut impl Output) {
         self.drop(Reason::Metered);
         let sender = received.origin.sender;
+        let congestion = Congestion {
+            level: 2,
+            is_dropped: true,
+            by_rate: true,
+        };
         if let Some(notice) = self
             .reporters
-            .congested(received.now, sender, (2, true, true), &self.config)
+            .congested(received.now, sender, congestion, &self.config)
         {
             self.messages.notify(received, notice, self.config.hold, out);
         }
@@ -725,7 +737,7 @@ impl Translator {
         if received.report.base.essential
             && let Ok(at) = self
                 .reporters
-                .tracker(received.now, received.sequence(), &self.config)
+                .tracker(received.now, received.identity(), &self.config)
             && self
                 .reporters
                 .at(at)
@@ -744,7 +756,7 @@ impl Translator {
     ) {
         let at = match self
             .reporters
-            .tracker(received.now, received.sequence(), &self.config)
+            .tracker(received.now, received.identity(), &self.config)
         {
             Ok(at) => at,
             Err(reason) => return self.drop(reason),
@@ -782,7 +794,8 @@ impl Translator {
     /// Does not accept a report although it has the expected sequence number: the reporter will send it again.
     #[cold]
     fn refuse(&mut self, received: &Received<'_>, at: usize, out: &mut impl Output) {
-        let (sequence, width) = (received.report.base.sequence, received.width());
+        let sequence = received.report.base.sequence;
+        let width = received.width();
         if self
             .reporters
             .at(at)
@@ -818,13 +831,14 @@ impl Translator {
         }
     }
 
-    /// A malformed report. If it is essential and its base header is valid, its sequence number is accepted, so that later
+    /// Drops a malformed report. If it is essential and its base header is valid, its sequence number is accepted, so that later
     /// reports are not a gap, and it gets a NACK.
     #[cold]
-    fn unreadable(
+    fn process_unreadable(
         &mut self,
         refusal: Refusal,
-        (now, origin): (u64, Origin),
+        now: u64,
+        origin: Origin,
         payload: &[u8],
         out: &mut impl Output,
     ) {
@@ -850,7 +864,7 @@ impl Translator {
             payload,
             artifact: false,
         };
-        let Some(at) = self.reporters.known_tracker(received.sequence(), &self.config) else {
+        let Some(at) = self.reporters.known_tracker(received.identity(), &self.config) else {
             return;
         };
         // After a gap there is nothing to do: the reporter will send it again.

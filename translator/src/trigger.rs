@@ -5,7 +5,7 @@ use wire::dta::{Operation, Report};
 
 /// Maximum number of triggers.
 pub const MAX_TRIGGERS: usize = 64;
-/// Maximum number of comparisons of one.
+/// Maximum number of comparisons of one trigger.
 pub const MAX_CONDITIONS: usize = 8;
 /// Maximum number of parts of an entry.
 pub const MAX_PARTS: usize = 16;
@@ -17,10 +17,10 @@ pub const MAX_ENTRY: usize = 256;
 pub struct Trigger {
     /// Reports of this primitive (wire-formats 5.3: 1 Key-Write, 2 Append, 3 Key-Increment, 4 Postcarding, 5 Sketch-Merge).
     pub opcode: u8,
-    /// Of this collector; of all when `None`.
+    /// Reports for this collector; for all when `None`.
     pub collector: Option<u8>,
-    /// Of this store, list or sketch; of all when `None`.
-    pub of: Option<u32>,
+    /// Reports for this store, list or sketch; for all when `None`.
+    pub target: Option<u32>,
     /// All of these hold. For an Append each entry is checked, for other primitives the report.
     pub conditions: Vec<Condition>,
     /// The list that gets an entry, in the same collector's memory.
@@ -33,14 +33,14 @@ pub struct Trigger {
     pub interval: u64,
 }
 
-/// One comparison.
+/// A comparison of a field with a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Condition {
     /// The compared field. If the report does not have it, the condition is false.
     pub field: Field,
     /// Bits of it that are compared.
     pub mask: u64,
-    /// The relation.
+    /// The relation that must hold.
     pub relation: Relation,
     /// The value that it is compared with.
     pub value: u64,
@@ -49,7 +49,7 @@ pub struct Condition {
 /// A number in a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Field {
-    /// The reporter's ID.
+    /// The ID of the reporter.
     Reporter,
     /// The priority, 0 to 2.
     Priority,
@@ -59,7 +59,7 @@ pub enum Field {
     Immediate,
     /// Key-Increment: the amount added. Postcarding: the hop's value. Others have none.
     Value,
-    /// Postcarding: the hop.
+    /// Postcarding: number of the hop.
     Hop,
     /// Postcarding: the number of hops of the path, 0 if unknown.
     PathLen,
@@ -69,20 +69,20 @@ pub enum Field {
     Data(u16, u8),
 }
 
-/// How a field is compared.
+/// A relation between a field and a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relation {
-    /// Equal.
+    /// The field is equal.
     Equal,
-    /// Not equal.
+    /// The field is not equal.
     NotEqual,
-    /// Less.
+    /// The field is less.
     Less,
-    /// Less or equal.
+    /// The field is less or equal.
     LessOrEqual,
-    /// Greater.
+    /// The field is greater.
     Greater,
-    /// Greater or equal.
+    /// The field is greater or equal.
     GreaterOrEqual,
 }
 
@@ -101,7 +101,7 @@ pub enum Part {
     Constant(u64, u8),
 }
 
-/// The low bytes of a number, most significant first.
+/// Writes the low bytes of a number, most significant first.
 fn put(place: &mut [u8], number: u64) {
     let bytes = number.to_be_bytes();
     let len = place.len().min(8);
@@ -116,7 +116,7 @@ fn copy(place: &mut [u8], from: &[u8], at: usize) {
 }
 
 impl Part {
-    /// Its length in bytes.
+    /// Returns the part's length in bytes.
     pub fn len(self) -> usize {
         match self {
             Self::Field(_, len) | Self::Key(_, len) | Self::Constant(_, len) => usize::from(len),
@@ -125,7 +125,7 @@ impl Part {
         }
     }
 
-    /// Whether it is of length 0.
+    /// Returns whether the part is of length 0.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -157,7 +157,7 @@ pub(super) struct TriggerInput<'a> {
 }
 
 impl<'a> TriggerInput<'a> {
-    /// The inputs of a report: one, or for an Append one for each entry.
+    /// Returns the inputs of a report: one, or for an Append one for each entry.
     pub(super) fn all(report: &'a Report<'a>) -> impl Iterator<Item = Self> {
         let (data, len) = match report.operation {
             Operation::KeyWrite { data, .. } => (data, data.len()),
@@ -199,7 +199,7 @@ impl<'a> TriggerInput<'a> {
     }
 }
 
-/// Bytes as a number, most significant first.
+/// Reads bytes as a number, most significant first.
 fn number(bytes: &[u8], at: usize, len: u8) -> Option<u64> {
     let bytes = bytes.get(at..at + usize::from(len))?;
     Some(
@@ -210,11 +210,12 @@ fn number(bytes: &[u8], at: usize, len: u8) -> Option<u64> {
 }
 
 impl Condition {
-    fn holds(&self, subject: &TriggerInput<'_>) -> bool {
-        let Some(field) = subject.field(self.field) else {
+    fn holds(&self, input: &TriggerInput<'_>) -> bool {
+        let Some(field) = input.field(self.field) else {
             return false;
         };
-        let (field, value) = (field & self.mask, self.value);
+        let field = field & self.mask;
+        let value = self.value;
         match self.relation {
             Relation::Equal => field == value,
             Relation::NotEqual => field != value,
@@ -227,7 +228,7 @@ impl Condition {
 }
 
 impl Trigger {
-    /// Whether it applies to this operation.
+    /// Returns whether the trigger applies to this operation.
     #[inline]
     pub(super) fn is_for(&self, collector: u8, operation: &Operation<'_>) -> bool {
         let id = match *operation {
@@ -239,19 +240,19 @@ impl Trigger {
         };
         self.opcode == operation.opcode() as u8
             && self.collector.is_none_or(|of| of == collector)
-            && self.of.is_none_or(|of| of == id)
+            && self.target.is_none_or(|target| target == id)
     }
 
     /// Whether all conditions hold.
-    pub(super) fn holds(&self, subject: &TriggerInput<'_>) -> bool {
-        self.conditions.iter().all(|condition| condition.holds(subject))
+    pub(super) fn holds(&self, input: &TriggerInput<'_>) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(input))
     }
 
     /// Builds the entry and returns its bytes.
     pub(super) fn build<'b>(
         &self,
         now: u64,
-        subject: &TriggerInput<'_>,
+        input: &TriggerInput<'_>,
         out: &'b mut [u8; MAX_ENTRY],
     ) -> &'b [u8] {
         out.fill(0);
@@ -261,9 +262,9 @@ impl Trigger {
                 break;
             };
             match *part {
-                Part::Field(field, _) => put(place, subject.field(field).unwrap_or(0)),
-                Part::Key(from, _) => copy(place, subject.key(), from.into()),
-                Part::Data(from, _) => copy(place, subject.data, from.into()),
+                Part::Field(field, _) => put(place, input.field(field).unwrap_or(0)),
+                Part::Key(from, _) => copy(place, input.key(), from.into()),
+                Part::Data(from, _) => copy(place, input.data, from.into()),
                 Part::Time => put(place, now),
                 Part::Constant(number, _) => put(place, number),
             }

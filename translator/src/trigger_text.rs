@@ -64,32 +64,31 @@ pub fn parts(text: &str) -> Result<Vec<Part>, String> {
 }
 
 fn part(word: &str) -> Result<Part, String> {
-    let wrong = || {
-        format!(
-            "`{word}` is no part of an entry; write key[FROM:BYTES], data[FROM:BYTES], time, a field with its bytes as value:4, or a number \
-                 with its bytes as 7:1"
-        )
-    };
     if word == "time" {
         return Ok(Part::Time);
     }
     if let Some(("key", from, bytes)) = range(word) {
-        let (from, bytes) = (
-            u8::try_from(from).map_err(|_| wrong())?,
-            u8::try_from(bytes).map_err(|_| wrong())?,
-        );
+        let from = u8::try_from(from).map_err(|_| not_a_part(word))?;
+        let bytes = u8::try_from(bytes).map_err(|_| not_a_part(word))?;
         return Ok(Part::Key(from, bytes));
     }
     if let Some(("data", from, bytes)) = range(word) {
         return Ok(Part::Data(from, bytes));
     }
-    let (name, bytes) = word.rsplit_once(':').ok_or_else(wrong)?;
-    let bytes = bytes.parse().map_err(|_| wrong())?;
+    let (name, bytes) = word.rsplit_once(':').ok_or_else(|| not_a_part(word))?;
+    let bytes = bytes.parse().map_err(|_| not_a_part(word))?;
     match (number(name), field(name)) {
         (Some(constant), _) => Ok(Part::Constant(constant, bytes)),
         (None, Some(field)) => Ok(Part::Field(field, bytes)),
-        (None, None) => Err(wrong()),
+        (None, None) => Err(not_a_part(word)),
     }
+}
+
+fn not_a_part(word: &str) -> String {
+    format!(
+        "`{word}` is no part of an entry; write key[FROM:BYTES], data[FROM:BYTES], time, a field with its bytes as value:4, or a number \
+             with its bytes as 7:1"
+    )
 }
 
 fn field(name: &str) -> Option<Field> {
@@ -109,7 +108,7 @@ fn field(name: &str) -> Option<Field> {
     })
 }
 
-/// `data[4:2]`.
+/// Parses a name with an offset and a length, such as `data[4:2]`.
 fn range(text: &str) -> Option<(&str, u16, u16)> {
     let (name, rest) = text.split_once('[')?;
     let (from, bytes) = rest.strip_suffix(']')?.split_once(':')?;

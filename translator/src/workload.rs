@@ -22,9 +22,9 @@ const ALL_COLUMNS: u32 = 1 << 19;
 pub enum Load {
     /// Data of this many bytes under random 13-byte keys.
     KeyWrite {
-        /// N.
+        /// Number of copies, N.
         copies: u8,
-        /// Bytes.
+        /// Bytes of the data.
         data: u16,
         /// Each from one of 65,536 reporters in turn, and numbered.
         essential: bool,
@@ -38,7 +38,7 @@ pub enum Load {
     },
     /// One under random 13-byte keys.
     KeyIncrement {
-        /// N.
+        /// Number of copies, N.
         copies: u8,
     },
     /// Five hops of a path, one after the other, of random 13-byte keys.
@@ -50,9 +50,9 @@ pub enum Load {
 /// A load with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Its load.
+    /// The load of the case.
     pub load: Load,
 }
 
@@ -74,7 +74,7 @@ const fn append(name: &'static str, entries: u8, lists: u32) -> Case {
     }
 }
 
-/// All cases.
+/// All cases of the benchmark.
 pub const CASES: [Case; 14] = [
     put("key-write-n1-4", 1, 4, false),
     put("key-write-n1-20", 1, 20, false),
@@ -128,7 +128,8 @@ impl Reports {
 impl Case {
     /// The store of the case.
     pub fn geometry(&self) -> Geometry {
-        let (slots, family) = (1 << 27, Family::V1);
+        let slots = 1 << 27;
+        let family = Family::V1;
         match self.load {
             Load::KeyWrite { data, .. } => Geometry::KeyWrite {
                 slots,
@@ -192,14 +193,15 @@ impl Case {
         }
     }
 
-    /// The case's reports.
+    /// Makes the reports of the case.
     pub fn reports(&self) -> Reports {
         let count = match self.load {
             // Two reporters' sketches.
             Load::Sketch => 2 * (ALL_COLUMNS / u32::from(COLUMNS)) as usize,
             _ => REPORTS,
         };
-        let (mut bytes, mut len) = (Vec::new(), 0);
+        let mut bytes = Vec::new();
+        let mut len = 0;
         let mut seed = 1;
         for number in 0..count {
             let mut payload = [0; 2048];
@@ -298,7 +300,7 @@ fn emit(report: &Report<'_>, out: &mut [u8]) -> usize {
     report.emit(out).unwrap_or(0)
 }
 
-/// The next pseudorandom number.
+/// Returns the next pseudorandom number.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*seed ^ *seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -309,7 +311,7 @@ fn next(seed: &mut u64) -> u64 {
 /// A transport that accepts everything and stores nothing, to measure the translator alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullTransport {
-    /// Operations.
+    /// Number of operations accepted.
     pub operations: u64,
     /// Bytes of their data.
     pub bytes: u64,

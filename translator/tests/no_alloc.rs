@@ -63,7 +63,7 @@ fn a_translator_at_work_allocates_nothing() {
         let trigger = Trigger {
             opcode: 1,
             collector: None,
-            of: None,
+            target: None,
             conditions: Vec::new(),
             list: 1,
             entry: vec![Part::Time],

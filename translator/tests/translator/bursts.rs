@@ -106,7 +106,7 @@ fn a_burst_is_what_its_reports_are_one_by_one() {
     let trigger = Trigger {
         opcode: 2,
         collector: None,
-        of: Some(3),
+        target: Some(3),
         conditions: Vec::new(),
         list: 9,
         entry: vec![translator::Part::Constant(7, 4)],

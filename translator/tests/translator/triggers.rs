@@ -24,7 +24,7 @@ fn world(triggers: Vec<Trigger>) -> World {
 const TRIGGER: Trigger = Trigger {
     opcode: 1,
     collector: None,
-    of: None,
+    target: None,
     conditions: Vec::new(),
     list: 9,
     entry: Vec::new(),
@@ -59,7 +59,7 @@ fn a_report_makes_an_entry_where_all_conditions_hold() {
         Part::Constant(0xab, 1),
     ];
     let mut world = world(vec![Trigger {
-        of: Some(1),
+        target: Some(1),
         conditions,
         entry,
         ..TRIGGER
@@ -153,7 +153,7 @@ fn postcards_entries_and_their_fields() {
     // The entries of an Append are checked one by one.
     let appended = Trigger {
         opcode: 2,
-        of: Some(3),
+        target: Some(3),
         conditions: vec![when(Field::Data(0, 1), Relation::GreaterOrEqual, 3)],
         list: 10,
         entry: vec![
