@@ -5,8 +5,8 @@ use wire::aggregate::{HEADER_LEN, Header, LONG_POSTCARD_LEN, SUMMARY_LEN};
 use wire::report::{Report, Version, v20};
 
 use crate::config::{Config, ConfigError, Spread};
-use crate::nodes::{Node, Nodes};
-use crate::postcard::{Exact, Postcard};
+use crate::nodes::{Node, Nodes, Stream};
+use crate::postcard::{ExactGroup, Postcard};
 use crate::stats::{Cause, Reason, Stats};
 use crate::table::{self, Table};
 
@@ -37,7 +37,8 @@ pub trait Output {
 /// }
 ///
 /// let mut aggregator = Aggregator::new(Config { timer: 1_000_000, ..Config::default() })?;
-/// let (postcards, mut sent) = (aggregator::workload::CASES[0].datagrams(), Count::default());
+/// let postcards = aggregator::workload::CASES[0].datagrams();
+/// let mut sent = Count::default();
 /// aggregator.ingest(5_000_000, postcards.chunks_exact(aggregator::workload::LEN).take(2), &mut sent);
 /// assert_eq!((sent.0, aggregator.deadline()), (0, Some(6_000_000)));
 /// aggregator.tick(6_000_000, &mut sent);
@@ -75,22 +76,61 @@ impl Aggregator {
         datagrams: impl IntoIterator<Item = &'a [u8]>,
         out: &mut impl Output,
     ) {
-        let Self { decoder, nodes, core } = self;
-        core.expire(now, out);
+        self.core.expire(now, out);
         let mut report = Report::EMPTY;
         for payload in datagrams {
-            core.stats.datagrams += 1;
-            let Some(exact) = Exact::of(payload) else {
-                ingest_decoded((decoder, nodes, core), payload, &mut report, now, out);
+            self.core.stats.datagrams += 1;
+            let Some(exact) = ExactGroup::parse(payload) else {
+                self.ingest_decoded(payload, &mut report, now, out);
                 continue;
             };
-            core.number(nodes, (exact.node, exact.hw_id, true), exact.seq);
+            let Self { nodes, core, .. } = self;
+            let stream = Stream {
+                node: exact.node,
+                hw_id: exact.hw_id,
+                short: true,
+            };
+            core.observe(nodes, stream, exact.seq);
             core.stats.reports += exact.postcards().len() as u64;
             for postcard in exact.postcards() {
                 core.push(postcard, now, out);
             }
         }
-        core.work(now, out);
+        self.core.work(now, out);
+    }
+
+    /// Processes a datagram that needs the decoder.
+    #[inline(never)]
+    fn ingest_decoded<'a>(
+        &mut self,
+        payload: &'a [u8],
+        report: &mut Report<'a>,
+        now: u64,
+        out: &mut impl Output,
+    ) {
+        let Self { decoder, nodes, core } = self;
+        let mut reports = decoder.reports(payload);
+        let mut is_numbered = false;
+        while let Some(result) = reports.read(report) {
+            if let Err(refusal) = result {
+                core.stats.unreadable[refusal.index()] += 1;
+                continue;
+            }
+            core.stats.reports += 1;
+            if !is_numbered {
+                is_numbered = true;
+                let stream = Stream {
+                    node: report.node_id.unwrap_or(u32::MAX),
+                    hw_id: report.hw_id,
+                    short: report.version == Version::V20,
+                };
+                core.observe(nodes, stream, report.seq);
+            }
+            match Postcard::from_report(report) {
+                Ok(postcard) => core.push(postcard, now, out),
+                Err(reason) => core.refuse(reason),
+            }
+        }
     }
 
     /// Sends registers whose timer has expired. [`Aggregator::ingest`] does it too.
@@ -105,7 +145,7 @@ impl Aggregator {
         }
     }
 
-    /// When the timer of the next register expires, ns.
+    /// Returns when the timer of the next register expires, ns.
     pub fn deadline(&self) -> Option<u64> {
         self.core
             .table
@@ -113,7 +153,7 @@ impl Aggregator {
             .map(|(_, since)| since.saturating_add(self.core.config.timer))
     }
 
-    /// Counters.
+    /// Returns the counters since the start.
     pub fn stats(&self) -> Stats {
         let table = &self.core.table;
         let sent: u64 = self.core.stats.sent.iter().map(|sent| sent.postcards).sum();
@@ -124,47 +164,15 @@ impl Aggregator {
         }
     }
 
-    /// Received sequence numbers by node. The collector cannot see their gaps: it sees only the aggregator's sequence numbers.
+    /// Returns the received sequence numbers by node. The collector cannot see their gaps: it sees only the aggregator's sequence
+    /// numbers.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
     }
 
-    /// The settings.
+    /// Returns the settings in use.
     pub fn config(&self) -> &Config {
         &self.core.config
-    }
-}
-
-/// Processes a datagram that needs the decoder.
-#[inline(never)]
-fn ingest_decoded<'a>(
-    (decoder, nodes, core): (&mut Decoder, &mut Nodes, &mut Core),
-    payload: &'a [u8],
-    report: &mut Report<'a>,
-    now: u64,
-    out: &mut impl Output,
-) {
-    let mut reports = decoder.reports(payload);
-    let mut is_numbered = false;
-    while let Some(result) = reports.read(report) {
-        if let Err(refusal) = result {
-            core.stats.unreadable[refusal.index()] += 1;
-            continue;
-        }
-        core.stats.reports += 1;
-        if !is_numbered {
-            is_numbered = true;
-            let node = report.node_id.unwrap_or(u32::MAX);
-            core.number(
-                nodes,
-                (node, report.hw_id, report.version == Version::V20),
-                report.seq,
-            );
-        }
-        match Postcard::of(report) {
-            Ok(postcard) => core.push(postcard, now, out),
-            Err(reason) => core.refuse(reason),
-        }
     }
 }
 
@@ -207,8 +215,8 @@ impl Core {
 
     /// Records a sequence number. Nodes without a node id cannot be distinguished.
     #[inline(always)]
-    fn number(&mut self, nodes: &mut Nodes, of: (u32, u8, bool), seq: u32) {
-        if of.0 != u32::MAX && !nodes.observe(of, seq) {
+    fn observe(&mut self, nodes: &mut Nodes, stream: Stream, seq: u32) {
+        if stream.node != u32::MAX && !nodes.observe(stream, seq) {
             self.stats.nodes_full += 1;
         }
     }
@@ -217,9 +225,9 @@ impl Core {
         self.stats.refused[reason as usize] += 1;
     }
 
-    /// Why this kind cannot use a postcard.
+    /// Returns why this kind cannot use a postcard.
     #[inline(always)]
-    fn refusal_of(&self, postcard: &Postcard) -> Option<Reason> {
+    fn check(&self, postcard: &Postcard) -> Option<Reason> {
         let kind = self.config.kind;
         if kind.node_scope() && postcard.node == u32::MAX {
             return Some(Reason::NoNode);
@@ -231,7 +239,7 @@ impl Core {
         (kind.is_correlated() && has_no_value).then_some(Reason::NoValue)
     }
 
-    /// The destination of a postcard.
+    /// Returns the destination of a postcard.
     #[inline(always)]
     fn destination(&self, postcard: &Postcard) -> u32 {
         if self.config.destinations == 1 {
@@ -249,7 +257,7 @@ impl Core {
     /// Queues a postcard; [`Core::work`] puts it into its register.
     #[inline(always)]
     fn push(&mut self, postcard: Postcard, now: u64, out: &mut impl Output) {
-        if let Some(reason) = self.refusal_of(&postcard) {
+        if let Some(reason) = self.check(&postcard) {
             return self.refuse(reason);
         }
         self.stats.postcards += 1;
@@ -287,10 +295,11 @@ impl Core {
             self.table.prefetch(item.bucket, item.key);
         }
         if !self.config.kind.is_correlated() {
-            let sizes = (self.config.head(), self.config.postcard_len());
+            let head = self.config.head();
+            let postcard_len = self.config.postcard_len();
             for item in &items {
                 let slot = self.table.find(item.bucket, item.key).unwrap_or(item.bucket);
-                self.table.prefetch_bytes(slot, sizes);
+                self.table.prefetch_bytes(slot, head, postcard_len);
             }
         }
         for item in &items {
@@ -307,11 +316,9 @@ impl Core {
             Some(slot) => slot,
             None => self.claim(item, now, out),
         };
-        let (head, postcard_len, interop) = (
-            self.config.head(),
-            self.config.postcard_len(),
-            self.config.interop,
-        );
+        let head = self.config.head();
+        let postcard_len = self.config.postcard_len();
+        let interop = self.config.interop;
         let register = self.table.register(slot);
         let before = register.count as usize;
         register.count += 1;
@@ -357,7 +364,8 @@ impl Core {
     /// Sends a register and frees it.
     fn flush(&mut self, slot: u32, cause: Cause, out: &mut impl Output) {
         let key = self.table.key(slot);
-        let (node, low) = ((key >> 32) as u32, key as u32);
+        let node = (key >> 32) as u32;
+        let low = key as u32;
         let kind = self.config.kind;
         let destination = match (kind.flow_scope(), self.config.spread) {
             (false, _) => low,
@@ -371,14 +379,12 @@ impl Core {
             }),
         };
         let count = self.table.register(slot).count;
-        let scopes = (
-            kind.node_scope().then_some(node),
-            kind.flow_scope().then_some(low),
-        );
         let bytes = if self.config.interop {
             self.send_group(slot, node, destination, out)
         } else {
-            self.send_aggregate(slot, scopes, (destination, cause), out)
+            let node_scope = kind.node_scope().then_some(node);
+            let flow_scope = kind.flow_scope().then_some(low);
+            self.send_aggregate(slot, node_scope, flow_scope, destination, cause, out)
         };
         let sent = &mut self.stats.sent[cause as usize];
         sent.aggregates += 1;
@@ -390,8 +396,10 @@ impl Core {
     fn send_aggregate(
         &mut self,
         slot: u32,
-        (node_scope, flow_scope): (Option<u32>, Option<u32>),
-        (destination, cause): (u32, Cause),
+        node_scope: Option<u32>,
+        flow_scope: Option<u32>,
+        destination: u32,
+        cause: Cause,
         out: &mut impl Output,
     ) -> usize {
         let sequence = self.sequence(destination);
@@ -454,16 +462,17 @@ impl Core {
         sequence
     }
 
-    /// Sequence number of a group: a Report 2.0 is numbered by node. If the table is full, a stream restarts at 0, which a collector
-    /// interprets as a restart of the node.
+    /// Returns the sequence number of a group: a Report 2.0 is numbered by node. If the table is full, a stream restarts at 0,
+    /// which a collector interprets as a restart of the node.
     fn stream_sequence(&mut self, node: u32, destination: u32) -> u32 {
         let key = u64::from(node) << 32 | u64::from(destination);
         let first = wire::flow::crc_32c_of(key) as usize;
-        let index = |probe| (first + probe) & (MAX_STREAMS - 1);
-        let found =
-            |probe: &usize| matches!(self.streams[index(*probe)].0, of if of == key || of == table::FREE_KEY);
-        let at = index((0..PROBES).find(found).unwrap_or(0));
-        let stream = &mut self.streams[at];
+        let mut places = (0..PROBES).map(|probe| (first + probe) & (MAX_STREAMS - 1));
+        let found = places.find(|at| {
+            let other = self.streams[*at].0;
+            other == key || other == table::FREE_KEY
+        });
+        let stream = &mut self.streams[found.unwrap_or(first & (MAX_STREAMS - 1))];
         if stream.0 != key {
             *stream = (key, 0);
         }

@@ -17,7 +17,7 @@ pub const MAX_BYTES: usize = 4 << 30;
 /// Maximum associativity (ways) of the table.
 pub const MAX_WAYS: usize = 8;
 
-/// What selects the destination of a postcard.
+/// The field that selects the destination of a postcard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spread {
     /// The node: all postcards of a node go to one destination.
@@ -30,7 +30,7 @@ pub enum Spread {
 /// Settings of a [`super::Aggregator`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Kind of aggregates.
+    /// Kind of the aggregates.
     pub kind: Kind,
     /// R: postcards until a register is sent.
     pub r: u32,
@@ -40,11 +40,11 @@ pub struct Config {
     pub registers: usize,
     /// Associativity of the table: number of registers (1, 2, 4 or 8) that a node and flow can use; 1 is a plain register array.
     pub ways: usize,
-    /// Aggregator ID.
+    /// ID of this aggregator.
     pub aggregator: u32,
-    /// Number of destinations.
+    /// Number of destinations to which aggregates are sent.
     pub destinations: usize,
-    /// What selects the destination of a postcard.
+    /// Field that selects the destination of a postcard.
     pub spread: Spread,
     /// Sends each postcard with its fields about the packet ([`wire::aggregate::PacketFields`]), by which a collector proves
     /// paths; for Agg kinds.
@@ -80,7 +80,7 @@ impl Default for Config {
     }
 }
 
-/// Why settings are invalid.
+/// A reason why settings are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
     /// R is 0 or above the maximum that fits into a datagram; the maximum.

@@ -10,20 +10,29 @@ const MAX_REORDERING: u32 = 1024;
 /// Key of a free entry.
 const FREE_KEY: u64 = u64::MAX;
 
+/// Source of consecutive sequence numbers: a subsystem of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    pub(super) node: u32,
+    pub(super) hw_id: u8,
+    /// Numbers have 22 bits, as in Report 2.0, instead of 32.
+    pub(super) short: bool,
+}
+
 /// Sequence numbers of one subsystem of a node, for one report version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// Node id.
+    /// ID of the node.
     pub node: u32,
     /// Subsystem of the node.
     pub hw_id: u8,
     /// Sequence numbers received: of datagrams in version 2.0, of reports in earlier versions.
     pub numbered: u64,
-    /// Lost numbers.
+    /// Sequence numbers that were lost.
     pub lost: u64,
     /// Numbers that arrived after a higher one; they are not in `lost`.
     pub reordered: u64,
-    /// Consecutive duplicates.
+    /// Numbers that arrived twice in a row.
     pub duplicated: u64,
     /// Restarts of the sequence.
     pub restarts: u64,
@@ -83,7 +92,8 @@ impl Nodes {
 
     /// Records a sequence number. Returns false if the table is full.
     #[inline]
-    pub(super) fn observe(&mut self, (node, hw_id, short): (u32, u8, bool), seq: u32) -> bool {
+    pub(super) fn observe(&mut self, stream: Stream, seq: u32) -> bool {
+        let Stream { node, hw_id, short } = stream;
         let bits = if short { 22 } else { 32 };
         let key = u64::from(node) << 9 | u64::from(hw_id) << 1 | u64::from(short);
         let first = wire::flow::crc_32c_of(key) as usize;
@@ -117,10 +127,18 @@ impl Nodes {
 mod tests {
     use super::*;
 
+    fn stream(node: u32, hw_id: u8) -> Stream {
+        Stream {
+            node,
+            hw_id,
+            short: true,
+        }
+    }
+
     fn after(numbers: &[u32]) -> (u64, u64, u64, u64) {
         let mut nodes = Nodes::new();
         for seq in numbers {
-            assert!(nodes.observe((7, 1, true), *seq));
+            assert!(nodes.observe(stream(7, 1), *seq));
         }
         let found: Vec<_> = nodes.iter().collect();
         assert_eq!((found.len(), found[0].numbered), (1, numbers.len() as u64));
@@ -146,7 +164,7 @@ mod tests {
     fn the_number_of_tracked_nodes_is_bounded() {
         let mut nodes = Nodes::new();
         let placed = (0..100_000)
-            .filter(|node| nodes.observe((*node, 0, true), 1))
+            .filter(|node| nodes.observe(stream(*node, 0), 1))
             .count();
         assert_eq!(nodes.iter().count(), placed);
         assert!(placed > MAX_NODES / 2 && placed <= MAX_NODES, "{placed}");

@@ -10,13 +10,13 @@ use super::stats::Reason;
 /// A node's data about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Postcard {
-    /// All-ones: unknown.
+    /// ID of the node; all-ones: unknown.
     pub(super) node: u32,
-    /// All-ones: no flow.
+    /// Flow ID; all-ones: no flow.
     pub(super) flow: u32,
     /// Ingress timestamp, 32 or 64 bits; all-ones: missing.
     pub(super) ingress: u64,
-    /// Egress timestamp, likewise.
+    /// Egress timestamp, 32 or 64 bits; all-ones: missing.
     pub(super) egress: u64,
     /// Queue and occupancy as one word; all-ones: missing.
     pub(super) queue: u32,
@@ -26,7 +26,7 @@ pub(super) struct Postcard {
     pub(super) packet: PacketFields,
 }
 
-/// The low 32 bits of a timestamp. All-ones would mean that it is missing, so it becomes 1 ns less.
+/// Returns the low 32 bits of a timestamp. All-ones would mean that it is missing, so it becomes 1 ns less.
 #[inline(always)]
 fn low(stamp: u64) -> u32 {
     if stamp == u64::MAX {
@@ -55,8 +55,8 @@ impl Postcard {
         },
     };
 
-    /// The postcard of a report.
-    pub(super) fn of(report: &Report<'_>) -> Result<Self, Reason> {
+    /// Makes the postcard of a report, or returns why the report has none.
+    pub(super) fn from_report(report: &Report<'_>) -> Result<Self, Reason> {
         if report.flags.contains(Flags::DROP) {
             return Err(Reason::DropReport);
         }
@@ -73,7 +73,8 @@ impl Postcard {
         let queue = hop
             .queue_occupancy
             .map(|length| u32::from(hop.queue_id.unwrap_or(0)) << 24 | length);
-        let (mut ingress, mut egress) = (hop.ingress_ts, hop.egress_ts);
+        let mut ingress = hop.ingress_ts;
+        let mut egress = hop.egress_ts;
         // The latency and one timestamp give the other timestamp.
         if let Some(latency) = hop.hop_latency.map(u64::from) {
             egress = egress.or_else(|| ingress.map(|stamp| stamp.wrapping_add(latency)));
@@ -90,7 +91,7 @@ impl Postcard {
         })
     }
 
-    /// Egress minus ingress modulo 2^32, or the reported latency.
+    /// Returns egress minus ingress modulo 2^32, or the reported latency.
     #[inline(always)]
     pub(super) fn hop_latency(&self) -> Option<u32> {
         if self.ingress == u64::MAX || self.egress == u64::MAX {
@@ -99,13 +100,12 @@ impl Postcard {
         Some(low(self.egress).wrapping_sub(low(self.ingress)))
     }
 
-    /// Queue occupancy.
     #[inline(always)]
     pub(super) fn queue_length(&self) -> Option<u32> {
         (self.queue != u32::MAX).then_some(self.queue & 0x00ff_ffff)
     }
 
-    /// Converts it to a record of an aggregate.
+    /// Converts the postcard to a record of an aggregate.
     #[inline(always)]
     pub(super) fn to_wire(self) -> aggregate::Postcard {
         aggregate::Postcard {
@@ -118,7 +118,7 @@ impl Postcard {
         }
     }
 
-    /// Writes it as a report of a group, as [`v20::Repr::postcard`] does, with constant offsets.
+    /// Writes the postcard as a report of a group, as [`v20::Repr::postcard`] does, with constant offsets.
     #[inline(always)]
     pub(super) fn emit(&self, out: &mut [u8]) {
         let Some(out) = out.first_chunk_mut::<V20_POSTCARD_LEN>() else {
@@ -148,7 +148,7 @@ fn packet_fields(report: &Report<'_>, hop: &Hop) -> PacketFields {
 
 /// A datagram that contains only postcards of exactly the layout of wire-formats 4.1.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Exact<'a> {
+pub(super) struct ExactGroup<'a> {
     pub(super) node: u32,
     pub(super) hw_id: u8,
     pub(super) seq: u32,
@@ -160,21 +160,17 @@ const FIRST: u64 = 0x1008_0600 << 32;
 /// Queue and both timestamps, domain "PC".
 const BITS: u64 = 0x1c00_5043;
 /// Mask of both words: flags other than D are ignored.
-const WANTED: u64 = 0xffff_ff80_ffff_ffff;
+const EXACT_MASK: u64 = 0xffff_ff80_ffff_ffff;
 
-impl<'a> Exact<'a> {
+impl<'a> ExactGroup<'a> {
     /// Reads a datagram without the decoder; `None`: the datagram needs the decoder.
     #[inline(always)]
-    pub(super) fn of(payload: &'a [u8]) -> Option<Self> {
+    pub(super) fn parse(payload: &'a [u8]) -> Option<Self> {
         let (group, rest) = payload.split_first_chunk::<{ v20::GROUP_LEN }>()?;
         let (postcards, behind) = rest.as_chunks::<V20_POSTCARD_LEN>();
         if group[0] >> 4 != 2 || !behind.is_empty() || postcards.is_empty() {
             return None;
         }
-        let is_exact = |bytes: &[u8; V20_POSTCARD_LEN]| {
-            let (words, domain) = (u64_at(bytes, 0), u32_at(bytes, 8));
-            words & WANTED == FIRST | BITS && domain == 0x8000_0000
-        };
         if !postcards.iter().all(is_exact) {
             return None;
         }
@@ -199,6 +195,11 @@ impl<'a> Exact<'a> {
             ..Postcard::NOTHING
         })
     }
+}
+
+#[inline(always)]
+fn is_exact(bytes: &[u8; V20_POSTCARD_LEN]) -> bool {
+    u64_at(bytes, 0) & EXACT_MASK == FIRST | BITS && u32_at(bytes, 8) == 0x8000_0000
 }
 
 #[inline(always)]
@@ -281,7 +282,7 @@ mod tests {
         let mut decoder = Decoder::new(Profile::default());
         for _ in 0..50_000 {
             let bytes = datagram(&mut seed);
-            let Some(found) = Exact::of(&bytes) else {
+            let Some(found) = ExactGroup::parse(&bytes) else {
                 other += 1;
                 continue;
             };
@@ -294,7 +295,7 @@ mod tests {
                     (found.node, found.hw_id, found.seq),
                     (node, report.hw_id, report.seq)
                 );
-                assert_eq!(Ok(postcard), Postcard::of(&report), "{bytes:02x?}");
+                assert_eq!(Ok(postcard), Postcard::from_report(&report), "{bytes:02x?}");
             }
             assert!(reports.next().is_none());
         }

@@ -2,7 +2,7 @@
 
 use wire::Refusal;
 
-/// Why a valid report is not a postcard for this aggregator.
+/// A reason why a valid report is not a postcard for this aggregator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Reason {
@@ -25,7 +25,7 @@ pub enum Reason {
 impl Reason {
     /// Number of reasons.
     pub const COUNT: usize = Self::NoValue as usize + 1;
-    /// All of them.
+    /// All reasons, in order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::SeveralNodes,
         Self::NoMetadata,
@@ -50,22 +50,22 @@ impl Reason {
     }
 }
 
-/// Why a register was sent.
+/// A reason why a register was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Cause {
     /// R postcards were in it.
     Full,
-    /// The timer expired.
+    /// The register's timer expired.
     Timer,
     /// Another node or flow needed the register.
     Evicted,
-    /// The aggregator stopped.
+    /// The aggregator has stopped.
     Stopped,
 }
 
 impl Cause {
-    /// All of them.
+    /// All causes, in order of their numbers.
     pub const ALL: [Self; 4] = [Self::Full, Self::Timer, Self::Evicted, Self::Stopped];
 
     /// Name of the cause in metrics and the API.
@@ -82,7 +82,7 @@ impl Cause {
 /// Output for one cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sent {
-    /// Datagrams.
+    /// Number of datagrams sent.
     pub aggregates: u64,
     /// Postcards in them, or in their summaries.
     pub postcards: u64,
@@ -91,7 +91,7 @@ pub struct Sent {
 /// Counters since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stats {
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub datagrams: u64,
     /// Reports in them that could be read.
     pub reports: u64,
@@ -99,15 +99,15 @@ pub struct Stats {
     pub unreadable: [u64; Refusal::COUNT],
     /// Reports that are not postcards for this aggregator, by [`Reason`].
     pub refused: [u64; Reason::COUNT],
-    /// Postcards accepted.
+    /// Number of accepted postcards.
     pub postcards: u64,
-    /// Output by [`Cause`].
+    /// Output, counted by [`Cause`].
     pub sent: [Sent; Cause::ALL.len()],
     /// Bytes of UDP payload sent.
     pub sent_bytes: u64,
-    /// Pending postcards.
+    /// Postcards that wait in registers now.
     pub pending: u64,
-    /// Registers in use.
+    /// Registers in use now.
     pub occupied: u64,
     /// Values that were missing and are therefore in no summary.
     pub missing_values: u64,
@@ -116,7 +116,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// All counters zero.
+    /// Counters that are all 0.
     pub const NEW: Self = Self {
         datagrams: 0,
         reports: 0,
@@ -134,7 +134,7 @@ impl Stats {
         nodes_full: 0,
     };
 
-    /// Reports are postcards or refused; postcards are sent or pending.
+    /// Returns whether the reports are postcards or refused, and the postcards sent or pending.
     pub fn is_balanced(&self) -> bool {
         let sent: u64 = self.sent.iter().map(|sent| sent.postcards).sum();
         self.reports == self.postcards + self.refused.iter().sum::<u64>()

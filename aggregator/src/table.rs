@@ -6,7 +6,7 @@ use wire::aggregate::{Summary, SummaryMetric};
 use super::config::Config;
 use super::postcard::Postcard;
 
-/// No register.
+/// Index that stands for no register.
 pub(super) const NONE: u32 = u32::MAX;
 /// Key of a free register. No postcard has this key: node or flow would be unknown.
 pub(super) const FREE_KEY: u64 = u64::MAX;
@@ -21,7 +21,6 @@ pub(super) struct Register {
     queue_sum: u64,
     latency: Range,
     queue: Range,
-    /// Postcards in it.
     pub(super) count: u32,
     /// The next older and newer registers.
     older: u32,
@@ -78,14 +77,14 @@ impl Register {
         newer: NONE,
     };
 
-    /// Adds the values of a postcard; returns how many were missing.
+    /// Adds the values of a postcard; returns the number of missing ones.
     #[inline(always)]
     pub(super) fn add(&mut self, postcard: &Postcard) -> u64 {
         self.latency.add(&mut self.latency_sum, postcard.hop_latency())
             + self.queue.add(&mut self.queue_sum, postcard.queue_length())
     }
 
-    /// The summaries: one for each metric that had a value.
+    /// Returns the summaries: one for each metric that had a value.
     pub(super) fn summaries(&self) -> impl Iterator<Item = Summary> {
         let latency = self.latency.summary(SummaryMetric::HopLatency, self.latency_sum);
         let queue = self.queue.summary(SummaryMetric::QueueLength, self.queue_sum);
@@ -93,7 +92,7 @@ impl Register {
     }
 }
 
-/// All registers.
+/// All registers, indexed by a hash of the key.
 #[derive(Debug)]
 pub(super) struct Table {
     keys: Vec<u64>,
@@ -111,7 +110,8 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(config: &Config) -> Self {
-        let (slots, stride) = (config.slots(), config.stride());
+        let slots = config.slots();
+        let stride = config.stride();
         let ways = if config.kind.node_scope() { config.ways } else { 1 };
         let mut registers = Vec::with_capacity(slots);
         memory::advise_huge(&registers);
@@ -132,7 +132,7 @@ impl Table {
         }
     }
 
-    /// The first register of a key's bucket.
+    /// Returns the first register of a key's bucket.
     #[inline(always)]
     pub(super) fn bucket(&self, key: u64) -> u32 {
         ((wire::flow::crc_32c_of(key) as usize & self.mask) * self.ways) as u32
@@ -152,7 +152,7 @@ impl Table {
 
     /// Prefetches the bytes of the next postcard of a register.
     #[inline(always)]
-    pub(super) fn prefetch_bytes(&self, slot: u32, (head, postcard_len): (usize, usize)) {
+    pub(super) fn prefetch_bytes(&self, slot: u32, head: usize, postcard_len: usize) {
         let at =
             slot as usize * self.stride + head + self.registers[slot as usize].count as usize * postcard_len;
         if let Some(byte) = self.bytes.get(at) {
@@ -160,7 +160,7 @@ impl Table {
         }
     }
 
-    /// The register of a key.
+    /// Returns the register of a key.
     #[inline(always)]
     pub(super) fn find(&self, bucket: u32, key: u64) -> Option<u32> {
         let first = bucket as usize;
@@ -170,7 +170,7 @@ impl Table {
             .map(|way| bucket + way as u32)
     }
 
-    /// A free register of this bucket, or, as the error, the one to evict.
+    /// Returns a free register of this bucket, or, as the error, the one to evict.
     pub(super) fn free(&self, bucket: u32) -> Result<u32, u32> {
         if let Some(slot) = self.find(bucket, FREE_KEY) {
             return Ok(slot);
@@ -198,7 +198,6 @@ impl Table {
         self.occupied += 1;
     }
 
-    /// Frees a register.
     pub(super) fn release(&mut self, slot: u32) {
         self.keys[slot as usize] = FREE_KEY;
         let register = &mut self.registers[slot as usize];
@@ -215,7 +214,7 @@ impl Table {
         self.occupied -= 1;
     }
 
-    /// The register whose first postcard has waited longest, and since when.
+    /// Returns the register whose first postcard has waited longest, and the arrival time of that postcard.
     #[inline]
     pub(super) fn oldest(&self) -> Option<(u32, u64)> {
         self.registers
@@ -233,7 +232,7 @@ impl Table {
         &mut self.registers[slot as usize]
     }
 
-    /// The datagram under construction of a register.
+    /// Returns the datagram under construction of a register.
     #[inline(always)]
     pub(super) fn bytes(&mut self, slot: u32) -> &mut [u8] {
         &mut self.bytes[slot as usize * self.stride..][..self.stride]

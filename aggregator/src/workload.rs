@@ -8,17 +8,17 @@ use crate::Config;
 
 /// Bytes of a datagram with one postcard.
 pub const LEN: usize = 44;
-/// Nodes that send.
+/// Number of nodes that send.
 pub const NODES: u32 = 3;
-/// First ingress timestamp.
+/// Ingress timestamp of the first postcard.
 const BEGIN: u64 = 1_700_000_000_000_000_000;
 
 /// One case of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// Its name, as in `hopwise bench`.
+    /// Name of the case in `hopwise bench`.
     pub name: &'static str,
-    /// Kind of aggregate.
+    /// Kind of its aggregates.
     pub kind: Kind,
     /// R: postcards in an aggregate or summary.
     pub r: u32,
@@ -28,7 +28,7 @@ pub struct Case {
     pub registers: usize,
 }
 
-/// The published cases.
+/// Cases whose results are published.
 pub const CASES: [Case; 3] = [
     Case {
         name: "aggregator-agg25",
@@ -54,7 +54,7 @@ pub const CASES: [Case; 3] = [
 ];
 
 impl Case {
-    /// Settings for the case.
+    /// Returns the settings for the case.
     pub fn config(&self) -> Config {
         Config {
             kind: self.kind,
@@ -66,7 +66,7 @@ impl Case {
         }
     }
 
-    /// The datagrams, [`LEN`] bytes each: one pass over all flows, in an order that defeats prefetching.
+    /// Returns the datagrams, [`LEN`] bytes each: one pass over all flows, in an order that defeats prefetching.
     pub fn datagrams(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.flows as usize * LEN];
         // A prime that divides none of the flow counts.
