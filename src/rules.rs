@@ -10,7 +10,7 @@ use dta::CollectorMap;
 use manager::device::{
     Change, DtaMap, Election, Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule, Rules, Watch,
 };
-use manager::flows::{ANY_PORT, FlowKey, Ports};
+use manager::flows::{ANY_PORT, FlowMatch, Ports};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -122,12 +122,12 @@ pub(crate) struct MatchedView {
 }
 
 /// The entries of the watchlist that packets have matched: those of `rules`, as `switch` has counted them.
-pub(crate) fn matched(rules: &Rules, switch: &dataplane::Switch) -> Vec<(FlowKey, Counted)> {
+pub(crate) fn matched(rules: &Rules, switch: &dataplane::Switch) -> Vec<(FlowMatch, Counted)> {
     let keys = rules.iter().filter_map(|rule| match rule {
         Rule::Watch(watch) => Some((watch.key.to_match(), watch.key)),
         _ => None,
     });
-    let keys: HashMap<Match, FlowKey> = keys.collect();
+    let keys: HashMap<Match, FlowMatch> = keys.collect();
     let counted = switch.matched().filter(|(_, counted)| counted.matched > 0);
     counted
         .filter_map(|(watch, counted)| Some((*keys.get(&watch.flows)?, counted)))
@@ -168,8 +168,8 @@ impl From<ElectionView> for Election {
     }
 }
 
-impl From<&FlowKey> for FlowsView {
-    fn from(key: &FlowKey) -> Self {
+impl From<&FlowMatch> for FlowsView {
+    fn from(key: &FlowMatch) -> Self {
         let ports = |ports: Ports| (ports != ANY_PORT).then_some(ports);
         Self {
             src: key.src.map(|prefix| prefix.to_string()),
@@ -182,7 +182,7 @@ impl From<&FlowKey> for FlowsView {
     }
 }
 
-impl TryFrom<&FlowsView> for FlowKey {
+impl TryFrom<&FlowsView> for FlowMatch {
     type Error = String;
 
     fn try_from(view: &FlowsView) -> Result<Self, String> {
@@ -392,7 +392,7 @@ pub(crate) mod tests {
 
     /// One rule of each kind, and of each form of a key.
     pub(crate) fn every_rule() -> Rules {
-        let key = FlowKey {
+        let key = FlowMatch {
             src: "10.0.0.0/8".parse().ok(),
             dst: "10.1.0.9".parse().ok(),
             sport: (1000, 2000),
@@ -408,9 +408,9 @@ pub(crate) mod tests {
             sample: 1,
             drops: true,
         };
-        let v6 = FlowKey {
+        let v6 = FlowMatch {
             dst: "fd00::/16".parse().ok(),
-            ..FlowKey::default()
+            ..FlowMatch::default()
         };
         Rules::from([
             Rule::Encoding(Encoding {
@@ -440,7 +440,7 @@ pub(crate) mod tests {
             Rule::Source(1),
             Rule::Watch(Arc::new(watch(key, Mode::Md))),
             Rule::Watch(Arc::new(watch(v6, Mode::Postcard))),
-            Rule::Watch(Arc::new(watch(FlowKey::default(), Mode::Mx))),
+            Rule::Watch(Arc::new(watch(FlowMatch::default(), Mode::Mx))),
         ])
     }
 

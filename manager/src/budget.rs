@@ -14,22 +14,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
-/// What is limited, per second. Nothing: no budget.
+/// Limits per second; a budget without any limits nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// Reports at most.
+    /// Upper limit of reports per second.
     pub reports: Option<u64>,
-    /// Events at most.
+    /// Upper limit of events per second.
     pub events: Option<u64>,
 }
 
 impl Budget {
-    /// Whether it limits nothing.
+    /// Returns whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The rates with their limits. `collector`: of which they are.
+    /// Pairs the rates with their limits. `collector` names the collector that receives them, or `None` for an intent alone.
     pub fn loads(&self, rates: Rates, collector: Option<SocketAddr>) -> impl Iterator<Item = Load> {
         let all = [
             (Unit::Reports, rates.reports, self.reports),
@@ -49,10 +49,11 @@ impl Budget {
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let both = [(self.reports, Unit::Reports), (self.events, Unit::Events)];
-        let given = both
+        let limits: Vec<String> = both
             .iter()
-            .filter_map(|(most, unit)| Some(format!("{} {}", (*most)?, unit.word())));
-        f.write_str(&given.collect::<Vec<_>>().join(", "))
+            .filter_map(|(limit, unit)| Some(format!("{} {}", (*limit)?, unit.word())))
+            .collect();
+        f.write_str(&limits.join(", "))
     }
 }
 
@@ -78,7 +79,7 @@ impl std::str::FromStr for Budget {
     }
 }
 
-/// What a budget counts.
+/// The quantity that a budget counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Reports of the data plane.
@@ -88,7 +89,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The word in a budget.
+    /// Returns the word for this unit in a budget.
     pub fn word(self) -> &'static str {
         match self {
             Self::Reports => "reports/s",
@@ -97,41 +98,41 @@ impl Unit {
     }
 }
 
-/// Rates, per second.
+/// Rates of reports and events, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Of reports.
+    /// Rate of reports per second.
     pub reports: f64,
-    /// Of events; 0 where they are not known.
+    /// Events per second; 0 where they are not known.
     pub events: f64,
 }
 
-/// What a collector with a budget receives.
+/// The load of a collector that has a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Share {
-    /// Its budget.
+pub struct CollectorLoad {
+    /// Budget of the collector.
     pub budget: Budget,
     /// All that arrives there.
     pub rates: Rates,
-    /// Since when, ns: what was changed later does not show in the rates yet. `None`: they are not known.
+    /// Start of the measurement, ns: later changes do not show in the rates yet. `None` if the rates are not known.
     pub since: Option<u64>,
 }
 
-/// A rate with its limit.
+/// A rate together with its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Per second.
+    /// Measured rate, per second.
     pub rate: f64,
-    /// At most, per second.
+    /// Upper limit, per second.
     pub budget: u64,
-    /// What is counted.
+    /// Unit of the rate and the limit.
     pub unit: Unit,
-    /// Of all intents that report to this collector; `None`: of the intent itself.
+    /// The collector whose intents are counted together; `None` for the intent alone.
     pub collector: Option<SocketAddr>,
 }
 
 impl Load {
-    /// How many times the budget the rate is.
+    /// Returns the rate as a multiple of the budget.
     fn excess(&self) -> f64 {
         self.rate / (self.budget as f64).max(1.0)
     }
@@ -145,7 +146,7 @@ impl fmt::Display for Load {
     }
 }
 
-/// What is controlled.
+/// The level of detail that a controller sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// Threshold, in the metric's unit; 0 where there is none to move.
@@ -172,20 +173,20 @@ impl fmt::Display for Detail {
 pub struct Bounds {
     /// Finest detail; the controller returns to it when there is room.
     pub finest: Detail,
-    /// Coarsest detail.
+    /// Coarsest detail that is permitted.
     pub coarsest: Detail,
     /// The threshold is that of a filter at the sinks: a higher one reduces reports, and not only events.
     pub filters: bool,
 }
 
-/// Why the detail was changed.
+/// The reason for a change of the detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// More than the budget.
+    /// The rate exceeds the budget.
     Above,
-    /// Room for more.
+    /// The budget has room for more.
     Room,
-    /// There was one, and none applies any more.
+    /// There was a budget, and none applies any more.
     NoBudget,
     /// More than the budget, at the coarsest detail: the operator must raise the budget or widen the bounds.
     AtBound,
@@ -194,15 +195,15 @@ pub enum Reason {
 /// A change of the detail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
-    /// Time, ns.
+    /// Time of the change, ns.
     pub at: u64,
-    /// Why.
+    /// Reason for the change.
     pub reason: Reason,
-    /// What caused it; the last one that there was, if none applies any more.
+    /// The load that caused it; the last known one if no budget applies any more.
     pub load: Load,
-    /// Before.
+    /// Detail before the change.
     pub from: Detail,
-    /// After.
+    /// Detail after the change.
     pub to: Detail,
 }
 
@@ -222,8 +223,10 @@ impl fmt::Display for Move {
                     _ => write!(f, "{load} leave room in the budget of {budget}: ")?,
                 }
                 let threshold = (from.threshold != to.threshold).then(|| {
-                    let (from, to) = (from.threshold, to.threshold);
-                    format!("threshold {from} → {to}: suppressed values differ by at most this")
+                    format!(
+                        "threshold {} → {}: suppressed values differ by at most this",
+                        from.threshold, to.threshold
+                    )
                 });
                 let sample = (from.sample != to.sample)
                     .then(|| format!("1 in {} → 1 in {} packets", from.sample, to.sample));
@@ -236,13 +239,14 @@ impl fmt::Display for Move {
 /// Time between two decisions, ns: a change must show in the rate before the next.
 pub const INTERVAL: u64 = 1_000_000_000;
 
-/// There is room below this share of the budget, percent. The gap keeps the controller from oscillating around the budget.
+/// Below this share of the budget, percent, there is room. The gap keeps the controller from oscillating around the budget.
 const ROOM: u64 = 70;
 
-/// A greater share of packets is tried if it is expected to use this share of the budget at most, percent. The gap is for rates that vary.
+/// A greater share of packets is tried if it is expected to use at most this share of the budget, percent. The gap is for rates
+/// that vary.
 const FILL: u64 = 90;
 
-/// How many times higher the threshold becomes at most in one step: a rate of one second may be an exception.
+/// Upper limit of the factor by which the threshold rises in one step: a rate of one second may be an exception.
 const GREATEST_STEP: f64 = 8.0;
 
 /// The controller of one intent.
@@ -251,7 +255,7 @@ pub struct Controller {
     bounds: Bounds,
     detail: Detail,
     last: Option<u64>,
-    /// What decided last.
+    /// The load that decided last.
     load: Option<Load>,
     at_bound: bool,
 }
@@ -268,31 +272,36 @@ impl Controller {
         }
     }
 
-    /// The detail in force.
+    /// Returns the detail that applies now.
     pub fn detail(&self) -> Detail {
         self.detail
     }
 
-    /// Whether nothing is coarser than the operator asked for.
+    /// Returns whether the detail is as fine as the operator asked for.
     pub fn is_finest(&self) -> bool {
         self.detail == self.bounds.finest
     }
 
-    /// Whether rates that were measured since then show what was decided last.
+    /// Returns whether rates that were measured since then show the last decision.
     fn shows(&self, since: u64) -> bool {
         self.last.is_none_or(|last| since >= last)
     }
 
-    /// A change could not be made.
+    /// Takes a change back that could not be made.
     pub fn undo(&mut self, step: &Move) {
         self.detail = step.from;
     }
 
-    /// No budget applies any more: returns the change to what the operator asked for.
+    /// Returns to the detail that the operator asked for, because no budget applies any more.
     pub fn release(&mut self, now: u64) -> Option<Move> {
-        let (from, to) = (self.detail, self.bounds.finest);
-        let load = self.load.filter(|_| from != to)?;
-        (self.detail, self.at_bound) = (to, false);
+        let from = self.detail;
+        let to = self.bounds.finest;
+        if from == to {
+            return None;
+        }
+        let load = self.load?;
+        self.detail = to;
+        self.at_bound = false;
         Some(Move {
             at: now,
             reason: Reason::NoBudget,
@@ -302,24 +311,19 @@ impl Controller {
         })
     }
 
-    /// Takes the current rates with their budgets; returns a change to make.
+    /// Compares the current rates with their budgets and returns a change to make.
     pub fn observe(&mut self, loads: impl IntoIterator<Item = Load>, now: u64) -> Option<Move> {
         if self.last.is_some_and(|last| now < last.saturating_add(INTERVAL)) {
             return None;
         }
         let loads: Vec<Load> = loads.into_iter().collect();
-        let greatest = |applies: &dyn Fn(&Load) -> bool| {
-            let loads = loads.iter().filter(|load| applies(load));
-            loads
-                .max_by(|one, other| one.excess().total_cmp(&other.excess()))
-                .copied()
-        };
-        let load = greatest(&|_| true)?;
-        (self.last, self.load) = (Some(now), Some(load));
+        let load = greatest(&loads, |_| true)?;
+        self.last = Some(now);
+        self.load = Some(load);
         let from = self.detail;
-        // What nothing can relieve does not decide about the rest.
-        let relieved = greatest(&|load| load.excess() > 1.0 && self.coarser(load) != from);
-        let room = greatest(&|load| self.is_raised_by_finer(load))
+        // A load that nothing can relieve does not decide about the rest.
+        let relieved = greatest(&loads, |load| load.excess() > 1.0 && self.coarser(load) != from);
+        let room = greatest(&loads, |load| self.is_raised_by_finer(load))
             .filter(|load| load.excess() * 100.0 < ROOM as f64);
         let (reason, cause, to) = match (relieved, room) {
             (Some(load), _) => (Reason::Above, load, self.coarser(&load)),
@@ -327,16 +331,16 @@ impl Controller {
             (None, None) if load.excess() > 1.0 => (Reason::AtBound, load, from),
             (None, None) => return None,
         };
-        let is_told = match reason {
+        let is_silent = match reason {
             // Reported once, not every second.
             Reason::AtBound => std::mem::replace(&mut self.at_bound, true),
-            _ => {
+            Reason::Above | Reason::Room | Reason::NoBudget => {
                 self.at_bound &= load.excess() > 1.0;
                 to == from
             }
         };
         self.detail = to;
-        (!is_told).then_some(Move {
+        (!is_silent).then_some(Move {
             at: now,
             reason,
             load: cause,
@@ -345,12 +349,13 @@ impl Controller {
         })
     }
 
-    /// Whether the next finer detail may raise a rate: the threshold of the collector does not concern reports.
+    /// Returns whether the next finer detail may raise a rate: the collector's threshold does not affect reports.
     fn is_raised_by_finer(&self, load: &Load) -> bool {
         self.bounds.filters || load.unit == Unit::Events || self.detail.sample > self.bounds.finest.sample
     }
 
-    /// Few changes pass a threshold that is as many times higher as the rate exceeds the budget.
+    /// Raises the threshold in proportion to the excess (few changes exceed such a threshold), or else halves the share of
+    /// packets.
     fn coarser(&self, load: &Load) -> Detail {
         let Detail { threshold, sample } = self.detail;
         let most = self.bounds.coarsest;
@@ -394,16 +399,25 @@ impl Controller {
     }
 }
 
-/// An intent that can become coarser, with what is known of it now.
+/// Returns the load that exceeds its budget most, of those that `applies` accepts.
+fn greatest(loads: &[Load], applies: impl Fn(&Load) -> bool) -> Option<Load> {
+    loads
+        .iter()
+        .filter(|load| applies(load))
+        .max_by(|one, other| one.excess().total_cmp(&other.excess()))
+        .copied()
+}
+
+/// An intent whose detail can become coarser, with its current rates.
 #[derive(Clone, Debug)]
-pub struct Kept<'a> {
-    /// Its name.
+pub struct BudgetedIntent<'a> {
+    /// Name of the intent.
     pub name: &'a str,
-    /// Within which bounds.
+    /// Bounds of its detail.
     pub bounds: Bounds,
-    /// Its own budget.
+    /// The intent's own budget.
     pub budget: Budget,
-    /// Its rates; `None`: not known, and its own budget does not decide now.
+    /// Rates of the intent; `None` if they are not known: then its own budget does not decide now.
     pub rates: Option<Rates>,
     /// Collectors that its devices report to.
     pub collectors: Vec<SocketAddr>,
@@ -418,12 +432,12 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// The detail of an intent; `None`: the one that was asked for.
+    /// Returns the detail of an intent, or `None` if it is the one that was asked for.
     pub fn detail(&self, name: &str) -> Option<Detail> {
         self.controllers.get(name).map(Controller::detail)
     }
 
-    /// As [`Budgets::detail`], if it is coarser than what was asked for.
+    /// Returns the detail of an intent if it is coarser than the one that was asked for.
     pub fn coarser(&self, name: &str) -> Option<Detail> {
         self.controllers
             .get(name)
@@ -431,83 +445,97 @@ impl Budgets {
             .map(Controller::detail)
     }
 
-    /// Forgets an intent.
+    /// Removes the state of an intent.
     pub fn forget(&mut self, name: &str) {
         self.controllers.remove(name);
     }
 
-    /// Forgets all.
+    /// Removes the state of all intents and collectors.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// A change could not be made.
+    /// Takes a change back that could not be made.
     pub fn undo(&mut self, name: &str, step: &Move) {
         if let Some(controller) = self.controllers.get_mut(name) {
             controller.undo(step);
         }
     }
 
-    /// Takes the rates of intents and collectors. Nothing is decided about an intent before new rates of all its collectors are there. Returns the changes to make, by intent, and the loads of collectors over their budgets of
-    /// which no intent that reports there can become coarser: each once, until there is room again.
+    /// Compares the rates of intents and collectors with their budgets. Returns the changes to make, by intent, and the loads of
+    /// collectors over their budgets whose intents cannot become coarser: each once, until there is room again. An intent is left
+    /// as it is until new rates of all its collectors are known.
     pub fn observe(
         &mut self,
-        intents: &[Kept<'_>],
-        collectors: &BTreeMap<SocketAddr, Share>,
+        intents: &[BudgetedIntent<'_>],
+        collectors: &BTreeMap<SocketAddr, CollectorLoad>,
         now: u64,
     ) -> (Vec<(String, Move)>, Vec<Load>) {
         let mut moves = Vec::new();
-        for kept in intents {
-            let own = kept
+        for intent in intents {
+            let own = intent
                 .rates
                 .into_iter()
-                .flat_map(|rates| kept.budget.loads(rates, None));
-            let at = || {
-                kept.collectors
-                    .iter()
-                    .filter_map(|at| Some((at, collectors.get(at)?)))
-            };
-            let controller = self.controllers.get(kept.name);
-            let is_new = |since| controller.is_none_or(|controller| controller.shows(since));
-            if at().any(|(_, share)| !share.since.is_some_and(is_new)) {
+                .flat_map(|rates| intent.budget.loads(rates, None));
+            let receiving: Vec<(SocketAddr, &CollectorLoad)> = intent
+                .collectors
+                .iter()
+                .filter_map(|address| Some((*address, collectors.get(address)?)))
+                .collect();
+            let controller = self.controllers.get(intent.name);
+            let is_current = receiving.iter().all(|(_, collector)| {
+                collector
+                    .since
+                    .is_some_and(|since| controller.is_none_or(|controller| controller.shows(since)))
+            });
+            if !is_current {
                 continue;
             }
-            let shared = at().flat_map(|(at, share)| share.budget.loads(share.rates, Some(*at)));
+            let shared = receiving
+                .iter()
+                .flat_map(|(address, collector)| collector.budget.loads(collector.rates, Some(*address)));
             let loads: Vec<Load> = own.chain(shared).collect();
             let step = if !loads.is_empty() {
-                let start = || Controller::new(kept.bounds);
-                let controller = self.controllers.entry(kept.name.to_owned()).or_insert_with(start);
+                let controller = self
+                    .controllers
+                    .entry(intent.name.to_owned())
+                    .or_insert_with(|| Controller::new(intent.bounds));
                 controller.observe(loads, now)
-            } else if kept.budget.is_empty() {
+            } else if intent.budget.is_empty() {
                 // Its devices report elsewhere now.
                 self.controllers
-                    .get_mut(kept.name)
+                    .get_mut(intent.name)
                     .and_then(|controller| controller.release(now))
             } else {
                 None
             };
-            moves.extend(step.map(|step| (kept.name.to_owned(), step)));
+            moves.extend(step.map(|step| (intent.name.to_owned(), step)));
         }
         (moves, self.stuck(intents, collectors))
     }
 
-    fn stuck(&mut self, intents: &[Kept<'_>], collectors: &BTreeMap<SocketAddr, Share>) -> Vec<Load> {
-        let can = |kept: &&Kept<'_>| self.detail(kept.name) != Some(kept.bounds.coarsest);
+    fn stuck(
+        &mut self,
+        intents: &[BudgetedIntent<'_>],
+        collectors: &BTreeMap<SocketAddr, CollectorLoad>,
+    ) -> Vec<Load> {
         let able: BTreeSet<SocketAddr> = intents
             .iter()
-            .filter(can)
-            .flat_map(|kept| kept.collectors.iter().copied())
+            .filter(|intent| self.detail(intent.name) != Some(intent.bounds.coarsest))
+            .flat_map(|intent| intent.collectors.iter().copied())
             .collect();
         let mut stuck = Vec::new();
-        for (at, Share { budget, rates, .. }) in collectors.iter().filter(|(_, share)| share.since.is_some())
-        {
-            let loads = budget.loads(*rates, Some(*at));
-            let Some(load) = loads.max_by(|one, other| one.excess().total_cmp(&other.excess())) else {
+        for (address, CollectorLoad { budget, rates, since }) in collectors {
+            if since.is_none() {
+                continue;
+            }
+            let loads: Vec<Load> = budget.loads(*rates, Some(*address)).collect();
+            let Some(load) = greatest(&loads, |_| true) else {
                 continue;
             };
             if load.excess() * 100.0 < ROOM as f64 {
-                self.stuck.remove(at);
-            } else if load.excess() > 1.0 && !able.contains(at) && self.stuck.insert(*at) {
+                self.stuck.remove(address);
+            } else if load.excess() > 1.0 && !able.contains(address) && self.stuck.insert(*address) {
                 stuck.push(load);
             }
         }
@@ -688,7 +716,7 @@ mod tests {
     /// An intent that no budget concerns any more is measured as it was asked for.
     #[test]
     fn an_intent_is_fine_again_when_its_devices_report_elsewhere() {
-        let share = Share {
+        let share = CollectorLoad {
             budget: Budget {
                 reports: Some(100),
                 events: None,
@@ -700,7 +728,7 @@ mod tests {
             since: Some(0),
         };
         let collectors = BTreeMap::from([(at(1), share)]);
-        let kept = |last| Kept {
+        let kept = |last| BudgetedIntent {
             name: "a",
             bounds: BOUNDS,
             budget: Budget::default(),
@@ -727,7 +755,7 @@ mod tests {
     /// Rates that were measured before the last change, or are not known, are no evidence: nothing is changed, and nothing is taken back.
     #[test]
     fn rates_that_do_not_show_the_last_change_decide_nothing() {
-        let kept = [Kept {
+        let kept = [BudgetedIntent {
             name: "a",
             bounds: BOUNDS,
             // It alone would leave room.
@@ -742,7 +770,7 @@ mod tests {
             reports: Some(100),
             events: None,
         };
-        let share = |reports, since| Share {
+        let share = |reports, since| CollectorLoad {
             budget,
             rates: Rates { reports, events: 0.0 },
             since,
@@ -948,14 +976,14 @@ mod tests {
                     )
                 };
                 let since = Some(second.saturating_sub(1) * INTERVAL);
-                let share = Share {
+                let share = CollectorLoad {
                     since,
-                    ..Share::default()
+                    ..CollectorLoad::default()
                 };
                 let mut sums = BTreeMap::from([
                     (
                         at(1),
-                        Share {
+                        CollectorLoad {
                             budget: both,
                             ..share
                         },
@@ -970,8 +998,8 @@ mod tests {
                         events: sum.events + more.events,
                     };
                 }
-                let kept: Vec<Kept<'_>> = (intents.iter())
-                    .map(|intent| Kept {
+                let kept: Vec<BudgetedIntent<'_>> = (intents.iter())
+                    .map(|intent| BudgetedIntent {
                         name: &intent.0,
                         bounds: intent.1,
                         budget: intent.2,
@@ -1014,7 +1042,7 @@ mod tests {
         let mut second = 0;
         let mut observe = |reports| {
             second += 1;
-            let share = Share {
+            let share = CollectorLoad {
                 budget,
                 rates: Rates { reports, events: 0.0 },
                 since: Some(0),

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use detect::Metric;
 
-use crate::flows::FlowKey;
+use crate::flows::FlowMatch;
 use crate::instruction::{self, Bits, HEADER_BYTES};
 use crate::rule_limits::RuleLimits;
 
@@ -32,7 +32,7 @@ pub type NodeId = u32;
 /// A port's number, as in INT's interface ids.
 pub type PortId = u32;
 
-/// How watched flows are measured.
+/// The way in which watched flows are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// INT-MD: the packet collects the records, the sink reports them.
@@ -46,10 +46,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All modes.
+    /// All modes in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Md, Self::Mx, Self::Postcard, Self::Sf];
 
-    /// The word in an intent.
+    /// Returns the word for this mode in an intent.
     pub fn word(self) -> &'static str {
         match self {
             Self::Md => "md",
@@ -59,18 +59,18 @@ impl Mode {
         }
     }
 
-    /// The mode of that word.
+    /// Returns the mode with that word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.word() == word)
     }
 
-    /// Whether packets carry INT, which must not reach a host.
+    /// Returns whether packets carry INT, which must not reach a host.
     pub fn embeds(self) -> bool {
         self != Self::Postcard
     }
 
-    /// The instruction bits that it needs besides those of the metrics. Where each node reports by itself, the interfaces show
-    /// which node comes next, and prove that none is missing; without them the collector may know no path.
+    /// Returns the instruction bits that it needs besides those of the metrics. Where each node reports by itself, the interfaces
+    /// show which node comes next, and prove that none is missing; without them the collector may know no path.
     pub fn bits(self) -> Bits {
         match self {
             Self::Md | Self::Sf => 0,
@@ -82,17 +82,17 @@ impl Mode {
 /// Treatment of the L4 checksum of packets with INT. All devices of a domain must agree: the sink undoes what the source did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum L4Checksum {
-    /// Every node updates it.
+    /// Every node updates the checksum.
     #[default]
     Update,
-    /// It is left as the host computed it.
+    /// The checksum is left as the host computed it.
     Leave,
-    /// It is 0 while the packet carries INT (UDP only).
+    /// The checksum is 0 while the packet carries INT (UDP only).
     Zero,
 }
 
 impl L4Checksum {
-    /// The word in a configuration.
+    /// Returns the word for this treatment in a configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::Update => "update",
@@ -102,7 +102,7 @@ impl L4Checksum {
     }
 }
 
-/// What must be equal in the whole domain.
+/// Settings of INT that must be equal in the whole domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Encoding {
     /// DSCP that marks packets with INT, 1 to 63.
@@ -120,14 +120,14 @@ impl Default for Encoding {
     }
 }
 
-/// An entry of a watchlist: which flows, and how they are measured.
+/// An entry of a watchlist: the flows, and how they are measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Watch {
-    /// The flows; [`FlowKey::precedence`] orders overlapping entries.
-    pub key: FlowKey,
-    /// The mode.
+    /// The flows; [`FlowMatch::precedence`] orders overlapping entries.
+    pub key: FlowMatch,
+    /// Mode of the measurement.
     pub mode: Mode,
-    /// The instruction bitmap.
+    /// Instruction bitmap of the packets.
     pub bits: Bits,
     /// Remaining hop count at the source.
     pub hops: u8,
@@ -138,7 +138,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The most bytes of INT that packets may carry for it.
+    /// Returns the upper limit of the bytes of INT that packets may carry for it.
     pub fn int_bytes(&self) -> u32 {
         let record = instruction::record_bytes(self.bits);
         match self.mode {
@@ -150,7 +150,7 @@ impl Watch {
     }
 }
 
-/// Detection algorithm of a filter.
+/// The algorithm by which a filter detects changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FilterAlgorithm {
     /// Every packet is reported.
@@ -161,12 +161,12 @@ pub enum FilterAlgorithm {
     PerFlow,
     /// The path, or a bucket of latency or queue.
     Change,
-    /// A condition.
+    /// A condition in the rule language.
     Rule,
 }
 
 impl FilterAlgorithm {
-    /// The word in an intent.
+    /// Returns the word for this algorithm in an intent.
     pub fn word(self) -> &'static str {
         match self {
             Self::Noop => "noop",
@@ -177,7 +177,7 @@ impl FilterAlgorithm {
         }
     }
 
-    /// The algorithm of that word.
+    /// Returns the algorithm with that word.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Noop, Self::PerHop, Self::PerFlow, Self::Change, Self::Rule]
             .into_iter()
@@ -188,32 +188,32 @@ impl FilterAlgorithm {
 /// A filter at a sink: of packets of these flows, only significant changes are reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Filter {
-    /// The flows.
-    pub key: FlowKey,
-    /// The algorithm.
+    /// Flows that are filtered.
+    pub key: FlowMatch,
+    /// Algorithm of the filter.
     pub algorithm: FilterAlgorithm,
     /// The metric that is compared.
     pub metric: Metric,
     /// A greater difference is reported, in the metric's unit.
     pub threshold: u64,
-    /// The condition, of a rule.
+    /// The condition of a filter by rule.
     pub rule: Option<Arc<str>>,
 }
 
-/// A map of DTA collectors: which of them has which keys, lists and sketches, and where the reports for it go (DTA, section 3.2). All reporters
-/// and queries need the same one.
+/// A map of DTA collectors: it assigns keys, lists and sketches to collectors, and says where the reports for each go (DTA,
+/// section 3.2). All reporters and queries need the same one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DtaMap {
     /// Names of the collectors, in the order of their numbers.
     pub collectors: Vec<String>,
-    /// Its canonical text, of which a manager needs to know nothing but whether two are equal.
+    /// Canonical text of the map. A manager only compares it for equality.
     pub text: String,
 }
 
 /// One rule. The order of the variants is the order in which a batch adds them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// How INT is encoded.
+    /// INT is encoded like this.
     Encoding(Encoding),
     /// Reports go to this collector.
     Session(SocketAddr),
@@ -223,7 +223,7 @@ pub enum Rule {
     Sink(PortId),
     /// The node executes this instruction bit (0 to 15) when it forwards a packet with INT.
     Instruction(u8),
-    /// Which packets the sink reports.
+    /// The sink reports only the packets that this filter selects.
     Filter(Arc<Filter>),
     /// The device may forward packets. Only of devices with [`Restart::Waits`].
     Forwarding,
@@ -234,7 +234,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// The instruction bits that packets may carry because of this rule; 0 if it inserts nothing.
+    /// Returns the instruction bits that packets may carry because of this rule; 0 if it inserts nothing.
     pub fn inserted_bits(&self) -> Bits {
         match self {
             Self::Watch(watch) if watch.mode.embeds() => watch.bits,
@@ -242,7 +242,7 @@ impl Rule {
         }
     }
 
-    /// The most bytes of INT that packets may carry because of this rule.
+    /// Returns the upper limit of the bytes of INT that packets may carry because of this rule.
     pub fn int_bytes(&self) -> u32 {
         if let Self::Watch(watch) = self {
             watch.int_bytes()
@@ -251,7 +251,7 @@ impl Rule {
         }
     }
 
-    /// Whether `other` occupies the same entry of a device's table: the two cannot exist together.
+    /// Returns whether `other` occupies the same entry of a device's table, so that the two cannot exist together.
     pub fn same_entry(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Watch(a), Self::Watch(b)) => a.key == b.key,
@@ -330,7 +330,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The rule.
+    /// Returns the rule that is added or removed.
     pub fn rule(&self) -> &Rule {
         let (Self::Remove(rule) | Self::Add(rule)) = self;
         rule
@@ -346,22 +346,22 @@ impl fmt::Display for Change {
     }
 }
 
-/// What a device does after a restart.
+/// The behaviour of a device after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// Its rules survive.
+    /// The device keeps its rules.
     Keeps,
-    /// Its rules are lost, and it forwards nothing until [`Rule::Forwarding`] is there.
+    /// The device loses its rules and forwards nothing until [`Rule::Forwarding`] is there.
     Waits,
-    /// Its rules are lost, and it forwards at once. Until its sinks are back, INT can leave by its edge ports: no manager can
+    /// The device loses its rules and forwards at once. Until its sinks are back, INT can leave by its edge ports: no manager can
     /// prevent that, and every plan says so.
     Forwards,
 }
 
-/// What keys of a watchlist a device can express.
+/// The kinds of watchlist keys that a device can express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatchKinds {
-    /// IPv6 addresses.
+    /// IPv6 addresses are supported.
     pub ipv6: bool,
     /// Prefixes; otherwise single addresses only.
     pub prefixes: bool,
@@ -369,47 +369,47 @@ pub struct MatchKinds {
     pub wildcards: bool,
     /// Port ranges; otherwise one port or all.
     pub ranges: bool,
-    /// DSCP.
+    /// The DSCP can be matched.
     pub dscp: bool,
-    /// The IP protocol.
+    /// The IP protocol can be matched.
     pub protocol: bool,
     /// At least one port must be given.
     pub needs_port: bool,
 }
 
-/// What a device can do.
+/// The features and limits of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Modes in which it can be source and sink.
     pub modes: BTreeSet<Mode>,
     /// Instruction bits that it can fill.
     pub bits: Bits,
-    /// Keys of its watchlist.
+    /// Kinds of keys of its watchlist.
     pub matches: MatchKinds,
-    /// Entries of its watchlist.
+    /// Capacity of its watchlist, entries.
     pub watch_entries: usize,
-    /// Entries of its filter table; 0: it cannot filter.
+    /// Capacity of its filter table, entries; 0 if it cannot filter.
     pub filter_entries: usize,
     /// Algorithms of its filters.
     pub filters: BTreeSet<FilterAlgorithm>,
-    /// What it can express of rules of filters.
+    /// Limits of the rules of its filters.
     pub rules: RuleLimits,
     /// It can measure one packet of N.
     pub sampling: bool,
     /// It reports by DTA, to the collectors of a map that it is given.
     pub dta: bool,
-    /// It can remove INT.
+    /// It can remove INT from packets.
     pub sink: bool,
     /// Source and sink of a port are one setting: it needs no [`Rule::Source`].
     pub joint_roles: bool,
     /// Treatments of the L4 checksum that it supports.
     pub l4_checksum: BTreeSet<L4Checksum>,
-    /// What it does after a restart.
+    /// Behaviour after a restart.
     pub restart: Restart,
 }
 
 impl Default for Capabilities {
-    /// A hopwise switch.
+    /// Returns the capabilities of a hopwise switch.
     fn default() -> Self {
         Self {
             modes: Mode::ALL.into(),
@@ -444,17 +444,17 @@ impl Default for Capabilities {
     }
 }
 
-/// Version of a device's rules, opaque.
+/// The opaque version of a device's rules.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Etag(pub String);
 
-/// Which manager may write: the higher one wins, as P4Runtime's election id. The term is that of the lease under which a manager
-/// acts; the epoch grows with each claim of that manager.
+/// The right of a manager to write: the higher one wins, as P4Runtime's election id. The term is that of the lease under which a
+/// manager acts; the epoch grows with each claim of that manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Election {
-    /// Term of the lease.
+    /// Term of the manager's lease.
     pub term: u64,
-    /// Claims within the term.
+    /// Number of claims within the term.
     pub epoch: u64,
 }
 
@@ -463,19 +463,19 @@ impl Election {
     pub const TERMS: std::ops::Range<u64> = 1_500_000_000_000_000..9_999_999_999_999_999;
 }
 
-/// Number of a request. An answer repeats it; answers to other requests than the outstanding one are ignored.
+/// The number of a request. An answer repeats it; answers to other requests than the outstanding one are ignored.
 pub type RequestId = u64;
 
-/// What a driver is asked to do.
+/// A request to a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Connects if necessary and becomes the only writer. Fences everything sent before.
     Claim(Election),
-    /// Reads the state.
+    /// Reads the state of the device.
     Read,
     /// Executes changes, if the state is still that of `etag`.
     Apply {
-        /// That of the last claim.
+        /// Election of the last claim.
         election: Election,
         /// The state that the changes were computed from.
         etag: Etag,
@@ -484,10 +484,10 @@ pub enum Request {
     },
 }
 
-/// What a device has.
+/// The rules and entries that a device has.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct State {
-    /// Its version.
+    /// Version of the rules.
     pub etag: Etag,
     /// Rules that the manager installed.
     pub rules: Rules,
@@ -497,7 +497,7 @@ pub struct State {
     pub others: OtherEntries,
 }
 
-/// Entries of tables that belong to no rule: those of other controllers, and remains. They need room as well.
+/// Entries of tables that belong to no rule: those of other controllers, and remnants. They occupy room as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct OtherEntries {
     /// Those in the watchlist: in the one of its tables that has most of them.
@@ -506,17 +506,17 @@ pub struct OtherEntries {
     pub filter: usize,
 }
 
-/// A driver's answer.
+/// A driver's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The claim succeeded.
+    /// The claim has succeeded.
     Claimed,
     /// Another manager has a higher election.
     NotPrimary(Election),
-    /// The state.
+    /// The state that was read.
     State(State),
-    /// Of a device that executes changes by itself, later than they were accepted: it has not confirmed the last ones, and may have
-    /// any part of them. It accepts no others until then.
+    /// The device executes changes by itself, later than they were accepted. It has not confirmed the last ones, may have any
+    /// part of them, and accepts no others until then.
     Unconfirmed(String),
     /// The changes were accepted.
     Applied,
@@ -530,35 +530,35 @@ pub enum Answer {
     Late(String),
 }
 
-/// A request on its way to a driver.
+/// A request that is sent to a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The device.
+    /// Node id of the device.
     pub node: NodeId,
     /// Number of the request.
     pub id: RequestId,
-    /// The request.
+    /// The request to execute.
     pub request: Request,
-    /// Time limit of the answer, ns: the device has shown that it needs so long.
+    /// Time limit of the answer, ns: the device has shown that it needs this long.
     pub limit: u64,
 }
 
 impl Command {
-    /// How long a driver waits for its device: it answers before the manager gives up.
+    /// Returns the time that a driver waits for its device: it answers before the manager gives up.
     pub fn time_limit(&self) -> Duration {
         Duration::from_nanos(self.limit / 10 * 9)
     }
 }
 
-/// What a driver reports without being asked.
+/// An event that a driver reports by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
-    /// Its rules may have changed: it is read at once.
+    /// The device's rules may have changed: it is read at once.
     Changed,
     /// The connection was lost, or the device restarted: it is claimed and read again.
     Lost(String),
     /// It has no program, and so none of its rules.
     Emptied,
-    /// Its program has been loaded, or could not be: it is claimed again, without the waiting time of its failures.
+    /// The device's program has been loaded, or could not be: it is claimed again, without the waiting time of its failures.
     Loaded,
 }

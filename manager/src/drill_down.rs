@@ -1,23 +1,24 @@
-//! Short-lived intents with more detail, installed by themselves where a rule became true, and removed by themselves.
+//! Drill-downs: short-lived intents with more detail, installed automatically where a rule became true, and removed
+//! automatically.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use crate::compile::Refusal;
 use crate::device::NodeId;
-use crate::flows::{FlowKey, Flows};
-use crate::intent::{At, Intent, Scope, Tell, Then};
+use crate::flows::{FlowMatch, Flows};
+use crate::intent::{At, Intent, Reporting, Scope, Then};
 
-/// How many, and how often.
+/// Limits of the number, rate and duration of drill-downs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Drill-downs at a time.
+    /// Upper limit of active drill-downs.
     pub at_once: usize,
-    /// Drill-downs that start within a minute.
+    /// Upper limit of drill-downs that start within a minute.
     pub per_minute: usize,
-    /// Longest duration, ns.
+    /// Longest duration of a drill-down, ns.
     pub longest: u64,
-    /// Flows of one drill-down: of a queue, those with the most packets.
+    /// Upper limit of the flows of one drill-down; of a queue, those with the most packets.
     pub flows: usize,
 }
 
@@ -35,31 +36,31 @@ impl Default for Limits {
 /// A queue: node, egress interface, and number where the node reports it.
 pub type Queue = (NodeId, u32, Option<u8>);
 
-/// A rule that became true.
+/// A rule that became true for a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Firing {
-    /// The flow of the report.
-    pub flow: FlowKey,
-    /// The edge devices at which the flows enter; empty: not known.
+    /// Flow of the report.
+    pub flow: FlowMatch,
+    /// Edge devices at which the flows enter; empty if they are not known.
     pub at: Vec<NodeId>,
-    /// For [`Scope::Queue`]: the queue; `None`: not known.
+    /// The queue, for [`Scope::Queue`]; `None` if it is not known.
     pub queue: Option<Queue>,
-    /// For [`Scope::Queue`]: the flows that pass the queue, those with the most packets first.
-    pub through: Vec<FlowKey>,
+    /// The flows that pass the queue, for [`Scope::Queue`], those with the most packets first.
+    pub through: Vec<FlowMatch>,
 }
 
-/// Why there is no drill-down.
+/// The reason why there is no drill-down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// The intent has none, or there is no such intent, or another manager acts.
     NotAsked,
     /// This one is active for the same reason: its end was postponed.
     Prolonged(String),
-    /// [`Limits::at_once`] are active.
+    /// [`Limits::at_once`] drill-downs are active.
     TooMany,
-    /// [`Limits::per_minute`] have started.
+    /// [`Limits::per_minute`] drill-downs have started.
     TooOften,
-    /// The network refuses it.
+    /// The network refuses the intent.
     Refused(Refusal),
 }
 
@@ -79,7 +80,7 @@ impl fmt::Display for Denied {
     }
 }
 
-/// For which reason a drill-down is active: the same reason prolongs it.
+/// The reason for which a drill-down is active: the same reason prolongs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Cause {
     /// A rule of these flows.
@@ -88,7 +89,6 @@ enum Cause {
     Queue(Queue),
 }
 
-/// An active drill-down.
 #[derive(Clone, Debug)]
 struct Active {
     end: u64,
@@ -96,7 +96,7 @@ struct Active {
     cause: Cause,
 }
 
-/// The active drill-downs.
+/// Tracks the active drill-downs and enforces their limits.
 #[derive(Clone, Debug, Default)]
 pub struct DrillDown {
     limits: Limits,
@@ -108,7 +108,7 @@ pub struct DrillDown {
 const MINUTE: u64 = 60_000_000_000;
 
 impl DrillDown {
-    /// No drill-down yet.
+    /// Creates a tracker without drill-downs.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -116,15 +116,18 @@ impl DrillDown {
         }
     }
 
-    /// Whether a rule of `intent` that became true leads to a drill-down. [`Firing::through`] need not be known yet.
+    /// Checks whether a rule of `intent` that became true leads to a drill-down. [`Firing::through`] need not be known yet.
     ///
     /// # Errors
     /// As [`DrillDown::fire`].
     pub fn admit(&mut self, intent: &Intent, firing: &Firing, now: u64) -> Result<(), Denied> {
-        let then = intent.tell.then.as_ref().ok_or(Denied::NotAsked)?;
+        let then = intent.reporting.then.as_ref().ok_or(Denied::NotAsked)?;
         let cause = cause(then.scope, firing);
-        let same = |active: &&mut Active| active.parent == intent.name && active.cause == cause;
-        if let Some((name, active)) = self.active.iter_mut().find(|(_, active)| same(active)) {
+        let same = self
+            .active
+            .iter_mut()
+            .find(|(_, active)| active.parent == intent.name && active.cause == cause);
+        if let Some((name, active)) = same {
             active.end = active.end.max(self.limits.end(then, now));
             return Err(Denied::Prolonged(name.clone()));
         }
@@ -140,19 +143,21 @@ impl DrillDown {
         Ok(())
     }
 
-    /// A rule of `intent` became true. Returns the intent to install. `at`: the names of [`Firing::at`]; `is_free`: no intent has this name.
+    /// Returns the intent to install because a rule of `intent` became true. `edges` are the names of [`Firing::at`]; `is_free`
+    /// returns whether no intent has a name.
     ///
     /// # Errors
-    /// None is to be installed. Each such case is counted by the caller and shown.
+    /// [`Denied`] if none is to be installed. The caller counts and shows each such case.
     pub fn fire(
         &mut self,
         intent: &Intent,
-        (firing, at): (&Firing, Vec<String>),
+        firing: &Firing,
+        edges: Vec<String>,
         is_free: impl Fn(&str) -> bool,
         now: u64,
     ) -> Result<Intent, Denied> {
         self.admit(intent, firing, now)?;
-        let then = intent.tell.then.as_ref().ok_or(Denied::NotAsked)?;
+        let then = intent.reporting.then.as_ref().ok_or(Denied::NotAsked)?;
         let (flows, both_directions) = self.flows(then.scope, firing);
         let base: String = intent.name.chars().take(40).collect();
         let name = loop {
@@ -163,15 +168,12 @@ impl DrillDown {
             }
         };
         self.starts.push_back(now);
-        let (end, parent) = (self.limits.end(then, now), intent.name.clone());
-        self.active.insert(
-            name.clone(),
-            Active {
-                end,
-                parent,
-                cause: cause(then.scope, firing),
-            },
-        );
+        let active = Active {
+            end: self.limits.end(then, now),
+            parent: intent.name.clone(),
+            cause: cause(then.scope, firing),
+        };
+        self.active.insert(name.clone(), active);
         Ok(Intent {
             name,
             flows,
@@ -179,18 +181,15 @@ impl DrillDown {
             watch: then.watch.clone(),
             mode: intent.mode,
             sample: 1,
-            at: At {
-                edges: at,
-                between: None,
-            },
-            tell: Tell::default(),
+            at: At { edges, between: None },
+            reporting: Reporting::default(),
             budget: crate::budget::Budget::default(),
             until: None,
             priority: intent.priority,
         })
     }
 
-    /// The names of the drill-downs that have ended: remove these intents.
+    /// Ends the drill-downs whose time is over, and returns the names of the intents to remove.
     pub fn expire(&mut self, now: u64) -> Vec<String> {
         let ended = self
             .active
@@ -202,24 +201,24 @@ impl DrillDown {
         ended
     }
 
-    /// Ends one by hand.
+    /// Ends one before its time is over.
     pub fn remove(&mut self, name: &str) {
         self.active.remove(name);
     }
 
-    /// The active drill-downs, each with the intent that led to it.
+    /// Returns the active drill-downs, each with the intent that led to it.
     pub fn active(&self) -> impl Iterator<Item = (&str, &str)> {
         self.active
             .iter()
             .map(|(name, active)| (name.as_str(), active.parent.as_str()))
     }
 
-    /// When one ends, ns; `None`: there is none of this name.
+    /// Returns the end of a drill-down, ns, or `None` if there is none of this name.
     pub fn end(&self, name: &str) -> Option<u64> {
         self.active.get(name).map(|active| active.end)
     }
 
-    /// When the next one ends, ns.
+    /// Returns the time at which the next one ends, ns.
     pub fn next_timeout(&self) -> Option<u64> {
         self.active.values().map(|active| active.end).min()
     }
@@ -238,25 +237,21 @@ impl DrillDown {
                     .collect();
                 dst.sort_unstable();
                 dst.dedup();
+                if dst.is_empty() {
+                    return (only(&firing.flow, false), false);
+                }
                 let whole = Flows {
                     dst,
                     ..Flows::default()
                 };
-                (
-                    if whole.dst.is_empty() {
-                        only(&firing.flow, false)
-                    } else {
-                        whole
-                    },
-                    false,
-                )
+                (whole, false)
             }
         }
     }
 }
 
 impl Limits {
-    /// When a drill-down ends that begins now.
+    /// Returns the end of a drill-down that begins now.
     fn end(&self, then: &Then, now: u64) -> u64 {
         now.saturating_add(then.length.min(self.longest))
     }
@@ -270,15 +265,21 @@ fn cause(scope: Scope, firing: &Firing) -> Cause {
     }
 }
 
-/// The flows of a key, with its ports and protocol or without them.
-fn only(key: &FlowKey, ports: bool) -> Flows {
-    Flows {
+/// Builds flows from a key, with its ports and protocol or without them.
+fn only(key: &FlowMatch, ports: bool) -> Flows {
+    let addresses = Flows {
         src: key.src.into_iter().collect(),
         dst: key.dst.into_iter().collect(),
-        sport: if ports { vec![key.sport] } else { Vec::new() },
-        dport: if ports { vec![key.dport] } else { Vec::new() },
-        proto: key.proto.filter(|_| ports).into_iter().collect(),
-        dscp: Vec::new(),
+        ..Flows::default()
+    };
+    if !ports {
+        return addresses;
+    }
+    Flows {
+        sport: vec![key.sport],
+        dport: vec![key.dport],
+        proto: key.proto.into_iter().collect(),
+        ..addresses
     }
 }
 
@@ -296,27 +297,27 @@ mod tests {
             scope,
             length: 30 * S,
         };
-        let tell = Tell {
+        let reporting = Reporting {
             rule: Some("hops > 1".to_owned()),
             then: Some(then),
-            ..Tell::default()
+            ..Reporting::default()
         };
         Intent {
             name: "slow".to_owned(),
             watch: [Metric::HopLatency].into(),
-            tell,
+            reporting,
             ..Intent::default()
         }
     }
 
     fn firing(host: u8) -> Firing {
         let address = |last| Some(std::net::IpAddr::from([10, 0, 0, last]).into());
-        let flow = FlowKey {
+        let flow = FlowMatch {
             src: address(host),
             dst: address(99),
             dport: (80, 80),
             proto: Some(6),
-            ..FlowKey::default()
+            ..FlowMatch::default()
         };
         Firing {
             flow,
@@ -331,7 +332,7 @@ mod tests {
         firing: &Firing,
         now: u64,
     ) -> Result<Intent, Denied> {
-        drill_down.fire(intent, (firing, Vec::new()), |name| name != "slow.drill-9", now)
+        drill_down.fire(intent, firing, Vec::new(), |name| name != "slow.drill-9", now)
     }
 
     #[test]
@@ -402,7 +403,7 @@ mod tests {
         assert_eq!(name(&mut drill_down, 4, 31 * S), Err(Denied::TooOften));
         assert_eq!(name(&mut drill_down, 4, 61 * S), named(12));
         let plain = Intent {
-            tell: Tell::default(),
+            reporting: Reporting::default(),
             ..intent(Scope::Flow)
         };
         assert_eq!(

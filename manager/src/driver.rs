@@ -1,70 +1,70 @@
-//! What drivers report: answers, events, and what devices say about themselves.
+//! Messages of drivers: answers, events, and what devices report about themselves.
 //!
 //! A driver is a task of the program that executes [`Command`](crate::device::Command)s of one device, one at a time, as [`crate::device`] describes, and
 //! sends [`Message`]s. It depends on nothing of the program.
 
 use crate::device::{Answer, Capabilities, DeviceEvent, Election, NodeId, PortId, RequestId};
-use crate::flows::FlowKey;
+use crate::flows::FlowMatch;
 
-/// What a driver reports.
+/// A message of a driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// The answer to a command.
     Answer(NodeId, RequestId, Answer),
-    /// Something happened.
+    /// An event that the device reported by itself.
     Event(NodeId, DeviceEvent),
-    /// What the device says about itself, when it changed.
+    /// Capabilities and ports of the device, when they changed.
     Facts(NodeId, Box<Facts>),
-    /// What it has reported since its start.
+    /// Counters of the reports since its start.
     Reported(NodeId, Reported),
-    /// Packets that have matched each entry of its watchlist and that it measures; entries without packets may be missing. A number that
-    /// falls counts anew.
-    Matched(NodeId, Vec<(FlowKey, u64)>),
-    /// What the counters of its program have counted since the device started.
+    /// Packets that have matched each entry of its watchlist and that it measures; entries without packets may be missing. A
+    /// counter that decreases has been reset.
+    Matched(NodeId, Vec<(FlowMatch, u64)>),
+    /// Counters of its program since the device started.
     Counted(NodeId, Vec<Counter>),
-    /// What an operator should know of the device, in one sentence; nothing follows from it.
+    /// A sentence about the device for the operator, without further effect.
     Note(NodeId, String),
-    /// The election that it was claimed with, and how long ago that manager renewed its lease, ns. Drivers whose devices can tell.
+    /// The election of its last claim, and the time since that manager renewed its lease, ns; only from devices that report it.
     Lease(NodeId, Election, u64),
 }
 
 /// A counter of a device's program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counter {
-    /// The filter, mapping or the like that it belongs to, such as `filter 3`; `None`: to the device.
+    /// The filter, mapping or similar object that it belongs to, such as `filter 3`; `None` for the device itself.
     pub object: Option<String>,
-    /// What the object is, such as the rule of a filter; `None`: not known.
+    /// Description of the object, such as the rule of a filter; `None` if it is not known.
     pub about: Option<String>,
-    /// What it counts.
+    /// Name of the counter.
     pub name: String,
-    /// Packets.
+    /// Number of packets counted.
     pub packets: u64,
 }
 
-/// What a device counts of its reports.
+/// Counters of a device's reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
     /// Packets to report: at a sink, those from which it removed INT, without those that its filters suppress.
     pub packets: u64,
-    /// Datagrams with reports that it has sent; `None`: it does not count them.
+    /// Datagrams with reports that it has sent; `None` if it does not count them.
     pub sent: Option<u64>,
 }
 
-/// What a device says about itself.
+/// Capabilities and ports of a device, as it reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// What it can do.
+    /// Capabilities of the device.
     pub capabilities: Capabilities,
-    /// Its ports.
+    /// Ports of the device.
     pub ports: Vec<PortFacts>,
 }
 
-/// What a device says about a port.
+/// Facts about a port, as the device reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortFacts {
-    /// Its number.
+    /// Number of the port.
     pub port: PortId,
-    /// The name of its interface.
+    /// Name of the interface.
     pub name: Option<String>,
     /// Longest IP packet, bytes.
     pub mtu: Option<u32>,
@@ -77,8 +77,8 @@ pub struct PortFacts {
 /// A neighbour as LLDP (IEEE 802.1AB) announces it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Neighbour {
-    /// Its system name; its chassis id where it announces none.
+    /// System name; the chassis id where it announces none.
     pub system: String,
-    /// Its port id: an interface name or a number.
+    /// Port id: an interface name or a number.
     pub port: String,
 }

@@ -1,4 +1,4 @@
-//! Which flows an intent is about, and the entries of a watchlist that express it.
+//! The flows of an intent, and the entries of a watchlist that express them.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -9,24 +9,24 @@ use detect::{Match, PortRange, Prefix};
 /// any switch.
 pub const MAX_ENTRIES: usize = 4096;
 
-/// First and last port, both included.
+/// A range of ports: the first and the last, both included.
 pub type Ports = (u16, u16);
 
-/// Every port, and packets without ports.
+/// All ports, and packets without ports.
 pub const ANY_PORT: Ports = (0, u16::MAX);
 
 /// The flows of an intent. An empty list matches everything; a flow matches if each list has an element that matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flows {
-    /// Source prefixes.
+    /// Source prefixes, IPv4 or IPv6.
     pub src: Vec<Prefix>,
-    /// Destination prefixes.
+    /// Destination prefixes, IPv4 or IPv6.
     pub dst: Vec<Prefix>,
-    /// Source ports.
+    /// Ranges of source ports.
     pub sport: Vec<Ports>,
-    /// Destination ports.
+    /// Ranges of destination ports.
     pub dport: Vec<Ports>,
-    /// IP protocol numbers.
+    /// Numbers of IP protocols.
     pub proto: Vec<u8>,
     /// DSCP, 0 to 63, before INT marks the packet.
     pub dscp: Vec<u8>,
@@ -34,23 +34,23 @@ pub struct Flows {
 
 /// The key of one entry of a watchlist: a conjunction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlowKey {
-    /// Source prefix.
+pub struct FlowMatch {
+    /// Source prefix; `None` matches any.
     pub src: Option<Prefix>,
-    /// Destination prefix.
+    /// Destination prefix; `None` matches any.
     pub dst: Option<Prefix>,
-    /// Source ports.
+    /// Range of source ports.
     pub sport: Ports,
-    /// Destination ports.
+    /// Range of destination ports.
     pub dport: Ports,
-    /// IP protocol number.
+    /// IP protocol number; `None` matches any.
     pub proto: Option<u8>,
-    /// DSCP.
+    /// DSCP; `None` matches any value.
     pub dscp: Option<u8>,
 }
 
-impl Default for FlowKey {
-    /// Every flow.
+impl Default for FlowMatch {
+    /// Returns a match for every flow.
     fn default() -> Self {
         Self {
             src: None,
@@ -63,8 +63,8 @@ impl Default for FlowKey {
     }
 }
 
-impl FlowKey {
-    /// The same flows in the opposite direction.
+impl FlowMatch {
+    /// Returns the same flows in the opposite direction.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl FlowKey {
         }
     }
 
-    /// The flows that both match; `None` if there are none.
+    /// Returns the flows that both match, or `None` if there are none.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let both = Self {
             src: both(self.src, other.src, |a, b| a.intersection(&b))?,
@@ -89,43 +89,40 @@ impl FlowKey {
         (!both.mixes_families()).then_some(both)
     }
 
-    /// Whether source and destination belong to different versions of IP: no packet does.
+    /// Returns whether source and destination belong to different versions of IP: no packet does.
     pub fn mixes_families(&self) -> bool {
         matches!((self.src, self.dst), (Some(src), Some(dst)) if src.is_v6() != dst.is_v6())
     }
 
-    /// Precedence of the entry: of two overlapping entries whose keys are nested, the narrower has the greater number.
-    /// It depends on the key alone, so that a new intent never renumbers the entries of others. Bits from the top:
-    /// prefix lengths (9), narrowness of the ports (33), protocol (1), DSCP (1).
+    /// Returns the precedence of the entry: of two overlapping entries whose keys are nested, the narrower has the greater
+    /// number. It depends on the key alone, so that a new intent never renumbers the entries of others. Bits from the top: prefix
+    /// lengths (9), narrowness of the ports (33), protocol (1), DSCP (1).
     pub fn precedence(&self) -> u64 {
-        let bits = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u64::from(prefix.len()) + 1);
-        let size = |(first, last): Ports| u64::from(last) - u64::from(first) + 1;
         let narrow = (1_u64 << 32) - size(self.sport) * size(self.dport);
-        (bits(self.src) + bits(self.dst)) << 35
+        (prefix_bits(self.src) + prefix_bits(self.dst)) << 35
             | narrow << 2
             | u64::from(self.proto.is_some()) << 1
             | u64::from(self.dscp.is_some())
     }
 
-    /// Sorts from specific to general.
+    /// Returns a key that sorts from specific to general.
     pub fn by_precedence(&self) -> impl Ord + use<> {
         (Reverse(self.precedence()), *self)
     }
 
-    /// The condition in the form of the data plane and the collector, which has no DSCP.
+    /// Converts the key into the form of the data plane and the collector, which has no DSCP.
     pub fn to_match(&self) -> Match {
-        let range = |(first, last)| PortRange::new(first, last).unwrap_or(PortRange::ANY);
         Match {
             src: self.src,
             dst: self.dst,
-            src_port: range(self.sport),
-            dst_port: range(self.dport),
+            src_port: port_range(self.sport),
+            dst_port: port_range(self.dport),
             proto: self.proto,
         }
     }
 }
 
-impl fmt::Display for FlowKey {
+impl fmt::Display for FlowMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
         words.extend(self.src.map(|prefix| format!("from {prefix}")));
@@ -135,19 +132,35 @@ impl fmt::Display for FlowKey {
             17 => "UDP".to_owned(),
             other => format!("protocol {other}"),
         }));
-        let ports = |name: &str, (first, last): Ports| match (first, last) {
-            ANY_PORT => None,
-            _ if first == last => Some(format!("{name} {first}")),
-            _ => Some(format!("{name} {first}-{last}")),
-        };
-        words.extend(ports("source port", self.sport));
-        words.extend(ports("port", self.dport));
+        words.extend(ports_text("source port", self.sport));
+        words.extend(ports_text("port", self.dport));
         words.extend(self.dscp.map(|dscp| format!("DSCP {dscp}")));
         if words.is_empty() {
             f.write_str("all flows")
         } else {
             f.write_str(&words.join(", "))
         }
+    }
+}
+
+/// Returns the length of a prefix plus 1, or 0 for any address.
+fn prefix_bits(prefix: Option<Prefix>) -> u64 {
+    prefix.map_or(0, |prefix| u64::from(prefix.len()) + 1)
+}
+
+fn size((first, last): Ports) -> u64 {
+    u64::from(last) - u64::from(first) + 1
+}
+
+fn port_range((first, last): Ports) -> PortRange {
+    PortRange::new(first, last).unwrap_or(PortRange::ANY)
+}
+
+fn ports_text(name: &str, (first, last): Ports) -> Option<String> {
+    match (first, last) {
+        ANY_PORT => None,
+        _ if first == last => Some(format!("{name} {first}")),
+        _ => Some(format!("{name} {first}-{last}")),
     }
 }
 
@@ -163,7 +176,7 @@ fn overlap(a: Ports, b: Ports) -> Option<Ports> {
     (range.0 <= range.1).then_some(range)
 }
 
-/// Why flows have no entries.
+/// The reason why flows have no entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowsError {
     /// Every combination has a source and a destination of different versions of IP.
@@ -188,68 +201,55 @@ impl fmt::Display for FlowsError {
 
 impl std::error::Error for FlowsError {}
 
-fn options<T: Copy>(list: &[T]) -> Vec<Option<T>> {
-    if list.is_empty() {
-        vec![None]
-    } else {
-        list.iter().copied().map(Some).collect()
+/// Replaces each entry by one copy for each value, to which `set` applies the value. Without values, any value matches.
+fn multiply<T: Copy>(entries: &mut Vec<FlowMatch>, values: &[T], set: impl Fn(&mut FlowMatch, T)) {
+    if values.is_empty() {
+        return;
     }
+    let mut product = Vec::with_capacity(entries.len() * values.len());
+    for entry in entries.iter() {
+        for value in values {
+            let mut entry = *entry;
+            set(&mut entry, *value);
+            product.push(entry);
+        }
+    }
+    *entries = product;
 }
 
 impl Flows {
-    /// The entries that match these flows, sorted, without duplicates.
+    /// Returns the entries that match these flows, sorted, without duplicates.
     ///
     /// # Errors
-    /// No packet can match, or there are more than [`MAX_ENTRIES`].
-    pub fn entries(&self, both_directions: bool) -> Result<Vec<FlowKey>, FlowsError> {
-        let len = |n: usize| n.max(1);
-        let addresses = len(self.src.len()).saturating_mul(len(self.dst.len()));
-        let others = [
+    /// [`FlowsError`] if no packet can match, or there are more than [`MAX_ENTRIES`].
+    pub fn entries(&self, both_directions: bool) -> Result<Vec<FlowMatch>, FlowsError> {
+        let factors = [
+            self.src.len(),
+            self.dst.len(),
             self.sport.len(),
             self.dport.len(),
             self.proto.len(),
             self.dscp.len(),
+            1 + usize::from(both_directions),
         ];
-        let count = others
-            .iter()
-            .fold(addresses, |product, n| product.saturating_mul(len(*n)));
-        let count = count.saturating_mul(1 + usize::from(both_directions));
+        let count = factors.iter().fold(1_usize, |product, factor| {
+            product.saturating_mul((*factor).max(1))
+        });
         if count > MAX_ENTRIES {
             return Err(FlowsError::TooMany(count));
         }
-        let mut entries = vec![FlowKey::default()];
-        let mut multiply = |set: &dyn Fn(&mut FlowKey, usize), n: usize| {
-            let each = |entry: FlowKey| {
-                (0..n).map(move |i| {
-                    let mut entry = entry;
-                    set(&mut entry, i);
-                    entry
-                })
-            };
-            entries = std::mem::take(&mut entries).into_iter().flat_map(each).collect();
-        };
-        let (src, dst, proto, dscp) = (
-            options(&self.src),
-            options(&self.dst),
-            options(&self.proto),
-            options(&self.dscp),
-        );
-        let (sport, dport) = (options(&self.sport), options(&self.dport));
-        multiply(&|entry, i| entry.src = src[i], src.len());
-        multiply(&|entry, i| entry.dst = dst[i], dst.len());
-        multiply(
-            &|entry, i| entry.sport = sport[i].unwrap_or(ANY_PORT),
-            sport.len(),
-        );
-        multiply(
-            &|entry, i| entry.dport = dport[i].unwrap_or(ANY_PORT),
-            dport.len(),
-        );
-        multiply(&|entry, i| entry.proto = proto[i], proto.len());
-        multiply(&|entry, i| entry.dscp = dscp[i], dscp.len());
+        let mut entries = vec![FlowMatch::default()];
+        multiply(&mut entries, &self.src, |entry, src| entry.src = Some(src));
+        multiply(&mut entries, &self.dst, |entry, dst| entry.dst = Some(dst));
+        multiply(&mut entries, &self.sport, |entry, sport| entry.sport = sport);
+        multiply(&mut entries, &self.dport, |entry, dport| entry.dport = dport);
+        multiply(&mut entries, &self.proto, |entry, proto| {
+            entry.proto = Some(proto)
+        });
+        multiply(&mut entries, &self.dscp, |entry, dscp| entry.dscp = Some(dscp));
         entries.retain(|entry| !entry.mixes_families());
         if both_directions {
-            let reversed: Vec<_> = entries.iter().map(FlowKey::reversed).collect();
+            let reversed: Vec<_> = entries.iter().map(FlowMatch::reversed).collect();
             entries.extend(reversed);
         }
         entries.sort_unstable();
@@ -306,7 +306,7 @@ mod tests {
         let mut rng = testkit::rng::Rng(1);
         let mut nested = 0;
         for _ in 0..20_000 {
-            let mut key = || FlowKey {
+            let mut key = || FlowMatch {
                 src: [None, Some(prefix("10.0.0.0/8")), Some(prefix("10.1.0.0/16"))][rng.below(3)],
                 dst: [None, Some(prefix("::/0")), Some(prefix("10.0.0.0/8"))][rng.below(3)],
                 sport: [ANY_PORT, (80, 100), (80, 101)][rng.below(3)],

@@ -6,13 +6,13 @@ use settings::values;
 /// Bits of an instruction bitmap, bit 0 the most significant.
 pub type Bits = u16;
 
-/// Node id: without it a record belongs to nobody.
+/// The node id: without it a record cannot be attributed to a node.
 pub const NODE_ID: u8 = 0;
 
 /// Bytes of shim and metadata header of INT-MD and INT-MX 2.1.
 pub const HEADER_BYTES: u32 = 16;
 
-/// A threshold of a metric, in the metric's unit.
+/// Renders an amount of a metric, such as a threshold, with its unit.
 pub fn amount_text(metric: Metric, amount: u64) -> String {
     match metric {
         Metric::FlowLatency | Metric::HopLatency => values::duration_text(amount),
@@ -21,19 +21,19 @@ pub fn amount_text(metric: Metric, amount: u64) -> String {
     }
 }
 
-/// The bitmap with only bit `number`, 0 to 15.
+/// Returns the bitmap with only bit `number`, 0 to 15.
 pub fn bit(number: u8) -> Bits {
     0x8000 >> (number & 15)
 }
 
-/// The numbers of the bits that are set, in ascending order.
+/// Returns the numbers of the bits that are set, in ascending order.
 pub fn numbers(bits: Bits) -> impl Iterator<Item = u8> {
     (0..16).filter(move |number| bits & bit(*number) != 0)
 }
 
-/// The bits that give `metric`. The latency of a flow is the difference of two timestamps if the clocks of the domain are
+/// Returns the bits that give `metric`. The latency of a flow is the difference of two timestamps if the clocks of the domain are
 /// synchronised, and otherwise the sum of the hop latencies.
-pub fn of_metric(metric: Metric, synchronised: bool) -> Bits {
+pub fn metric_bits(metric: Metric, synchronised: bool) -> Bits {
     let own = match metric {
         Metric::FlowPath => 0,
         Metric::FlowLatency if synchronised => bit(2) | bit(4) | bit(5),
@@ -45,12 +45,12 @@ pub fn of_metric(metric: Metric, synchronised: bool) -> Bits {
     own | bit(NODE_ID)
 }
 
-/// Bytes of a node's record. Timestamps and level-2 interfaces (bits 4 to 6) are 8 bytes, others 4.
+/// Returns the bytes of a node's record. Timestamps and level-2 interfaces (bits 4 to 6) are 8 bytes, others 4.
 pub fn record_bytes(bits: Bits) -> u32 {
     4 * (bits.count_ones() + (bits & 0x0e00).count_ones())
 }
 
-/// Name of a bit, as in `items` of `[[switch.watch]]`.
+/// Returns the name of a bit, as in `items` of `[[switch.watch]]`.
 pub fn name(number: u8) -> &'static str {
     match number {
         0 => "node_id",
@@ -67,7 +67,7 @@ pub fn name(number: u8) -> &'static str {
     }
 }
 
-/// The names of the bits, separated by commas.
+/// Joins the names of the bits with commas.
 pub fn names(bits: Bits) -> String {
     numbers(bits).map(name).collect::<Vec<_>>().join(", ")
 }
@@ -78,12 +78,11 @@ mod tests {
 
     #[test]
     fn metrics_have_bits_and_records_have_sizes() {
-        let of = |metric| of_metric(metric, true);
         assert_eq!(
-            Metric::ALL.map(of),
+            Metric::ALL.map(|metric| metric_bits(metric, true)),
             [0x8000, 0xac00, 0xa000, 0x9000, 0x8080, 0xc100]
         );
-        assert_eq!(of_metric(Metric::FlowLatency, false), 0xa000);
+        assert_eq!(metric_bits(Metric::FlowLatency, false), 0xa000);
         assert_eq!([0x8000, 0xac00, 0xfd00, 0].map(record_bytes), [4, 24, 36, 0]);
         assert_eq!(names(0xa000), "node_id, hop_latency");
     }

@@ -1,51 +1,55 @@
-//! Who acts: the devices are the store of the lease.
+//! Decides which manager acts: the devices store the lease.
 //!
-//! The manager that acts renews its lease on every device. A device tells how long ago that was, by its own clock. When enough devices
-//! have heard nothing for the time of a lease, the one on standby takes a higher term and claims them. Safety does not depend
-//! on this decision, nor on a clock: devices refuse the lower election, whoever is right. The decision only says who acts.
+//! The manager that acts renews its lease on every device. A device reports how long ago that was, by its own clock. When enough
+//! devices have received no renewal for one lease period, the manager on standby claims them with a higher term. Safety does not
+//! depend on this decision, nor on a clock: devices refuse the lower election, whoever is right. The decision only selects who
+//! acts.
 //!
-//! A manager that took over may fail when it has claimed a few devices. The one that goes on with the others claims them again when they
-//! have heard nothing for the time of a lease, likewise with a higher term.
+//! A manager that took over may fail when it has claimed a few devices. The one that goes on with the others claims them again
+//! when they have received no renewal for one lease period, likewise with a higher term.
 
 use std::collections::BTreeMap;
 
 use crate::device::{Election, NodeId};
 
-/// What a manager hears of the lease.
+/// The state of the lease, as the devices report it.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    /// Time of a lease, ns.
+    /// Period of the lease, ns.
     lease: u64,
     seen: BTreeMap<NodeId, Seen>,
-    /// The highest election that any device has told.
+    /// The highest election that any device has reported.
     highest: Election,
-    /// Times that devices were claimed again, and when that may be done next.
-    again: (u32, u64),
+    /// Number of times that devices were claimed again.
+    reclaims: u32,
+    /// Time at which they may be claimed again, ns.
+    next_reclaim: u64,
 }
 
-/// What a device has told.
+/// The last report of a device.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// It was claimed with this election.
+    /// Election of its last claim.
     election: Election,
-    /// The acting manager renewed its lease this long before, ns.
+    /// Time since the acting manager renewed its lease, ns.
     silence: u64,
-    /// When the device told that.
+    /// Time of the report, ns.
     at: u64,
 }
 
 impl Lease {
-    /// Of a manager that has heard from no device yet. `lease`: the time of a lease, ns.
+    /// Creates the state of a manager that has received no report yet. `lease` is the lease period, ns.
     pub fn new(lease: u64) -> Self {
         Self {
             lease,
             seen: BTreeMap::new(),
             highest: Election::default(),
-            again: (0, 0),
+            reclaims: 0,
+            next_reclaim: 0,
         }
     }
 
-    /// A device tells: it was claimed with `election`, and the lease was renewed `silence` ns ago.
+    /// Records the report of a device: it was claimed with `election`, and the lease was renewed `silence` ns ago.
     pub fn observe(&mut self, node: NodeId, election: Election, silence: u64, now: u64) {
         self.seen.insert(
             node,
@@ -58,24 +62,25 @@ impl Lease {
         self.highest = self.highest.max(election);
     }
 
-    /// A device is not driven any more.
+    /// Removes a device that is not driven any more.
     pub fn forget(&mut self, node: NodeId) {
         self.seen.remove(&node);
     }
 
-    /// Waits anew: who acts has changed.
+    /// Waits for new reports, because another manager acts now.
     pub fn restart(&mut self) {
         self.seen.clear();
     }
 
-    /// The term with which to take over, higher than all that devices have told; `None`: the lease is held, or too few devices answer.
-    /// `devices`: how many devices can tell.
+    /// Returns the term with which to take over, higher than all that devices have reported, or `None` if the lease is held or
+    /// too few devices answer. `devices` is the number of devices that can report.
     ///
-    /// At least half of the devices must have told lately that the lease has ended, and more than tell that it has not. So a network of
-    /// two devices that lost one of them still gets a manager, and one that reaches few devices does not take over from one that reaches
-    /// many.
+    /// At least half of the devices must have reported lately that the lease has ended, and more than report that it has not. So
+    /// a network of two devices that lost one of them still gets a manager, and one that reaches few devices does not take over
+    /// from one that reaches many.
     pub fn term(&self, devices: usize, now: u64) -> Option<u64> {
-        let (mut silent, mut held) = (0, 0);
+        let mut silent = 0;
+        let mut held = 0;
         for seen in self.seen.values().filter(|seen| self.is_recent(seen, now)) {
             if seen.silence >= self.lease {
                 silent += 1
@@ -86,31 +91,31 @@ impl Lease {
         (silent > 0 && silent * 2 >= devices && silent > held).then(|| self.highest.term.saturating_add(1))
     }
 
-    /// The term with which a manager that acts with the term `own` claims devices again that a newer one has claimed and left; `None`:
-    /// there are none, or the newer one renews its lease, or one of them has not said lately that it does not. A device that names a
-    /// newer election for ever disturbs the others less and less often: each time, the next one may follow after twice the time.
+    /// Returns the term with which a manager that acts with the term `own` claims devices again that a newer one has claimed and
+    /// left. `None` if there are none, or the newer one renews its lease, or one of them has not reported lately that it does
+    /// not. The time between two such claims doubles, so that a device that always reports a newer election disturbs the others
+    /// less and less.
     pub fn reclaim(&mut self, own: u64, now: u64) -> Option<u64> {
-        if now < self.again.1 {
+        if now < self.next_reclaim {
             return None;
         }
-        let above = self.left(own, now)?;
-        let (times, _) = self.again;
-        self.again = (
-            times.saturating_add(1),
-            now.saturating_add(self.lease << (times + 1).min(8)),
-        );
+        let above = self.abandoned(own, now)?;
+        self.reclaims = self.reclaims.saturating_add(1);
+        self.next_reclaim = now.saturating_add(self.lease << self.reclaims.min(8));
         Some(above)
     }
 
-    fn left(&self, own: u64, now: u64) -> Option<u64> {
+    /// Returns a higher term if all devices with a newer election report that it is not renewed.
+    fn abandoned(&self, own: u64, now: u64) -> Option<u64> {
         let mut newer = self
             .seen
             .values()
             .filter(|seen| seen.election.term > own)
             .peekable();
         newer.peek()?;
-        let is_left = |seen: &Seen| self.is_recent(seen, now) && seen.silence >= self.lease;
-        newer.all(is_left).then(|| self.highest.term.saturating_add(1))
+        newer
+            .all(|seen| self.is_recent(seen, now) && seen.silence >= self.lease)
+            .then(|| self.highest.term.saturating_add(1))
     }
 
     fn is_recent(&self, seen: &Seen, now: u64) -> bool {

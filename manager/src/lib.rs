@@ -1,19 +1,19 @@
 //! From intents to rules on switches, and back.
 //!
-//! An operator states what is to be watched; this crate decides what each device has to do, brings it there in an order in
-//! which no INT reaches a host, and measures whether it works. No I/O, no clock, no threads, no randomness: messages and `now` go
-//! in, requests for drivers come out.
+//! An operator states what to watch; this crate decides what each device has to do, applies it in an order in which no INT
+//! reaches a host, and measures whether it works. No I/O, no clock, no threads, no randomness: messages and `now` go in, requests
+//! for drivers come out.
 //!
 //! In the order of the data:
-//! - [`inventory`]: devices, ports, links, hosts, each fact with its origin; [`intent`]: what is to be watched.
+//! - [`inventory`]: devices, ports, links, hosts, each fact with its origin; [`intent`]: the flows and metrics to watch.
 //! - [`device`]: abstract rules, capabilities, and the messages by which drivers are used; [`flows`] and [`instruction`] are
 //!   their parts.
-//! - [`compile`]: intents and inventory become the desired rules of each device, or one sentence that says why not.
-//! - [`plan`]: what would change, before anything does.
-//! - [`reconcile`]: devices get what they should have, one safe change after another.
-//! - [`lease`]: whether a manager on standby takes over.
+//! - [`compile`]: computes the desired rules of each device from intents and inventory, or one sentence that says why it cannot.
+//! - [`plan`]: the changes, before any is made.
+//! - [`reconcile`]: applies the desired rules to devices, one safe change after another.
+//! - [`lease`]: decides whether a manager on standby takes over.
 //! - [`Manager`]: these joined, with ends of intents and changes of the topology.
-//! - [`verify`]: whether an intent works, by its reports; [`budget`]: reports kept under a limit; [`drill_down`]: short-lived
+//! - [`verify`]: checks by its reports whether an intent works; [`budget`]: keeps reports under a limit; [`drill_down`]: short-lived
 //!   intents where a rule became true.
 //!
 //! The design, and why the order is safe: `docs/design/manager.md`.

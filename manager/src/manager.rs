@@ -1,4 +1,4 @@
-//! The parts joined: inventory, intents, compiler, reconciler. What `src/` holds, feeds and asks.
+//! The manager: inventory, intents, compiler and reconciler joined. The program holds, drives and queries it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use crate::inventory::{DevicePorts, Inventory, Topology};
 use crate::plan::Plan;
 use crate::reconcile::{DeviceStatus, Notice, Order, Phase, Reconciler, Target, Targets, Timing};
 
-/// Whether plans that follow from the topology are applied by themselves.
+/// The way in which plans that follow from the topology are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyMode {
-    /// After the topology has been calm.
+    /// Plans are applied after the topology has been calm.
     Auto,
-    /// When a person says so ([`Manager::apply`]). Ports that became edge ports get their sinks at once all the same.
+    /// Plans are applied by a person ([`Manager::apply`]). Ports that became edge ports get their sinks at once all the same.
     Manual,
 }
 
 /// Settings of a manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerSettings {
-    /// What holds for the whole domain.
+    /// Settings of the whole domain.
     pub domain: DomainSettings,
-    /// Times and limits.
+    /// Times and limits of requests and changes.
     pub timing: Timing,
-    /// What each step waits for.
+    /// Conditions of each step.
     pub order: Order,
-    /// Whether plans are applied by themselves.
+    /// The way in which plans are applied.
     pub apply: ApplyMode,
-    /// How long the topology must be unchanged before a plan is applied, ns.
+    /// Time for which the topology must be unchanged before a plan is applied, ns.
     pub calm: u64,
-    /// How many drill-downs, and how often.
+    /// Limits of the drill-downs.
     pub drill_downs: Limits,
-    /// Devices may have another encoding of INT than that of `domain`: it has changed, and was never in force everywhere.
+    /// Devices may have another encoding of INT than that of `domain`: it has changed, and was never effective everywhere.
     pub reencode: bool,
 }
 
@@ -55,20 +55,20 @@ impl Default for ManagerSettings {
     }
 }
 
-/// An intent with its end and what became of it.
+/// An intent with its end and the result of compiling it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentStatus {
-    /// The intent.
+    /// The intent itself.
     pub intent: Intent,
-    /// When it ends, ns since 1970.
+    /// End of the intent, ns since 1970.
     pub end: Option<u64>,
-    /// What it became, or why it is not compiled in the present network.
+    /// The result of compiling it, or the reason why the present network refuses it.
     pub outcome: Result<Outcome, Refusal>,
     /// All devices have its entries.
     pub installed: bool,
 }
 
-/// A manager.
+/// Manages the intents and devices of one domain.
 #[derive(Debug)]
 pub struct Manager {
     settings: ManagerSettings,
@@ -79,15 +79,15 @@ pub struct Manager {
     refused: BTreeMap<String, Refusal>,
     compiler: Compiler,
     drill_down: DrillDown,
-    /// What devices should have, as last approved.
+    /// The last approved rules of devices.
     approved: BTreeMap<NodeId, Arc<Rules>>,
     reconciler: Reconciler,
-    /// The topology changed at this time and has not been applied yet.
+    /// Time of a change of the topology that has not been applied yet.
     changed: Option<u64>,
 }
 
 impl Manager {
-    /// A manager of an empty network, on standby.
+    /// Creates a manager of an empty network, on standby.
     pub fn new(settings: ManagerSettings) -> Self {
         let inventory = Inventory::default();
         let capabilities = BTreeMap::new();
@@ -125,7 +125,7 @@ impl Manager {
         }
     }
 
-    /// What a device can do, as its driver reported.
+    /// Sets the capabilities of a device, as its driver reported them.
     pub fn set_capabilities(&mut self, node: NodeId, capabilities: Capabilities, now: u64) {
         if self.capabilities.get(&node) != Some(&capabilities) {
             self.capabilities.insert(node, capabilities);
@@ -133,13 +133,13 @@ impl Manager {
         }
     }
 
-    /// Gives or takes the right to act; see [`Reconciler::set_term`]. First pass in inventory, capabilities and intents: a manager that
-    /// acts without its intents removes their rules from the devices.
+    /// Sets or withdraws the right to act; see [`Reconciler::set_term`]. First set inventory, capabilities and intents: a manager
+    /// that acts without its intents removes their rules from the devices.
     pub fn set_term(&mut self, term: Option<u64>, now: u64) {
         self.reconciler.set_term(term, now);
     }
 
-    /// The term with which it acts; `None`: it does not.
+    /// Returns the term with which it acts, or `None` if it does not.
     pub fn term(&self) -> Option<u64> {
         self.reconciler.term()
     }
@@ -147,16 +147,16 @@ impl Manager {
     /// Adds an intent or replaces the one of its name, and applies it. `now` is in ns since 1970.
     ///
     /// # Errors
-    /// One sentence that says what is wrong and what to do; nothing changes.
+    /// [`Refusal`]: one sentence that says what is wrong and what to do; nothing changes.
     pub fn add_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
         let name = intent.name.clone();
-        let outcome = self.put_intent(intent, now)?;
-        // In place of a drill-down, it does not end with that.
+        let outcome = self.install_intent(intent, now)?;
+        // An intent in place of a drill-down does not end with that.
         self.drill_down.remove(&name);
         Ok(outcome)
     }
 
-    fn put_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
+    fn install_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
         intent.check(now).map_err(Refusal::Intent)?;
         let is_new = !self.intents.contains_key(&intent.name);
         if is_new && self.intents.len() >= MAX_INTENTS {
@@ -164,8 +164,11 @@ impl Manager {
         }
         let outcome = self.compiler.add(&intent)?;
         self.refused.remove(&intent.name);
-        let differs = |(old, _): &(Intent, _)| old.tell.then != intent.tell.then || old.flows != intent.flows;
-        if self.intents.get(&intent.name).is_some_and(differs) {
+        let replaces_other = self
+            .intents
+            .get(&intent.name)
+            .is_some_and(|(old, _)| old.reporting.then != intent.reporting.then || old.flows != intent.flows);
+        if replaces_other {
             self.end_drill_downs(&intent.name, now);
         }
         let end = intent.until.map(|until| until.end(now));
@@ -174,15 +177,15 @@ impl Manager {
         Ok(outcome)
     }
 
-    /// As [`Manager::add_intent`]; one that the present network refuses is kept without effect, and compiled again when the network
-    /// changes.
+    /// Adds an intent as [`Manager::add_intent`] does. One that the present network refuses is kept without effect, and compiled
+    /// again when the network changes.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// [`Refusal`]: the reason why it is refused.
     pub fn keep_intent(&mut self, intent: Intent, now: u64) -> Result<Outcome, Refusal> {
         let added = self.add_intent(intent.clone(), now);
         if let Err(refusal) = &added {
-            // An earlier version of it is not what is wanted.
+            // An earlier version of it is no longer asked for.
             self.remove_intent(&intent.name, now);
             if !matches!(refusal, Refusal::Intent(_) | Refusal::TooMany(_)) {
                 let end = intent.until.map(|until| until.end(now));
@@ -193,45 +196,42 @@ impl Manager {
         added
     }
 
-    /// Whether a rule of an intent that became true leads to a drill-down; see [`DrillDown::admit`].
+    /// Checks whether a rule of an intent that became true leads to a drill-down; see [`DrillDown::admit`].
     ///
     /// # Errors
-    /// It does not.
+    /// [`Denied`] if it does not.
     pub fn admit(&mut self, parent: &str, firing: &Firing, now: u64) -> Result<(), Denied> {
-        let (intent, _) = self
-            .intents
-            .get(parent)
-            .filter(|_| self.is_acting())
-            .ok_or(Denied::NotAsked)?;
+        if !self.is_acting() {
+            return Err(Denied::NotAsked);
+        }
+        let (intent, _) = self.intents.get(parent).ok_or(Denied::NotAsked)?;
         self.drill_down.admit(intent, firing, now)
     }
 
-    /// A rule of an intent became true: installs an intent with more detail where it happened, which ends by itself. Returns it.
+    /// Installs an intent with more detail because a rule of an intent became true, and returns it. It ends automatically.
     ///
     /// # Errors
-    /// None is installed. Each case but the first two of [`Denied`] is to be shown.
+    /// [`Denied`] if none is installed. Each case but the first two is to be shown.
     pub fn fire(&mut self, parent: &str, firing: &Firing, now: u64) -> Result<Intent, Denied> {
-        let (intent, _) = self
-            .intents
-            .get(parent)
-            .filter(|_| self.is_acting())
-            .ok_or(Denied::NotAsked)?;
-        let is_edge = |node: &&NodeId| {
-            self.compiler
-                .topology()
-                .devices
-                .get(node)
-                .is_some_and(|ports| !ports.edge.is_empty())
-        };
-        let at = firing
+        if !self.is_acting() {
+            return Err(Denied::NotAsked);
+        }
+        let (intent, _) = self.intents.get(parent).ok_or(Denied::NotAsked)?;
+        let devices = &self.compiler.topology().devices;
+        let edges = firing
             .at
             .iter()
-            .filter(is_edge)
+            .filter(|node| devices.get(node).is_some_and(|ports| !ports.edge.is_empty()))
             .map(|node| self.inventory.name(*node))
             .collect();
-        let is_free = |name: &str| !self.intents.contains_key(name);
-        let child = self.drill_down.fire(intent, (firing, at), is_free, now)?;
-        match self.put_intent(child.clone(), now) {
+        let child = self.drill_down.fire(
+            intent,
+            firing,
+            edges,
+            |name| !self.intents.contains_key(name),
+            now,
+        )?;
+        match self.install_intent(child.clone(), now) {
             Ok(_) => Ok(child),
             Err(refusal) => {
                 self.drill_down.remove(&child.name);
@@ -240,23 +240,24 @@ impl Manager {
         }
     }
 
-    /// The active drill-downs, each with the intent that led to it.
+    /// Returns the active drill-downs, each with the intent that led to it.
     pub fn drill_downs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.drill_down.active()
     }
 
     fn end_drill_downs(&mut self, parent: &str, now: u64) {
-        let of = self
+        let ended: Vec<String> = self
             .drill_down
             .active()
-            .filter(|(_, of)| *of == parent)
-            .map(|(name, _)| name.to_owned());
-        for name in of.collect::<Vec<_>>() {
+            .filter(|(_, active_parent)| *active_parent == parent)
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        for name in ended {
             self.remove_intent(&name, now);
         }
     }
 
-    /// Removes an intent, with its drill-downs; `false` if there is none of this name.
+    /// Removes an intent, with its drill-downs; returns `false` if there is none of this name.
     pub fn remove_intent(&mut self, name: &str, now: u64) -> bool {
         self.drill_down.remove(name);
         self.end_drill_downs(name, now);
@@ -269,10 +270,10 @@ impl Manager {
         existed
     }
 
-    /// What an intent would become, what adding it would change, and what intents would then be to each other. Nothing changes.
+    /// Computes the result of adding an intent, the changes, and the overlaps of intents afterwards. Nothing changes.
     ///
     /// # Errors
-    /// As [`Manager::add_intent`].
+    /// [`Refusal`], as [`Manager::add_intent`].
     pub fn dry_run(&self, intent: &Intent, now: u64) -> Result<(Outcome, Plan, Overlaps), Refusal> {
         intent.check(now).map_err(Refusal::Intent)?;
         let mut compiler = self.compiler.clone();
@@ -281,27 +282,27 @@ impl Manager {
         Ok((outcome, plan, compiler.overlaps()))
     }
 
-    /// Whether an intent can be added.
+    /// Checks whether an intent can be added.
     ///
     /// # Errors
-    /// As [`Manager::add_intent`].
+    /// [`Refusal`], as [`Manager::add_intent`].
     pub fn check_intent(&self, intent: &Intent, now: u64) -> Result<(), Refusal> {
         intent.check(now).map_err(Refusal::Intent)?;
         self.compiler.clone().add(intent).map(drop)
     }
 
-    /// What waits for a person, or for the calm: the difference between what is approved and what the present network and intents
-    /// ask for.
+    /// Returns the changes that wait for a person, or for the calm: the difference between the approved rules and those that the
+    /// present network and intents ask for.
     pub fn plan(&self) -> Plan {
         Plan::between(&self.approved, self.compiler.desired())
     }
 
-    /// Whether changes wait for a person who approves them.
+    /// Returns whether changes wait for a person who approves them.
     pub fn is_manual(&self) -> bool {
         self.settings.apply == ApplyMode::Manual
     }
 
-    /// Whether one of these devices has changes that wait for a person.
+    /// Returns whether one of these devices has changes that wait for a person.
     pub fn needs_approval(&self, nodes: &BTreeSet<NodeId>) -> bool {
         let desired = self.compiler.desired();
         self.is_manual()
@@ -310,34 +311,34 @@ impl Manager {
                 .any(|node| desired.get(node) != self.approved.get(node))
     }
 
-    /// Approves the plan.
+    /// Approves the plan and applies it.
     pub fn apply(&mut self, now: u64) {
         self.changed = None;
         self.approved.clone_from(self.compiler.desired());
         self.set_targets(now);
     }
 
-    /// Asks for [`Notice::EdgeReady`] of a port; see [`Reconciler::announce_when_ready`].
+    /// Requests [`Notice::EdgeReady`] of a port; see [`Reconciler::announce_when_ready`].
     pub fn announce_when_ready(&mut self, node: NodeId, port: PortId) {
         self.reconciler.announce_when_ready(node, port);
     }
 
-    /// Whether this manager acts.
+    /// Returns whether this manager acts.
     pub fn is_acting(&self) -> bool {
         self.reconciler.is_acting()
     }
 
-    /// Whether packets with INT of an earlier encoding may be in flight; see [`ManagerSettings::reencode`].
+    /// Returns whether packets with INT of an earlier encoding may be in flight; see [`ManagerSettings::reencode`].
     pub fn is_reencoding(&self) -> bool {
         self.reconciler.is_reencoding()
     }
 
-    /// A driver's answer.
+    /// Processes a driver's answer.
     pub fn answer(&mut self, node: NodeId, id: RequestId, answer: Answer, now: u64) {
         self.reconciler.answer(node, id, answer, now);
     }
 
-    /// What a driver reported without being asked.
+    /// Processes an event that a driver reported by itself.
     pub fn event(&mut self, node: NodeId, event: DeviceEvent, now: u64) {
         self.reconciler.event(node, event, now);
     }
@@ -362,56 +363,57 @@ impl Manager {
         self.reconciler.poll(now, out);
     }
 
-    /// When to call [`Manager::poll`] again at the latest, ns.
+    /// Returns the latest time at which to call [`Manager::poll`] again, ns.
     pub fn next_timeout(&self) -> Option<u64> {
         let ends = self.intents.values().filter_map(|(_, end)| *end);
-        let auto = self.settings.apply == ApplyMode::Auto;
-        let calm = self
-            .changed
-            .filter(|_| auto)
-            .map(|changed| changed.saturating_add(self.settings.calm));
+        let calm = match self.settings.apply {
+            ApplyMode::Auto => self
+                .changed
+                .map(|changed| changed.saturating_add(self.settings.calm)),
+            ApplyMode::Manual => None,
+        };
         ends.chain(calm)
             .chain(self.drill_down.next_timeout())
             .chain(self.reconciler.next_timeout())
             .min()
     }
 
-    /// Takes what happened since the last call.
-    pub fn take_notices(&mut self) -> Vec<Notice> {
-        self.reconciler.take_notices()
+    /// Returns and removes the notices since the last call.
+    pub fn drain_notices(&mut self) -> Vec<Notice> {
+        self.reconciler.drain_notices()
     }
 
-    /// The inventory.
+    /// Returns the inventory of the network.
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
     }
 
-    /// The compiler, to ask about paths, capabilities and the intents that a flow serves.
+    /// Returns the compiler, for queries about paths, capabilities and the intents that a flow serves.
     pub fn compiler(&self) -> &Compiler {
         &self.compiler
     }
 
-    /// The devices, for people.
+    /// Returns the status of each device, for people.
     pub fn devices(&self) -> Vec<DeviceStatus> {
         self.reconciler.statuses()
     }
 
-    /// The rules that a device has, if they are known.
-    pub fn actual(&self, node: NodeId) -> Option<&Rules> {
-        self.reconciler.actual(node)
+    /// Returns the rules that a device has, if they are known.
+    pub fn rules(&self, node: NodeId) -> Option<&Rules> {
+        self.reconciler.rules(node)
     }
 
-    /// The devices without their rules and the entries of others.
+    /// Returns the status of each device without its rules and the entries of others.
     pub fn device_states(&self) -> impl Iterator<Item = DeviceStatus> {
         self.reconciler.states()
     }
 
-    /// The devices with their states.
+    /// Returns the devices with their states.
     pub fn phases(&self) -> impl Iterator<Item = (NodeId, &Phase)> {
         self.reconciler.phases()
     }
 
-    /// An intent, for people; `None` if there is none of this name.
+    /// Returns the status of an intent, for people, or `None` if there is none of this name.
     pub fn intent(&self, name: &str) -> Option<IntentStatus> {
         let (intent, end) = self.intents.get(name)?.clone();
         let end = end.or_else(|| self.drill_down.end(name));
@@ -419,10 +421,10 @@ impl Manager {
             (None, Some(outcome)) => Ok(outcome),
             (refused, _) => Err(refused.cloned().unwrap_or(Refusal::NoEdge)),
         };
-        let has = |node: &NodeId| self.lacking(*node).is_some_and(|lacking| !lacking.contains(name));
-        let installed = outcome
-            .as_ref()
-            .is_ok_and(|outcome| outcome.nodes.iter().all(has));
+        let installed = outcome.as_ref().is_ok_and(|outcome| {
+            let mut nodes = outcome.nodes.iter();
+            nodes.all(|node| self.lacking(*node).is_some_and(|lacking| !lacking.contains(name)))
+        });
         Some(IntentStatus {
             intent,
             end,
@@ -431,32 +433,32 @@ impl Manager {
         })
     }
 
-    /// The intents of which a device lacks an entry; `None`: what it has is not known.
+    /// Returns the intents of which a device lacks an entry, or `None` if its rules are not known.
     pub fn lacking(&self, node: NodeId) -> Option<BTreeSet<&str>> {
         self.compiler.lacking(node, self.reconciler.rules(node))
     }
 
-    /// Number of devices that have what they should have.
+    /// Counts the devices that have the rules that they should have.
     pub fn in_sync(&self) -> usize {
         self.reconciler.in_sync()
     }
 
-    /// Whether the claim on a device stands: what is known of its rules is current.
+    /// Returns whether the claim on a device is valid, so that its known rules are current.
     pub fn is_claimed(&self, node: NodeId) -> bool {
         self.reconciler.is_claimed(node)
     }
 
-    /// The state of a device; `None`: there is none with this node id.
+    /// Returns the state of a device, or `None` if there is none with this node id.
     pub fn phase(&self, node: NodeId) -> Option<&Phase> {
         self.reconciler.phase(node)
     }
 
-    /// The names of all intents.
+    /// Returns the names of all intents.
     pub fn intents(&self) -> impl Iterator<Item = &str> {
         self.intents.keys().map(String::as_str)
     }
 
-    /// Compiles everything for a new network.
+    /// Compiles all intents for a new network.
     fn recompile(&mut self, now: u64) {
         self.compiler = Compiler::new(&self.inventory, &self.capabilities, self.settings.domain.clone());
         let refused = self
@@ -471,7 +473,7 @@ impl Manager {
         self.set_targets(now);
     }
 
-    /// An intent came or went: a person has decided. A change of the topology that waits goes on waiting.
+    /// Applies the change of an intent, which a person decided. A change of the topology that waits goes on waiting.
     fn approve_intents(&mut self, now: u64) {
         if self.changed.is_none() || self.approved.is_empty() {
             return self.apply(now);
@@ -482,8 +484,8 @@ impl Manager {
         }
     }
 
-    /// Nothing is measured for an intent that has gone, although a change of the topology waits: entries that are not wanted any more go,
-    /// and those that other intents want, too, become theirs. Roles of ports stay as approved.
+    /// Removes the entries of an intent that was removed although a change of the topology waits: entries that no intent asks for
+    /// are removed, and those that other intents ask for, too, become theirs. Roles of ports stay as approved.
     fn approve_removals(&mut self, now: u64) {
         if self.changed.is_none() {
             return;
@@ -491,85 +493,90 @@ impl Manager {
         let none = Arc::default();
         for (node, approved) in &mut self.approved {
             let desired: &Arc<Rules> = self.compiler.desired().get(node).unwrap_or(&none);
-            let by_key = desired.iter().filter_map(|rule| match rule {
-                Rule::Watch(watch) => Some((watch.key, rule)),
-                _ => None,
-            });
-            let by_key: BTreeMap<_, _> = by_key.collect();
-            let wanted = |rule: &Rule| match rule {
-                Rule::Watch(watch) => by_key.get(&watch.key).map(|rule| (*rule).clone()),
-                rule => Some(rule.clone()),
-            };
-            if approved.iter().any(|rule| wanted(rule).as_ref() != Some(rule)) {
-                *approved = Arc::new(approved.iter().filter_map(wanted).collect());
+            let by_key: BTreeMap<_, _> = desired
+                .iter()
+                .filter_map(|rule| match rule {
+                    Rule::Watch(watch) => Some((watch.key, rule)),
+                    _ => None,
+                })
+                .collect();
+            let fitted: Rules = approved
+                .iter()
+                .filter_map(|rule| match rule {
+                    Rule::Watch(watch) => by_key.get(&watch.key).map(|rule| (*rule).clone()),
+                    rule => Some(rule.clone()),
+                })
+                .collect();
+            if fitted != **approved {
+                *approved = Arc::new(fitted);
             }
         }
         self.set_targets(now);
     }
 
-    /// Hands what is approved to the reconciler, fitted to the present topology: the border is closed whether approved or not.
+    /// Passes the approved rules to the reconciler, fitted to the present topology: the border is closed whether approved or not.
     fn set_targets(&mut self, now: u64) {
         let topology: &Topology = self.compiler.topology();
-        let embeds = |rules: &Arc<Rules>| rules.iter().any(|rule| rule.inserted_bits() != 0);
-        let wanted = self.approved.values().any(embeds);
+        let embeds = self
+            .approved
+            .values()
+            .any(|rules| rules.iter().any(|rule| rule.inserted_bits() != 0));
         let mut targets = Targets::new();
         for (node, ports) in &topology.devices {
             let mut rules = self.approved.get(node).cloned().unwrap_or_default();
-            let stale = |rule: &Rule| match rule {
-                Rule::Sink(port) => ports.links.contains_key(port),
-                Rule::Source(port) => !ports.edge.contains(port),
-                _ => false,
-            };
-            let lacks = |port| wanted && !rules.contains(&Rule::Sink(port));
-            if rules.iter().any(stale) || ports.border().any(lacks) {
+            let has_outdated = rules.iter().any(|rule| contradicts(ports, rule));
+            let lacks_sink = embeds && ports.border().any(|port| !rules.contains(&Rule::Sink(port)));
+            if has_outdated || lacks_sink {
                 let fitted = Arc::make_mut(&mut rules);
-                fitted.retain(|rule| !stale(rule));
-                fitted.extend(ports.border().filter(|_| wanted).map(Rule::Sink));
+                fitted.retain(|rule| !contradicts(ports, rule));
+                if embeds {
+                    fitted.extend(ports.border().map(Rule::Sink));
+                }
             }
-            if wanted && !rules.iter().any(|rule| matches!(rule, Rule::Encoding(_))) {
+            if embeds && !rules.iter().any(|rule| matches!(rule, Rule::Encoding(_))) {
                 Arc::make_mut(&mut rules).insert(Rule::Encoding(self.settings.domain.encoding));
             }
             let restart = self
                 .compiler
                 .capabilities(*node)
                 .map_or(Restart::Forwards, |can| can.restart);
-            // It forwards whether anything is approved or not.
+            // A device forwards whether anything is approved or not.
             if restart == Restart::Waits && !rules.contains(&Rule::Forwarding) {
                 Arc::make_mut(&mut rules).insert(Rule::Forwarding);
             }
-            let name = self.inventory.name(*node);
-            let room = self.compiler.room();
-            let ports = ports.clone();
-            targets.insert(
-                *node,
-                Target {
-                    name,
-                    ports,
-                    rules,
-                    restart,
-                    room,
-                    outside: false,
-                },
-            );
+            let target = Target {
+                name: self.inventory.name(*node),
+                ports: ports.clone(),
+                rules,
+                restart,
+                room: self.compiler.room(),
+                outside: false,
+            };
+            targets.insert(*node, target);
         }
-        // All that these do is one rule: what it stands for follows from the settings of their drivers.
+        // Such a device has one rule: its effect follows from the settings of its driver.
         let forwarding = Arc::new(Rules::from([Rule::Forwarding]));
         for device in self.inventory.outside() {
-            let (ports, rules) = (DevicePorts::default(), Arc::clone(&forwarding));
-            let (name, restart) = (device.name.clone(), Restart::Waits);
-            targets.insert(
-                device.node,
-                Target {
-                    name,
-                    ports,
-                    rules,
-                    restart,
-                    room: None,
-                    outside: true,
-                },
-            );
+            let target = Target {
+                name: device.name.clone(),
+                ports: DevicePorts::default(),
+                rules: Arc::clone(&forwarding),
+                restart: Restart::Waits,
+                room: None,
+                outside: true,
+            };
+            targets.insert(device.node, target);
         }
         self.reconciler.set_targets(targets, now);
+    }
+}
+
+/// Returns whether a rule of a port contradicts the present role of the port.
+fn contradicts(ports: &DevicePorts, rule: &Rule) -> bool {
+    match rule {
+        Rule::Sink(port) => ports.links.contains_key(port),
+        Rule::Source(port) => !ports.edge.contains(port),
+        _ => false,
     }
 }
 

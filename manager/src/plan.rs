@@ -1,4 +1,4 @@
-//! What would change, before anything does.
+//! Plans: the changes of devices, before any is made.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ pub const USUAL_MTU: u32 = 1500;
 pub enum Stage {
     /// Sinks, sessions, maps of DTA collectors and filters are added.
     AddSinks,
-    /// Instructions are added.
+    /// Instructions of transit nodes are added.
     AddTransits,
-    /// Devices that wait forward.
+    /// Devices that wait for it may forward.
     Forward,
-    /// Sources are removed.
+    /// Entries of sources are removed.
     RemoveSources,
-    /// Sources are added.
+    /// Entries of sources are added.
     AddSources,
     /// Instructions are removed, when no packet that asks for them can be in flight.
     RemoveTransits,
@@ -32,7 +32,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    fn of(change: &Change) -> Self {
+    fn from_change(change: &Change) -> Self {
         let added = matches!(change, Change::Add(_));
         match (change.rule(), added) {
             (Rule::Watch(_) | Rule::Source(_), true) => Self::AddSources,
@@ -45,7 +45,7 @@ impl Stage {
         }
     }
 
-    /// What is done, for people.
+    /// Describes the step for people.
     pub fn text(self) -> &'static str {
         match self {
             Self::AddSinks => "add sinks",
@@ -62,41 +62,41 @@ impl Stage {
 /// The changes of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePlan {
-    /// The device.
+    /// Node id of the device.
     pub node: NodeId,
-    /// Changes by stage.
+    /// Changes in the order of their stages.
     pub changes: Vec<(Stage, Change)>,
-    /// Entries added.
+    /// Number of entries added.
     pub added: usize,
-    /// Entries removed.
+    /// Number of entries removed.
     pub removed: usize,
 }
 
 /// The changes that lead from one state of all devices to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Devices with changes.
+    /// Plans of the devices with changes.
     pub devices: Vec<DevicePlan>,
 }
 
 impl Plan {
-    /// The difference between `actual` and `desired`. A device without an entry in `actual` has no rules, or is not known.
+    /// Computes the difference between `actual` and `desired`. A device without an entry in `actual` has no rules, or they are
+    /// not known.
     pub fn between(actual: &BTreeMap<NodeId, Arc<Rules>>, desired: &BTreeMap<NodeId, Arc<Rules>>) -> Self {
         let empty = Arc::new(Rules::new());
         let mut nodes: Vec<NodeId> = actual.keys().chain(desired.keys()).copied().collect();
         nodes.sort_unstable();
         nodes.dedup();
         let devices = nodes.into_iter().filter_map(|node| {
-            let (old, new) = (
-                actual.get(&node).unwrap_or(&empty),
-                desired.get(&node).unwrap_or(&empty),
-            );
+            let old = actual.get(&node).unwrap_or(&empty);
+            let new = desired.get(&node).unwrap_or(&empty);
             if Arc::ptr_eq(old, new) {
                 return None;
             }
-            let (mut changes, new) = difference(old, new);
-            let (removed, added) = (changes.len(), new.len());
-            changes.extend(new);
+            let (mut changes, additions) = difference(old, new);
+            let removed = changes.len();
+            let added = additions.len();
+            changes.extend(additions);
             // Removals before additions, both in the order of rules: what is left is the order of stages.
             changes.sort_by_key(|(stage, _)| *stage);
             (!changes.is_empty()).then_some(DevicePlan {
@@ -111,19 +111,17 @@ impl Plan {
         }
     }
 
-    /// The plan that takes this one back.
+    /// Returns the plan that takes this one back.
     #[must_use]
     pub fn undo(&self) -> Self {
-        let reversed = |(_, change): &(Stage, Change)| match change {
-            Change::Add(rule) => Change::Remove(rule.clone()),
-            Change::Remove(rule) => Change::Add(rule.clone()),
-        };
         let devices = self.devices.iter().map(|device| {
             let mut changes: Vec<_> = device
                 .changes
                 .iter()
-                .map(reversed)
-                .map(|one| (Stage::of(&one), one))
+                .map(|(_, change)| match change {
+                    Change::Add(rule) => staged(Change::Remove(rule.clone())),
+                    Change::Remove(rule) => staged(Change::Add(rule.clone())),
+                })
                 .collect();
             changes.sort();
             DevicePlan {
@@ -138,12 +136,12 @@ impl Plan {
         }
     }
 
-    /// Whether nothing changes.
+    /// Returns whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.devices.is_empty()
     }
 
-    /// For each stage with changes, in order: devices touched, entries added, entries removed.
+    /// Counts for each stage with changes, in order: devices touched, entries added, entries removed.
     pub fn summary(&self) -> Vec<(Stage, usize, usize, usize)> {
         let mut stages: BTreeMap<Stage, (usize, usize, usize)> = BTreeMap::new();
         for device in &self.devices {
@@ -187,11 +185,16 @@ impl fmt::Display for Plan {
 /// Changes, each with its stage.
 type Staged = Vec<(Stage, Change)>;
 
-/// Removals and additions that lead from `old` to `new`, in the order of rules.
+fn staged(change: Change) -> (Stage, Change) {
+    (Stage::from_change(&change), change)
+}
+
+/// Returns the removals and the additions that lead from `old` to `new`, in the order of rules.
 fn difference(old: &Rules, new: &Rules) -> (Staged, Staged) {
-    let (mut removed, mut added) = (Vec::new(), Vec::new());
-    let staged = |change: Change| (Stage::of(&change), change);
-    let (mut olds, mut news) = (old.iter().peekable(), new.iter().peekable());
+    let mut removed = Vec::new();
+    let mut added = Vec::new();
+    let mut olds = old.iter().peekable();
+    let mut news = new.iter().peekable();
     loop {
         let order = match (olds.peek(), news.peek()) {
             (None, None) => return (removed, added),
@@ -199,34 +202,36 @@ fn difference(old: &Rules, new: &Rules) -> (Staged, Staged) {
             (None, Some(_)) => Ordering::Greater,
             (Some(old), Some(new)) => old.cmp(new),
         };
-        let (gone, come) = (olds.next_if(|_| order.is_le()), news.next_if(|_| order.is_ge()));
+        let old = olds.next_if(|_| order.is_le());
+        let new = news.next_if(|_| order.is_ge());
         if order.is_ne() {
-            removed.extend(gone.cloned().map(Change::Remove).map(staged));
-            added.extend(come.cloned().map(Change::Add).map(staged));
+            removed.extend(old.cloned().map(Change::Remove).map(staged));
+            added.extend(new.cloned().map(Change::Add).map(staged));
         }
     }
 }
 
-/// What an intent costs.
+/// The cost of an intent in packets, links and reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     /// Bytes of INT in a packet on the last link, for paths of 1, 2, … links up to the longest.
     pub bytes: Vec<u32>,
     /// Share of a link's capacity that full packets keep on the longest path, 0 to 1.
     pub goodput: f64,
-    /// Reports per second, and their bit/s; `None`: not known yet, because the collector has not seen these flows.
+    /// Reports per second, and their bit/s; `None` if they are not known, because the collector has not seen these flows.
     pub reports: Option<(f64, f64)>,
 }
 
-/// What measuring costs on paths of up to `links` links, for hosts that send packets of up to `packet` bytes. `rate` is the number of
-/// packets per second of the flows, if the collector has seen them.
+/// Computes the cost of measuring on paths of up to `links` links, for hosts that send packets of up to `packet` bytes. `rate` is
+/// the number of packets per second of the flows, if the collector has seen them.
 pub fn cost(mode: Mode, bits: Bits, sample: u32, links: u32, packet: Option<u32>, rate: Option<f64>) -> Cost {
     /// Headers of a report: Ethernet, IPv4, UDP, telemetry report, head of the packet.
     const REPORT: u32 = 14 + 20 + 8 + 16 + 60;
     let packet = f64::from(packet.unwrap_or(USUAL_MTU));
     let bytes: Vec<u32> = (1..=links).map(|links| int_bytes(mode, bits, links)).collect();
     let longest = f64::from(bytes.last().copied().unwrap_or(0));
-    let (nodes, record) = (links + 1, instruction::record_bytes(bits));
+    let nodes = links + 1;
+    let record = instruction::record_bytes(bits);
     let (reports, size) = match mode {
         Mode::Md => (1, REPORT + record * nodes),
         Mode::Sf => (1, REPORT + record),

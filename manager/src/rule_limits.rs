@@ -1,26 +1,26 @@
-//! What a device's filters can express of a rule.
+//! Limits of the rules that a device's filters can express.
 
 use std::collections::BTreeSet;
 
 use detect::{Metric, Program, RuleSet, Table};
 
-/// What filters by rule have room for.
+/// The capacity of filters by rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLimits {
-    /// Filters by rule.
+    /// Number of filters by rule.
     pub filters: usize,
     /// Different comparisons of a rule in conjunctive normal form.
     pub comparisons: usize,
-    /// Its clauses.
+    /// Number of clauses of a rule.
     pub clauses: usize,
     /// Rules may use earlier packets of the flow.
     pub history: bool,
-    /// What rules may compare; the path for the number of hops and loops.
+    /// Metrics that rules may compare; the path for the number of hops and loops.
     pub metrics: BTreeSet<Metric>,
 }
 
 impl RuleLimits {
-    /// Why a rule cannot be expressed, and what to do; `None`: it can.
+    /// Returns the reason why a rule cannot be expressed, and what to do, or `None` if it can.
     pub fn problem(&self, rule: &str) -> Option<String> {
         let rules = match RuleSet::compile(&[("rule".to_owned(), rule.to_owned())]) {
             Ok(rules) => rules,
@@ -37,16 +37,17 @@ impl RuleLimits {
         {
             return Some(format!("it does not compare {metric}; leave it out of the rule"));
         }
-        let table = match rules.is_stateful(0) {
-            true => Program::new(&rules).ok().map(|program| program.table),
-            false => Some(Table::split(&rules))
-                .filter(|split| split.user.is_empty())
-                .map(|split| split.table),
+        let table = if rules.is_stateful(0) {
+            Program::new(&rules).ok().map(|program| program.table)
+        } else {
+            let split = Table::split(&rules);
+            split.user.is_empty().then_some(split.table)
         };
-        let (comparisons, clauses) = table.map_or((usize::MAX, usize::MAX), |table| {
-            (table.comparisons().len(), table.clauses[0].count_ones() as usize)
+        let fits = table.is_some_and(|table| {
+            table.comparisons().len() <= self.comparisons
+                && table.clauses[0].count_ones() as usize <= self.clauses
         });
-        if comparisons <= self.comparisons && clauses <= self.clauses {
+        if fits {
             return None;
         }
         Some(format!(
@@ -57,7 +58,7 @@ impl RuleLimits {
 }
 
 impl Default for RuleLimits {
-    /// Of a hopwise switch.
+    /// Returns the limits of a hopwise switch.
     fn default() -> Self {
         Self {
             filters: 256,

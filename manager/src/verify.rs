@@ -1,6 +1,6 @@
-//! Does an intent work? Measured, from the reports themselves and the devices' counters.
+//! Verifies that an intent works, by its reports and the devices' counters.
 //!
-//! A [`Verifier`] gets, about once a second, what the collector and the devices counted, and gives each intent's state:
+//! About once a second, a [`Verifier`] gets the counters of the collector and of the devices, and returns each intent's state:
 //! `pending → installed → seen → complete`, or `silent` with a sentence that says where the reports are missing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,25 +13,27 @@ use crate::instruction::{self, Bits};
 /// within 10 s.
 pub const SILENCE: u64 = 8_000_000_000;
 
-/// Counters of a device are this late at most, ns: a driver asks once a second, and so does the collector.
+const SECOND: u64 = 1_000_000_000;
+
+/// Upper limit of the age of a device's counters, ns: a driver asks once a second, and so does the collector.
 const LATE: u64 = 3_000_000_000;
 
-/// Names in a sentence at most.
+/// Upper limit of the names in a sentence.
 const MAX_NAMES: usize = 4;
 
-/// Fewer packets without a report are no silence: they may have been dropped on their way.
+/// Fewer packets without a report are no silence: they may have been dropped in transit.
 const FEWEST: u64 = 10;
 
 /// Counters of one edge device for one intent. All count from the same start, and are compared with earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EdgeCounters {
-    /// Packets that matched at the device, or from which it removed INT; `None`: the device does not count them.
+    /// Packets that matched at the device, or from which it removed INT; `None` if the device does not count them.
     pub packets: Option<u64>,
     /// Reports of the intent's flows that arrived from it.
     pub reports: u64,
-    /// Datagrams with reports that it has sent; `None`: it does not count them.
+    /// Datagrams with reports that it has sent; `None` if it does not count them.
     pub sent: Option<u64>,
-    /// Its reports that the network lost, by sequence numbers.
+    /// Reports of the device that the network lost, by sequence numbers.
     pub lost: u64,
 }
 
@@ -42,29 +44,29 @@ pub struct SourceCounters {
     pub packets: u64,
     /// One packet of this many that matched was measured.
     pub sample: u32,
-    /// When the last report of a flow that is measured there arrived, ns.
+    /// Arrival of the last report of a flow that is measured there, ns.
     pub last_report: Option<u64>,
 }
 
 /// Reports of all devices and flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
-    /// Datagrams that arrived.
+    /// Datagrams that arrived at the collector.
     pub datagrams: u64,
     /// Datagrams that the network lost, by sequence numbers.
     pub lost: u64,
 }
 
-/// What was counted for one intent.
+/// Counters of one intent at the collector and the devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntentCounters {
     /// Flows that matched, as the collector knows them.
     pub flows: u64,
-    /// By edge device that reports.
+    /// Counters by edge device that reports.
     pub edges: BTreeMap<NodeId, EdgeCounters>,
-    /// By device that measures packets and counts them; empty where not every such packet is reported.
+    /// Counters by device that measures packets and counts them; empty where not every such packet is reported.
     pub sources: BTreeMap<NodeId, SourceCounters>,
-    /// What arrived in all.
+    /// Arrivals of all devices and flows.
     pub arrivals: Arrivals,
     /// Devices on the paths of these flows, as far as reports name them.
     pub nodes: BTreeSet<NodeId>,
@@ -79,11 +81,11 @@ pub struct IntentCounters {
 /// The state of an intent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// Not yet on all its devices.
+    /// At least one of its devices does not have its entries yet.
     Pending,
-    /// On all its devices; no packet has matched, as far as is known.
+    /// All its devices have its entries; no packet has matched, as far as is known.
     Installed,
-    /// Reports arrive.
+    /// Reports of the intent arrive.
     Seen(Figures),
     /// Reports arrive, and all paths have all that was asked for.
     Complete(Figures),
@@ -92,7 +94,7 @@ pub enum State {
 }
 
 impl State {
-    /// The word in the API.
+    /// Returns the word for this state in the API.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -107,9 +109,9 @@ impl State {
 /// Figures of an intent whose reports arrive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Flows that matched.
+    /// Flows that matched the intent.
     pub flows: u64,
-    /// Reports per second.
+    /// Rate of reports per second.
     pub rate: f64,
     /// Time since the last report, ns.
     pub age: u64,
@@ -122,9 +124,9 @@ pub struct Figures {
 /// An edge whose reports are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// The device.
+    /// Node id of the device.
     pub node: NodeId,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// Time since the intent was installed, ns.
     pub installed: u64,
@@ -132,30 +134,29 @@ pub struct Silence {
     pub packets: u64,
     /// One packet of this many was measured.
     pub sample: u32,
-    /// Time since the last report, ns; `None`: there was none.
+    /// Time since the last report, ns; `None` if there was none.
     pub last_report: Option<u64>,
     /// Reports lost in the network meanwhile.
     pub lost: u64,
-    /// What else is known.
+    /// Evidence of where reports are lost.
     pub evidence: Evidence,
 }
 
-/// What is known of the reports of a device, or of others, while those of an intent are missing.
+/// The known facts about the reports of a device, or of others, while those of an intent are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// It does not count what it sends.
+    /// The device does not count its reports.
     NotCounted,
-    /// It sends none: it is the device that is broken.
+    /// The device sends none, so the fault is there.
     SendsNone,
-    /// It has sent so many datagrams: they are lost on their way, or the collector does not accept them.
+    /// The device has sent this many datagrams: they are lost in transit, or the collector does not accept them.
     Sends(u64),
-    /// It need not be the device that reports. Whether reports of any device arrive.
+    /// Another device may have to report. The flag says whether reports of any device arrive.
     Elsewhere(bool),
 }
 
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |ns: u64| ns / 1_000_000_000;
         let Self {
             name,
             installed,
@@ -167,7 +168,7 @@ impl fmt::Display for Silence {
         write!(
             f,
             "{name} installed it {} s ago, {packets} packets matched",
-            seconds(*installed)
+            installed / SECOND
         )?;
         if *sample > 1 {
             write!(f, " and were measured (1 in {sample})")?;
@@ -175,7 +176,7 @@ impl fmt::Display for Silence {
         f.write_str(", ")?;
         match self.last_report {
             None => f.write_str("no report arrived")?,
-            Some(age) => write!(f, "the last report arrived {} s ago", seconds(age))?,
+            Some(age) => write!(f, "the last report arrived {} s ago", age / SECOND)?,
         }
         let evidence = match self.evidence {
             Evidence::NotCounted => format!("{name} does not count what it sends"),
@@ -188,70 +189,79 @@ impl fmt::Display for Silence {
     }
 }
 
-/// One edge over time.
+/// The counters of one edge over time.
 #[derive(Clone, Debug)]
 struct Edge {
     counters: EdgeCounters,
     /// Counters at the last report or at the installation.
     then: EdgeCounters,
     last_report: Option<u64>,
-    /// When packets first matched without a report.
+    /// Time at which packets first matched without a report.
     waiting_since: Option<u64>,
 }
 
-/// One device that measures packets, over time.
+/// The counters of one device that measures packets, over time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     packets: u64,
     sample: u32,
     last_report: Option<u64>,
-    /// Packets and arrivals when the last report had certainly been counted, or at the installation.
-    then: (u64, Arrivals),
-    /// When packets first matched without a report.
+    /// Packets when the last report had certainly been counted, or at the installation.
+    packets_then: u64,
+    /// Arrivals at that time.
+    arrivals_then: Arrivals,
+    /// Time at which packets first matched without a report.
     waiting_since: Option<u64>,
 }
 
 impl Source {
-    /// Takes over new counters. `installed`: since when its reports count.
+    /// Stores new counters. Reports count from `installed` on.
     fn observe(&mut self, new: &SourceCounters, arrivals: Arrivals, installed: u64, now: u64) {
-        (self.packets, self.sample) = (new.packets, new.sample);
+        self.packets = new.packets;
+        self.sample = new.sample;
         let last = new.last_report.filter(|last| *last >= installed);
         if last > self.last_report {
-            (self.last_report, self.waiting_since) = (last, None);
+            self.last_report = last;
+            self.waiting_since = None;
         }
         // Counters of a device are some seconds late: these packets may have been reported.
-        let is_recent = |last: u64| now < last.saturating_add(LATE);
-        if self.last_report.is_some_and(is_recent) || new.packets < self.then.0 {
-            self.then = (new.packets, arrivals);
-        } else if new.packets >= self.then.0 + FEWEST {
+        let is_recent = self
+            .last_report
+            .is_some_and(|last| now < last.saturating_add(LATE));
+        if is_recent || new.packets < self.packets_then {
+            self.packets_then = new.packets;
+            self.arrivals_then = arrivals;
+        } else if new.packets >= self.packets_then + FEWEST {
             self.waiting_since.get_or_insert(now);
         }
     }
 
     fn silence(
         &self,
-        name: String,
         node: NodeId,
-        (installed, arrivals): (u64, Arrivals),
+        name: String,
+        installed: u64,
+        arrivals: Arrivals,
         now: u64,
     ) -> Option<Silence> {
-        let (packets, then) = self.then;
-        self.waiting_since
-            .filter(|since| now >= since.saturating_add(SILENCE))?;
+        let since = self.waiting_since?;
+        if now < since.saturating_add(SILENCE) {
+            return None;
+        }
         Some(Silence {
             node,
             name,
             installed: now.saturating_sub(installed),
-            packets: self.packets.saturating_sub(packets),
+            packets: self.packets.saturating_sub(self.packets_then),
             sample: self.sample,
             last_report: self.last_report.map(|last| now.saturating_sub(last)),
-            lost: arrivals.lost.saturating_sub(then.lost),
-            evidence: Evidence::Elsewhere(arrivals.datagrams > then.datagrams),
+            lost: arrivals.lost.saturating_sub(self.arrivals_then.lost),
+            evidence: Evidence::Elsewhere(arrivals.datagrams > self.arrivals_then.datagrams),
         })
     }
 }
 
-/// One intent over time.
+/// The counters of one intent over time.
 #[derive(Clone, Debug, Default)]
 struct Record {
     installed: Option<u64>,
@@ -263,7 +273,7 @@ struct Record {
     reports: u64,
 }
 
-/// All intents over time.
+/// Verifies all intents over time.
 #[derive(Clone, Debug, Default)]
 pub struct Verifier {
     records: BTreeMap<String, Record>,
@@ -275,17 +285,18 @@ impl Verifier {
         let record = self.records.entry(intent.to_owned()).or_default();
         match (record.installed, installed) {
             (None, true) => {
-                // Times count from here; what was counted before is no evidence.
+                // Times count from here; earlier counts are no evidence.
                 record.installed = Some(now);
                 for edge in record.edges.values_mut() {
                     edge.then = edge.counters.clone();
-                    (edge.last_report, edge.waiting_since) = (None, None);
+                    edge.last_report = None;
+                    edge.waiting_since = None;
                 }
                 for source in record.sources.values_mut() {
-                    let then = (source.packets, record.counters.arrivals);
                     *source = Source {
                         packets: source.packets,
-                        then,
+                        packets_then: source.packets,
+                        arrivals_then: record.counters.arrivals,
                         ..Source::default()
                     };
                 }
@@ -295,27 +306,28 @@ impl Verifier {
         }
     }
 
-    /// Forgets an intent.
+    /// Removes the state of an intent.
     pub fn remove(&mut self, intent: &str) {
         self.records.remove(intent);
     }
 
-    /// What was counted up to now.
+    /// Stores the counters of an intent up to now.
     pub fn observe(&mut self, intent: &str, counters: IntentCounters, now: u64) {
         let record = self.records.entry(intent.to_owned()).or_default();
         for (node, new) in &counters.edges {
-            let start = || Edge {
+            let is_new = !record.edges.contains_key(node);
+            let edge = record.edges.entry(*node).or_insert_with(|| Edge {
                 counters: new.clone(),
                 then: new.clone(),
                 last_report: None,
                 waiting_since: None,
-            };
-            let is_new = !record.edges.contains_key(node);
-            let edge = record.edges.entry(*node).or_insert_with(start);
+            });
             // The first counters of an edge after the installation may contain reports already.
             let before = if is_new { 0 } else { edge.counters.reports };
             if new.reports > before {
-                (edge.last_report, edge.waiting_since, edge.then) = (Some(now), None, new.clone());
+                edge.last_report = Some(now);
+                edge.waiting_since = None;
+                edge.then = new.clone();
             } else if new.packets > edge.then.packets {
                 edge.waiting_since.get_or_insert(now);
             }
@@ -328,7 +340,8 @@ impl Verifier {
         for (node, new) in &counters.sources {
             let start = Source {
                 packets: new.packets,
-                then: (new.packets, counters.arrivals),
+                packets_then: new.packets,
+                arrivals_then: counters.arrivals,
                 ..Source::default()
             };
             record
@@ -342,10 +355,12 @@ impl Verifier {
             // A restarted collector counts from 0 again.
             record.rate = reports_between(record.reports, reports) as f64 * 1e9 / (now - before) as f64;
         }
-        (record.reports, record.observed, record.counters) = (reports, Some(now), counters);
+        record.reports = reports;
+        record.observed = Some(now);
+        record.counters = counters;
     }
 
-    /// Time since the last report of an intent's flows, ns; `None`: there was none since it was installed.
+    /// Returns the time since the last report of an intent's flows, ns, or `None` if there was none since it was installed.
     pub fn last_report(&self, intent: &str, now: u64) -> Option<u64> {
         let edges = self.records.get(intent)?.edges.values();
         edges
@@ -354,7 +369,7 @@ impl Verifier {
             .map(|last| now.saturating_sub(last))
     }
 
-    /// The state of an intent; `None`: not known.
+    /// Returns the state of an intent, or `None` if it is not known.
     pub fn state(&self, intent: &str, names: impl Fn(NodeId) -> String, now: u64) -> Option<State> {
         let record = self.records.get(intent)?;
         let Some(installed) = record.installed else {
@@ -386,9 +401,9 @@ impl Verifier {
                 },
             })
             .collect();
-        let since = (installed, record.counters.arrivals);
-        let of = |(node, source): (&NodeId, &Source)| source.silence(names(*node), *node, since, now);
-        silent.extend(record.sources.iter().filter_map(of));
+        silent.extend(record.sources.iter().filter_map(|(node, source)| {
+            source.silence(*node, names(*node), installed, record.counters.arrivals, now)
+        }));
         if !silent.is_empty() {
             return Some(State::Silent(silent));
         }
@@ -423,8 +438,8 @@ fn reports_between(before: u64, after: u64) -> u64 {
     after.checked_sub(before).unwrap_or(after)
 }
 
-/// For people: which devices on the paths of an intent's flows cannot be reached, each with its name and what is wrong with it. `age`: time
-/// since the last report, ns. Without reports, the intent is silent: nobody sees whether its packets pass.
+/// Describes for people which devices on the paths of an intent's flows cannot be reached, each with its name and its failure.
+/// `age` is the time since the last report, ns. Without reports, the intent is silent: nobody sees whether its packets pass.
 pub fn unreachable_text(devices: &[(String, String)], age: Option<u64>) -> Option<(bool, String)> {
     if devices.is_empty() {
         return None;
@@ -449,7 +464,7 @@ pub fn unreachable_text(devices: &[(String, String)], age: Option<u64>) -> Optio
     })
 }
 
-/// For people: which devices never filled what.
+/// Describes for people which devices never filled which values.
 pub fn missing_text(missing: &BTreeMap<NodeId, Bits>, names: impl Fn(NodeId) -> String) -> String {
     let each = missing
         .iter()

@@ -36,7 +36,7 @@ pub(super) async fn labels(context: &Context) -> BTreeMap<u32, Vec<String>> {
         Some(manager) => manager.ask(|core, _| core.inventory().clone()).await,
         None => None,
     };
-    let inventory = known.unwrap_or_else(|| inventory::of(&settings.inventory));
+    let inventory = known.unwrap_or_else(|| inventory::from_settings(&settings.inventory));
     inventory
         .devices()
         .map(|device| (device.node, device.labels.clone()))
@@ -52,7 +52,7 @@ pub(super) async fn known(context: &Context) -> impl FnOnce() -> NamesView + Sen
         None => None,
     };
     move || {
-        let inventory = known.unwrap_or_else(|| inventory::of(&settings.inventory));
+        let inventory = known.unwrap_or_else(|| inventory::from_settings(&settings.inventory));
         NamesView::of(build::node_names(&settings), &inventory)
     }
 }

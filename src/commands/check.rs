@@ -199,7 +199,7 @@ fn unlikely_rules(settings: &Settings) -> impl Iterator<Item = String> {
 
 /// Edge devices that intents name and the inventory does not have.
 fn unknown_edges(settings: &Settings) -> Vec<String> {
-    let inventory = manager::inventory::of(&settings.inventory);
+    let inventory = manager::inventory::from_settings(&settings.inventory);
     let is_known = |pattern: &str| {
         inventory.devices().any(|device| {
             let mut names = std::iter::once(&device.name).chain(&device.labels);
@@ -324,7 +324,9 @@ fn summary_of_roles(settings: &Settings) -> String {
         )
     });
     let manager = settings.manager.as_ref().map(|_| {
-        let devices = manager::inventory::of(&settings.inventory).devices().count();
+        let devices = manager::inventory::from_settings(&settings.inventory)
+            .devices()
+            .count();
         format!(
             "a manager of {devices} device(s) with {} intent(s), ",
             settings.intents.len()

@@ -750,9 +750,12 @@ mod tests {
             (vec![(80, 80), (8000, 8999)], 10)
         );
         assert_eq!(intent.at.between, Some(("h1".to_owned(), "h9".to_owned())));
-        assert_eq!(intent.tell.thresholds.values().collect::<Vec<_>>(), [&20_000]);
-        assert_eq!(intent.tell.rule.as_deref(), Some("hops>2"));
-        let then = intent.tell.then.unwrap();
+        assert_eq!(
+            intent.reporting.thresholds.values().collect::<Vec<_>>(),
+            [&20_000]
+        );
+        assert_eq!(intent.reporting.rule.as_deref(), Some("hops>2"));
+        let then = intent.reporting.then.unwrap();
         assert_eq!((then.scope.word(), then.length), ("this flow", 60_000_000_000));
         let budget = |text: &str| {
             let line = Line::try_parse_from(["intent", "add", "all", "--budget", text]).ok()?;

@@ -11,7 +11,7 @@ use std::{
 
 use detect::{Metric, Prefix};
 use manager::device::{Filter, FilterAlgorithm, Mode, Rule, Rules, Watch};
-use manager::flows::FlowKey;
+use manager::flows::FlowMatch;
 use manager::instruction;
 use p4runtime::{
     entry::{Bytes, Content, Entry, Field, Key},
@@ -331,9 +331,9 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
             ))
         })?;
         let rule = |dst: &Prefix| {
-            let key = FlowKey {
+            let key = FlowMatch {
                 dst: Some(*dst),
-                ..FlowKey::default()
+                ..FlowMatch::default()
             };
             Rule::Filter(Arc::new(Filter {
                 key,
@@ -344,9 +344,9 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
     }
     rules.extend(wanted.source.iter().map(|port| Rule::Source(*port)));
     for dst in &wanted.watch {
-        let key = FlowKey {
+        let key = FlowMatch {
             dst: Some(*dst),
-            ..FlowKey::default()
+            ..FlowMatch::default()
         };
         let sample = wanted.sample;
         rules.push(Rule::Watch(Arc::new(Watch {
@@ -364,7 +364,7 @@ fn rules(wanted: &Wanted, all: instruction::Bits) -> Result<Vec<Rule>, CliError>
 /// A filter of all flows, as an option has it.
 fn filter(text: &str) -> Option<Filter> {
     let filter = |algorithm, metric, threshold, rule: Option<&str>| Filter {
-        key: FlowKey::default(),
+        key: FlowMatch::default(),
         algorithm,
         metric,
         threshold,
@@ -388,7 +388,7 @@ fn filter(text: &str) -> Option<Filter> {
 
 /// The entries of a device of a configuration.
 fn of_device(settings: &Settings, name: &str) -> Result<String, CliError> {
-    let inventory = manager::inventory::of(&settings.inventory);
+    let inventory = manager::inventory::from_settings(&settings.inventory);
     let found = inventory.devices().find(|device| device.name == name);
     let device = found
         .ok_or_else(|| CliError::new(format!("[inventory] has no device `{name}`; correct the name")))?;

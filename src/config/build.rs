@@ -413,7 +413,11 @@ pub(crate) fn node_names(settings: &Settings) -> BTreeMap<u32, String> {
 
 /// The names that a file has, for commands.
 pub(crate) fn names(settings: &Settings) -> Names {
-    NamesView::of(node_names(settings), &inventory::of(&settings.inventory)).into()
+    NamesView::of(
+        node_names(settings),
+        &inventory::from_settings(&settings.inventory),
+    )
+    .into()
 }
 
 /// Names of drop reasons for output. A code that two profiles name differently has none: events do not name the profile.

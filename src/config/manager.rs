@@ -9,7 +9,7 @@ use manager::{
     compile::{Collector, DomainSettings},
     device::{DtaMap, Encoding, L4Checksum},
     drill_down::Limits,
-    flows::FlowKey,
+    flows::FlowMatch,
     intent::{self, BudgetSetting, Intent},
     inventory::{self, Device, Inventory, InventorySettings},
     reconcile::Timing,
@@ -662,7 +662,7 @@ pub(crate) fn supported(intent: &Intent, collects: bool) -> Result<(), (&'static
 
 /// Whether the collector has to evaluate something for an intent.
 pub(crate) fn asks(intent: &Intent) -> bool {
-    let tell = &intent.tell;
+    let tell = &intent.reporting;
     tell.rule.is_some() || (tell.filter.is_none() && !tell.thresholds.is_empty())
 }
 
@@ -670,7 +670,7 @@ pub(crate) fn asks(intent: &Intent) -> bool {
 pub(crate) fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match>)>) -> Asked {
     let mut asked = Asked::default();
     for (intent, flows) in intents.into_iter().filter(|(intent, _)| asks(intent)) {
-        let tell = &intent.tell;
+        let tell = &intent.reporting;
         if tell.filter.is_none() && !tell.thresholds.is_empty() {
             let values = Metric::ALL.map(|metric| tell.thresholds.get(&metric).copied());
             asked
@@ -689,6 +689,6 @@ pub(crate) fn asked<'a>(intents: impl IntoIterator<Item = (&'a Intent, Vec<Match
 }
 
 /// The form of an intent's flows in the collector.
-pub(crate) fn matches(keys: &[FlowKey]) -> Vec<Match> {
-    keys.iter().map(FlowKey::to_match).collect()
+pub(crate) fn matches(keys: &[FlowMatch]) -> Vec<Match> {
+    keys.iter().map(FlowMatch::to_match).collect()
 }

@@ -107,7 +107,7 @@ impl Settings {
             }
             check::check(&settings, text, &root, &mut reader);
             // A device has its name on every page, unless `[nodes]` gives another.
-            for device in ::manager::inventory::of(&settings.inventory).devices() {
+            for device in ::manager::inventory::from_settings(&settings.inventory).devices() {
                 let named = || sections::NodeEntry::named(device.name.clone());
                 settings.nodes.entry(device.node).or_insert_with(named);
             }

@@ -28,7 +28,7 @@ impl Settings {
         };
         let mut of_maps: BTreeMap<String, ProfileSettings> = BTreeMap::new();
         let base = self.profiles.get("default").cloned().unwrap_or_default();
-        for device in inventory::of(&self.inventory).devices() {
+        for device in inventory::from_settings(&self.inventory).devices() {
             let Some((driven, map)) = driven(manager, device) else {
                 continue;
             };

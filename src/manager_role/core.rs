@@ -201,7 +201,7 @@ impl Core {
         now: u64,
         tell: impl Fn(Message) + Send + Sync + 'static,
     ) -> Result<Self, CliError> {
-        let inventory = manager::inventory::of(&all.inventory);
+        let inventory = manager::inventory::from_settings(&all.inventory);
         let journal = Journal::open(settings.state.as_deref())?;
         let broken = |error: rusqlite::Error| {
             CliError::new(format!(
@@ -433,7 +433,7 @@ impl Core {
             }
         }
         self.commands = commands;
-        for notice in self.manager.take_notices() {
+        for notice in self.manager.drain_notices() {
             self.installed.is_due = true;
             self.tell(notice, now);
         }

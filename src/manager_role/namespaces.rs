@@ -48,7 +48,7 @@ impl Namespaces {
             return Ok(Self::default());
         };
         let mut namespaces = BTreeMap::new();
-        for device in manager::inventory::of(&settings.inventory).devices() {
+        for device in manager::inventory::from_settings(&settings.inventory).devices() {
             let Some(name) = name(manager, &device.name) else {
                 continue;
             };

@@ -483,7 +483,7 @@ impl From<Entry> for EntryView {
 
 impl CostView {
     /// The cost of a rule.
-    pub(super) fn new(rule: &manager::compile::InForce, cost: Cost, expectation: String) -> Self {
+    pub(super) fn new(rule: &manager::compile::EffectiveRule, cost: Cost, expectation: String) -> Self {
         let (reports, report_bits) = cost.reports.unzip();
         Self {
             reports,

@@ -11,7 +11,7 @@ use std::{
 use detect::PortRange;
 use manager::{
     device::{self, Change, DtaMap, Election, Etag, FilterAlgorithm, Mode, Rule, Rules},
-    flows::{ANY_PORT, FlowKey},
+    flows::{ANY_PORT, FlowMatch},
     instruction,
 };
 use serde::{Deserialize, Serialize};
@@ -520,7 +520,7 @@ struct Ports {
 }
 
 impl Ports {
-    fn of(key: &FlowKey) -> Result<Self, String> {
+    fn of(key: &FlowMatch) -> Result<Self, String> {
         if key.dscp.is_some() {
             return Err("this switch does not match the DSCP; remove `dscp` from the intent".to_owned());
         }
@@ -706,7 +706,7 @@ mod tests {
         claim(&mut managed, 1).unwrap();
         let watch = |change: &dyn Fn(&mut device::Watch)| {
             let mut watch = device::Watch {
-                key: FlowKey::default(),
+                key: FlowMatch::default(),
                 mode: Mode::Md,
                 bits: 0x8000,
                 hops: 16,

@@ -10,7 +10,7 @@ use manager::compile::{Compiler, DomainSettings};
 use manager::device::{
     Answer, Capabilities, Change, Command, Mode, NodeId, Request, Restart, Rule, Rules, State, Watch,
 };
-use manager::flows::FlowKey;
+use manager::flows::FlowMatch;
 use manager::intent::{At, Intent};
 use manager::inventory::{
     Device, DevicePorts, DeviceRole, DriverOptions, Host, Inventory, InventoryError, Origin, Peer,
@@ -266,7 +266,7 @@ const MS: u64 = 1_000_000;
 /// Leaves below eight spines, each with a port to hosts, a watchlist and what it needs.
 fn targets() -> Targets {
     let watch = Watch {
-        key: FlowKey::default(),
+        key: FlowMatch::default(),
         mode: Mode::Md,
         bits: 0xa000,
         hops: 8,
@@ -321,7 +321,7 @@ fn fill(targets: Targets) -> Result<u64, CliError> {
         for (_, node, id, answer) in due {
             reconciler.answer(node, id, answer, now);
         }
-        if reconciler.is_in_sync() {
+        if reconciler.in_sync() == reconciler.phases().count() {
             return Ok(now - 1);
         }
         let mut commands = Vec::new();

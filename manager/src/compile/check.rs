@@ -9,7 +9,7 @@ use detect::Prefix;
 use super::refusal::{Note, Refusal};
 use super::{Collector, DomainSettings};
 use crate::device::{Capabilities, Filter, FilterAlgorithm, MatchKinds, Mode, NodeId, Restart};
-use crate::flows::{ANY_PORT, FlowKey};
+use crate::flows::{ANY_PORT, FlowMatch};
 use crate::instruction::{self, Bits, HEADER_BYTES};
 use crate::intent::{Intent, IntentError, matches_pattern};
 use crate::inventory::{Host, Inventory, Topology};
@@ -41,36 +41,36 @@ pub(super) struct Network {
     open: Vec<Note>,
 }
 
-/// An intent and where its entries belong.
+/// An intent with the devices and keys of its entries.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) intent: Arc<Intent>,
-    pub(super) keys: Vec<FlowKey>,
+    pub(super) keys: Vec<FlowMatch>,
     pub(super) mode: Mode,
     pub(super) bits: Bits,
-    /// Entries of watchlists.
-    pub(super) watched: Vec<(NodeId, FlowKey)>,
+    pub(super) watched: Vec<(NodeId, FlowMatch)>,
     /// Keys whose packets end at these devices.
-    pub(super) sunk: Vec<(NodeId, FlowKey)>,
+    pub(super) sunk: Vec<(NodeId, FlowMatch)>,
     pub(super) notes: Vec<Note>,
 }
 
 impl Placed {
-    /// Its filter for `key`.
-    pub(super) fn filter(&self, key: FlowKey) -> Option<Filter> {
-        let tell = &self.intent.tell;
-        let algorithm = tell.filter?;
-        let first = tell.thresholds.iter().next();
-        let (metric, threshold) =
-            first.map_or((detect::Metric::FlowPath, 0), |(metric, value)| (*metric, *value));
-        let compares = matches!(algorithm, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow);
-        let (metric, threshold) = if compares {
-            (metric, threshold)
-        } else {
-            (detect::Metric::FlowPath, 0)
+    /// Returns the intent's filter for `key`, if it has one.
+    pub(super) fn filter(&self, key: FlowMatch) -> Option<Filter> {
+        let reporting = &self.intent.reporting;
+        let algorithm = reporting.filter?;
+        let compared = match algorithm {
+            FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow => reporting.thresholds.iter().next(),
+            _ => None,
         };
-        let rule = tell.rule.as_ref().filter(|_| algorithm == FilterAlgorithm::Rule);
-        // As a device's driver may return it: on one line.
+        let (metric, threshold) =
+            compared.map_or((detect::Metric::FlowPath, 0), |(metric, value)| (*metric, *value));
+        let rule = if algorithm == FilterAlgorithm::Rule {
+            reporting.rule.as_ref()
+        } else {
+            None
+        };
+        // On one line, as a device's driver may return it.
         let rule = rule.map(|rule| rule.split_whitespace().collect::<Vec<_>>().join(" ").into());
         Some(Filter {
             key,
@@ -89,42 +89,49 @@ impl Network {
         settings: DomainSettings,
     ) -> Self {
         let topology = inventory.topology();
-        let known = |node: &NodeId| (*node, capabilities.get(node).cloned().unwrap_or_default());
-        let capabilities: BTreeMap<NodeId, Capabilities> = topology.devices.keys().map(known).collect();
-        let edges = topology
+        let capabilities: BTreeMap<NodeId, Capabilities> = topology
+            .devices
+            .keys()
+            .map(|node| (*node, capabilities.get(node).cloned().unwrap_or_default()))
+            .collect();
+        let edges: BTreeSet<NodeId> = topology
             .devices
             .iter()
             .filter(|(_, ports)| !ports.edge.is_empty())
-            .map(|(node, _)| *node);
-        let edges: BTreeSet<NodeId> = edges.collect();
-        let of_ports = |links: bool| {
-            let ports = topology.devices.iter().flat_map(move |(node, ports)| {
-                let (edge, link) = (ports.edge.iter(), ports.links.keys());
-                edge.filter(move |_| !links)
-                    .chain(link.filter(move |_| links))
-                    .map(move |port| (*node, *port))
-            });
-            ports.filter_map(|port| inventory.mtu(port))
-        };
-        let (packet, mtu) = (of_ports(false).max(), of_ports(true).min());
-        let has_border = |node: &NodeId| topology.devices[node].border().next().is_some();
-        let leak = capabilities
+            .map(|(node, _)| *node)
+            .collect();
+        let edge_ports = topology
+            .devices
             .iter()
-            .find(|(node, can)| !can.sink && has_border(node));
-        let open = capabilities
+            .flat_map(|(node, ports)| ports.edge.iter().map(|port| (*node, *port)));
+        let link_ports = topology
+            .devices
             .iter()
-            .filter(|(node, can)| can.restart == Restart::Forwards && has_border(node));
+            .flat_map(|(node, ports)| ports.links.keys().map(|port| (*node, *port)));
+        let packet = edge_ports.filter_map(|port| inventory.mtu(port)).max();
+        let mtu = link_ports.filter_map(|port| inventory.mtu(port)).min();
+        let at_border: Vec<(NodeId, &Capabilities)> = capabilities
+            .iter()
+            .filter(|(node, _)| topology.devices[*node].border().next().is_some())
+            .map(|(node, can)| (*node, can))
+            .collect();
+        let leak = at_border.iter().find(|(_, can)| !can.sink);
+        let open = at_border
+            .iter()
+            .filter(|(_, can)| can.restart == Restart::Forwards);
         let lacking = Mode::ALL.map(|mode| {
-            let needs = |node: &NodeId| mode == Mode::Postcard || edges.contains(node);
-            let lacks = capabilities
+            let needing = capabilities
                 .iter()
-                .find(|(node, can)| needs(node) && !can.modes.contains(&mode));
-            lacks.map(|(node, _)| *node)
+                .filter(|(node, _)| mode == Mode::Postcard || edges.contains(node));
+            needing
+                .filter(|(_, can)| !can.modes.contains(&mode))
+                .map(|(node, _)| *node)
+                .next()
         });
-        let wanted = settings.encoding.l4_checksum;
+        let l4_checksum = settings.encoding.l4_checksum;
         let differs = capabilities
             .iter()
-            .find(|(_, can)| !can.l4_checksum.contains(&wanted));
+            .find(|(_, can)| !can.l4_checksum.contains(&l4_checksum));
         Self {
             longest_path: topology.longest_path(),
             bits: capabilities.values().fold(0, |bits, can| bits | can.bits),
@@ -149,13 +156,13 @@ impl Network {
         self.inventory.name(node)
     }
 
-    /// Bytes of INT for which each link has room; `None`: not known.
+    /// Returns the bytes of INT for which each link has room, or `None` if that is not known.
     pub(super) fn room(&self) -> Option<u32> {
         Some(self.mtu?.saturating_sub(self.packet?))
     }
 
-    /// Remaining hop count of a source: as many records as fit into the MTU at least, so that packets on longer paths are not dropped for
-    /// their INT.
+    /// Returns the remaining hop count of a source: at least as many records as fit into the MTU, so that packets on longer paths
+    /// are not dropped for their INT.
     pub(super) fn hops(&self, mode: Mode, bits: Bits) -> u8 {
         let least = self.longest_path + 1;
         let record = instruction::record_bytes(bits).max(1);
@@ -166,10 +173,11 @@ impl Network {
         fit.clamp(least, least + SPARE_HOPS).min(255) as u8
     }
 
-    /// Whether the packets of hosts have room for INT on each path, with those that a failure leads over one link more.
+    /// Checks that packets of hosts have room for INT on each path, with one link more than the longest in case of a failure.
+    /// `is_union` says that several intents ask for the bits.
     ///
     /// # Errors
-    /// They do not. `is_union`: several intents ask for the bits.
+    /// [`Refusal::Mtu`] if they have none.
     pub(super) fn fits(&self, mode: Mode, bits: Bits, is_union: bool) -> Result<(), Refusal> {
         let int = int_bytes(mode, bits, self.longest_path + 1);
         match (self.packet, self.mtu) {
@@ -183,7 +191,7 @@ impl Network {
         }
     }
 
-    /// The collector of each device: of the nearest ones, that with the fewest reporters for its capacity.
+    /// Selects the collector of each device: of the nearest ones, that with the fewest reporters for its capacity.
     pub(super) fn sessions(&self) -> BTreeMap<NodeId, SocketAddr> {
         let collectors = &self.settings.collectors;
         let distances: Vec<_> = collectors
@@ -193,16 +201,13 @@ impl Network {
         let mut reporters = vec![0_u64; collectors.len()];
         let mut sessions = BTreeMap::new();
         for node in self.topology.devices.keys() {
-            let cost = |index: &usize| {
+            let best = (0..collectors.len()).min_by_key(|index| {
                 let distance = distances[*index].get(node).copied().unwrap_or(u32::MAX);
                 // Relative load in 1/2^16, so that whole numbers compare it.
-                (
-                    distance,
-                    (reporters[*index] << 16) / u64::from(collectors[*index].capacity.max(1)),
-                    *index,
-                )
-            };
-            if let Some(best) = (0..collectors.len()).min_by_key(cost) {
+                let load = (reporters[*index] << 16) / u64::from(collectors[*index].capacity.max(1));
+                (distance, load, *index)
+            });
+            if let Some(best) = best {
                 reporters[best] += 1;
                 sessions.insert(*node, collectors[best].address);
             }
@@ -210,7 +215,7 @@ impl Network {
         sessions
     }
 
-    /// Links from each device to a collector; none if its place is not known.
+    /// Counts the links from each device to a collector; empty if the collector's position is not known.
     fn distances(&self, collector: &Collector) -> BTreeMap<NodeId, u32> {
         let Some(at) = collector.at.filter(|at| self.topology.devices.contains_key(at)) else {
             return BTreeMap::new();
@@ -228,7 +233,7 @@ impl Network {
         distances
     }
 
-    /// Checks an intent and finds the place of its entries.
+    /// Checks an intent and finds the devices and keys of its entries.
     pub(super) fn place(&self, intent: &Intent) -> Result<Placed, Refusal> {
         let keys = self.keys(intent)?;
         let edges = self.sources(intent)?;
@@ -277,16 +282,19 @@ impl Network {
     }
 
     fn notes(&self, bits: Bits, mode: Mode) -> Vec<Note> {
-        // Most intents ask for what every device fills: then there is nothing to look for.
-        let fill = self.capabilities.iter().filter(|_| bits & !self.common != 0);
-        let lacking = fill.filter(|(_, can)| bits & !can.bits != 0);
-        let mut notes: Vec<Note> = lacking
-            .map(|(node, can)| Note::Incomplete {
-                node: *node,
-                device: self.name(*node),
-                bits: bits & !can.bits,
-            })
-            .collect();
+        let mut notes = Vec::new();
+        // Most intents ask for bits that every device fills.
+        if bits & !self.common != 0 {
+            for (node, can) in &self.capabilities {
+                if bits & !can.bits != 0 {
+                    notes.push(Note::Incomplete {
+                        node: *node,
+                        device: self.name(*node),
+                        bits: bits & !can.bits,
+                    });
+                }
+            }
+        }
         if mode.embeds() {
             notes.extend(self.open.iter().cloned());
             if self.packet.is_none() || (self.mtu.is_none() && self.longest_path > 0) {
@@ -296,36 +304,26 @@ impl Network {
         notes
     }
 
-    /// The intent's keys, reduced to the flows between two hosts if it says so.
-    pub(super) fn keys(&self, intent: &Intent) -> Result<Vec<FlowKey>, Refusal> {
+    /// Returns the intent's keys, reduced to the flows between two hosts if it names them.
+    pub(super) fn keys(&self, intent: &Intent) -> Result<Vec<FlowMatch>, Refusal> {
         let keys = intent
             .entries()
             .map_err(|error| Refusal::Intent(IntentError::Flows(error)))?;
         let Some((a, b)) = &intent.at.between else {
             return Ok(keys);
         };
-        let host = |name: &String| -> Result<&Host, Refusal> {
-            let host = self
-                .inventory
-                .host(name)
-                .ok_or_else(|| Refusal::UnknownHost(name.clone()))?;
-            if host.addresses.is_empty() {
-                Err(Refusal::HostWithoutAddress(name.clone()))
-            } else {
-                Ok(host)
-            }
-        };
-        let (from, to) = (host(a)?, host(b)?);
+        let from = self.host(a)?;
+        let to = self.host(b)?;
         let mut between = BTreeSet::new();
         for (src, dst) in from
             .addresses
             .iter()
             .flat_map(|src| to.addresses.iter().map(move |dst| (*src, *dst)))
         {
-            let pair = FlowKey {
+            let pair = FlowMatch {
                 src: Some(src.into()),
                 dst: Some(dst.into()),
-                ..FlowKey::default()
+                ..FlowMatch::default()
             };
             let both = [pair, pair.reversed()];
             let pairs = if intent.both_directions {
@@ -345,7 +343,18 @@ impl Network {
         Ok(between.into_iter().collect())
     }
 
-    /// The edge devices that an intent names.
+    fn host(&self, name: &str) -> Result<&Host, Refusal> {
+        let host = self
+            .inventory
+            .host(name)
+            .ok_or_else(|| Refusal::UnknownHost(name.to_owned()))?;
+        if host.addresses.is_empty() {
+            return Err(Refusal::HostWithoutAddress(name.to_owned()));
+        }
+        Ok(host)
+    }
+
+    /// Returns the edge devices that an intent names.
     fn sources(&self, intent: &Intent) -> Result<BTreeSet<NodeId>, Refusal> {
         if self.edges.is_empty() {
             return Err(Refusal::NoEdge);
@@ -355,25 +364,32 @@ impl Network {
         }
         let mut found = BTreeSet::new();
         for pattern in &intent.at.edges {
-            let fits = |node: &&NodeId| {
-                self.inventory.device(**node).is_some_and(|device| {
-                    std::iter::once(&device.name)
-                        .chain(&device.labels)
-                        .any(|name| matches_pattern(pattern, name))
-                })
-            };
-            let before = found.len();
-            found.extend(self.edges.iter().filter(fits));
-            if found.len() == before && !self.edges.iter().any(|node| fits(&node)) {
+            let matching: Vec<NodeId> = self
+                .edges
+                .iter()
+                .copied()
+                .filter(|node| self.is_named(*node, pattern))
+                .collect();
+            if matching.is_empty() {
                 return Err(Refusal::NoSuchEdge(pattern.clone()));
             }
+            found.extend(matching);
         }
         Ok(found)
     }
 
-    /// The devices of `edges` where packets with this address enter or leave: one, if it is a host's whose place is known.
+    /// Returns whether the name or a label of a device matches the pattern.
+    fn is_named(&self, node: NodeId, pattern: &str) -> bool {
+        self.inventory.device(node).is_some_and(|device| {
+            std::iter::once(&device.name)
+                .chain(&device.labels)
+                .any(|name| matches_pattern(pattern, name))
+        })
+    }
+
+    /// Returns the devices of `edges` where packets with this address enter or leave: one, if it is a host's whose port is known.
     fn ends(&self, prefix: Option<Prefix>, edges: &BTreeSet<NodeId>) -> Vec<NodeId> {
-        let single = prefix.filter(|prefix| Prefix::from(prefix.network()) == *prefix);
+        let single = prefix.filter(is_single_address);
         let host = single.and_then(|prefix| self.inventory.host_by_address(prefix.network()));
         match host.and_then(|host| host.at) {
             Some((node, _)) => edges.get(&node).copied().into_iter().collect(),
@@ -381,43 +397,42 @@ impl Network {
         }
     }
 
-    /// The mode: the one that the intent names, or the cheapest that works.
+    /// Selects the mode: the one that the intent names, or the cheapest that works.
     fn mode(&self, intent: &Intent, bits: Bits) -> Result<Mode, Refusal> {
         if let Some(mode) = intent.mode {
             return self.check_mode(mode, intent, bits).map(|()| mode);
         }
         let mut modes = Mode::ALL;
         modes.sort_by_key(|mode| self.cost(*mode, bits));
-        let mut why = Vec::new();
+        let mut refusals = Vec::new();
         for mode in modes {
             match self.check_mode(mode, intent, bits) {
                 Ok(()) => return Ok(mode),
-                Err(refusal) => why.push((mode, refusal)),
+                Err(refusal) => refusals.push((mode, refusal)),
             }
         }
         // If postcards are the only problem besides a leak or the MTU, that problem is what the operator can solve.
-        let first = why
+        let first = refusals
             .iter()
             .find(|(_, refusal)| !matches!(refusal, Refusal::NoMode(_)));
         if let Some((_, refusal)) = first {
             return Err(refusal.clone());
         }
-        let text = |refusal: Refusal| match refusal {
-            Refusal::NoMode(mut why) => why.pop().map(|(_, why)| why).unwrap_or_default(),
-            other => other.to_string(),
-        };
-        Err(Refusal::NoMode(
-            why.into_iter()
-                .map(|(mode, refusal)| (mode, text(refusal)))
-                .collect(),
-        ))
+        let reasons = refusals.into_iter().map(|(mode, refusal)| match refusal {
+            Refusal::NoMode(mut reasons) => {
+                (mode, reasons.pop().map(|(_, reason)| reason).unwrap_or_default())
+            }
+            other => (mode, other.to_string()),
+        });
+        Err(Refusal::NoMode(reasons.collect()))
     }
 
-    /// Bytes that one measured packet causes on the longest path: INT on each link, and reports.
+    /// Returns the bytes that one measured packet causes on the longest path: INT on each link, and reports.
     fn cost(&self, mode: Mode, bits: Bits) -> u32 {
         /// Headers of a report: Ethernet, IPv4, UDP, telemetry report, and the head of the packet.
         const REPORT: u32 = 14 + 20 + 8 + 16 + 60;
-        let (record, links) = (instruction::record_bytes(bits), self.longest_path);
+        let record = instruction::record_bytes(bits);
+        let links = self.longest_path;
         let nodes = links + 1;
         match mode {
             Mode::Md => HEADER_BYTES * links + record * links * nodes / 2 + REPORT + record * nodes,
@@ -428,16 +443,21 @@ impl Network {
     }
 
     fn check_mode(&self, mode: Mode, intent: &Intent, bits: Bits) -> Result<(), Refusal> {
-        let not = |why: String| Err(Refusal::NoMode(vec![(mode, why)]));
-        let of_modes = Mode::ALL.into_iter().zip(self.lacking);
-        if let Some((_, Some(node))) = of_modes.into_iter().find(|(one, _)| *one == mode) {
-            return not(format!("{} does not support it", self.name(node)));
-        }
-        if mode == Mode::Sf && intent.watch.contains(&detect::Metric::FlowLatency) {
-            return not("its packets do not have the latency of the flow".to_owned());
-        }
-        if mode == Mode::Sf && intent.tell.filter.is_some() {
-            return not("filters do not apply to it".to_owned());
+        let lacking = Mode::ALL
+            .into_iter()
+            .zip(self.lacking)
+            .find(|(one, _)| *one == mode);
+        let unsupported = if let Some((_, Some(node))) = lacking {
+            Some(format!("{} does not support it", self.name(node)))
+        } else if mode == Mode::Sf && intent.watch.contains(&detect::Metric::FlowLatency) {
+            Some("its packets do not have the latency of the flow".to_owned())
+        } else if mode == Mode::Sf && intent.reporting.filter.is_some() {
+            Some("filters do not apply to it".to_owned())
+        } else {
+            None
+        };
+        if let Some(reason) = unsupported {
+            return Err(Refusal::NoMode(vec![(mode, reason)]));
         }
         if !mode.embeds() {
             return Ok(());
@@ -454,7 +474,7 @@ impl Network {
         self.fits(mode, bits, false)
     }
 
-    fn check_entry(&self, node: NodeId, key: &FlowKey, intent: &Intent) -> Result<(), Refusal> {
+    fn check_entry(&self, node: NodeId, key: &FlowMatch, intent: &Intent) -> Result<(), Refusal> {
         let can = &self.capabilities[&node];
         if let Some(why) = inexpressible(&can.matches, key) {
             return Err(Refusal::Match {
@@ -469,25 +489,23 @@ impl Network {
         Ok(())
     }
 
-    fn check_filter(&self, intent: &Intent, sunk: &[(NodeId, FlowKey)]) -> Result<(), Refusal> {
-        let Some(filter) = intent.tell.filter else {
+    fn check_filter(&self, intent: &Intent, sunk: &[(NodeId, FlowMatch)]) -> Result<(), Refusal> {
+        let Some(filter) = intent.reporting.filter else {
             return Ok(());
         };
-        let lacks = |node: &NodeId| {
+        let lacks = sunk.iter().map(|(node, _)| *node).find(|node| {
             let can = &self.capabilities[node];
             can.filter_entries == 0 || !can.filters.contains(&filter)
-        };
-        if let Some((node, _)) = sunk.iter().find(|(node, _)| lacks(node)) {
-            return Err(Refusal::Filter(self.name(*node), filter.word()));
+        });
+        if let Some(node) = lacks {
+            return Err(Refusal::Filter(self.name(node), filter.word()));
         }
-        let Some(rule) = intent
-            .tell
-            .rule
-            .as_ref()
-            .filter(|_| filter == FilterAlgorithm::Rule)
-        else {
+        let Some(rule) = &intent.reporting.rule else {
             return Ok(());
         };
+        if filter != FilterAlgorithm::Rule {
+            return Ok(());
+        }
         let nodes: BTreeSet<NodeId> = sunk.iter().map(|(node, _)| *node).collect();
         for node in nodes {
             if let Some(why) = self.capabilities[&node].rules.problem(rule) {
@@ -498,7 +516,7 @@ impl Network {
     }
 }
 
-/// Bytes of INT in a packet on the last link of a path of `links` links.
+/// Returns the bytes of INT in a packet on the last link of a path of `links` links.
 pub(crate) fn int_bytes(mode: Mode, bits: Bits, links: u32) -> u32 {
     if links == 0 {
         return 0;
@@ -511,10 +529,13 @@ pub(crate) fn int_bytes(mode: Mode, bits: Bits, links: u32) -> u32 {
     }
 }
 
-/// What a device cannot express of a key, and the nearest that it can.
-fn inexpressible(kinds: &MatchKinds, key: &FlowKey) -> Option<&'static str> {
+fn is_single_address(prefix: &Prefix) -> bool {
+    Prefix::from(prefix.network()) == *prefix
+}
+
+/// Returns what a device cannot express of a key, with the nearest that it can.
+fn inexpressible(kinds: &MatchKinds, key: &FlowMatch) -> Option<&'static str> {
     let prefixes = [key.src, key.dst];
-    let is_single = |prefix: &Prefix| Prefix::from(prefix.network()) == *prefix;
     let ports = [key.sport, key.dport];
     if !kinds.ipv6 && prefixes.iter().flatten().any(Prefix::is_v6) {
         return Some("it matches IPv4 only; use IPv4 prefixes there");
@@ -522,7 +543,7 @@ fn inexpressible(kinds: &MatchKinds, key: &FlowKey) -> Option<&'static str> {
     if !kinds.dscp && key.dscp.is_some() {
         return Some("it does not match DSCP; remove `dscp`");
     }
-    if !kinds.prefixes && prefixes.iter().flatten().any(|prefix| !is_single(prefix)) {
+    if !kinds.prefixes && prefixes.iter().flatten().any(|prefix| !is_single_address(prefix)) {
         return Some("it matches single addresses only; list the addresses");
     }
     if !kinds.ranges

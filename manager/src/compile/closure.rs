@@ -1,7 +1,7 @@
 //! The entries of one table, closed under intersection.
 //!
-//! The closed set is kept, and follows a key that comes or goes: a new key is intersected with each member once, and only members
-//! inside a key that goes are looked at. Only after many changes at once is it built anew.
+//! The closed set follows each key that is added or removed: a new key is intersected with each member once, and a removal checks
+//! only the members inside the removed key. It is rebuilt only after many changes at once.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,25 +9,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use detect::Prefix;
 
-use crate::flows::FlowKey;
+use crate::flows::FlowMatch;
 
 /// Keys with the intents (by slot) that asked for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Closure {
     base: Entries,
-    /// All intersections; `None`: to be built.
+    /// All intersections, or `None` until they are computed.
     closed: Option<Entries>,
 }
 
 /// Keys of a table, each with the intents (by slot) that it serves.
-pub(super) type Entries = BTreeMap<FlowKey, BTreeSet<usize>>;
+pub(super) type Entries = BTreeMap<FlowMatch, BTreeSet<usize>>;
 
 impl Closure {
-    pub(super) fn add(&mut self, key: FlowKey, slot: usize) {
+    pub(super) fn add(&mut self, key: FlowMatch, slot: usize) {
         self.base.entry(key).or_default().insert(slot);
         let Some(closed) = &mut self.closed else { return };
         // Every member that contains an intersection adds the intents that it serves.
-        let mut new: Vec<(FlowKey, BTreeSet<usize>)> = vec![(key, BTreeSet::from([slot]))];
+        let mut new: Vec<(FlowMatch, BTreeSet<usize>)> = vec![(key, BTreeSet::from([slot]))];
         for (member, slots) in closed.iter_mut() {
             match member.intersection(&key) {
                 Some(both) if both == *member => drop(slots.insert(slot)),
@@ -42,8 +42,8 @@ impl Closure {
         }
     }
 
-    /// Takes a key back from an intent, all of whose keys go.
-    pub(super) fn remove(&mut self, key: &FlowKey, slot: usize) {
+    /// Removes a key of an intent, all of whose keys are being removed.
+    pub(super) fn remove(&mut self, key: &FlowMatch, slot: usize) {
         let Some(slots) = self.base.get_mut(key) else {
             return;
         };
@@ -68,22 +68,22 @@ impl Closure {
         });
     }
 
-    /// Whether the closed set is known.
+    /// Returns whether the closed set is known.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// The intents of an entry of the closed set, if that is known.
-    pub(super) fn slots(&self, key: &FlowKey) -> Option<&BTreeSet<usize>> {
+    /// Returns the intents of an entry of the closed set, if that is known.
+    pub(super) fn slots(&self, key: &FlowMatch) -> Option<&BTreeSet<usize>> {
         self.closed.as_ref()?.get(key)
     }
 
-    /// Forgets the closed set: it is built anew, which is faster after many changes.
+    /// Discards the closed set. Rebuilding it is faster after many changes.
     pub(super) fn reopen(&mut self) {
         self.closed = None;
     }
 
-    /// Builds the closed set if it is not known. It is not kept if it has more than `room` members.
+    /// Builds the closed set if it is not known. A set of more than `room` members is discarded.
     pub(super) fn close(&mut self, room: usize) {
         if self.closed.is_none() && self.base.len() <= room {
             self.closed = Some(self.build(room));
@@ -93,7 +93,7 @@ impl Closure {
         }
     }
 
-    /// All entries, each with the intents that it serves. If there are more than `room`, some of them: as many as needed to see it.
+    /// Returns all entries, each with the intents that it serves. If there are more than `room`, only some: enough to see that.
     pub(super) fn entries(&self, room: usize) -> Cow<'_, Entries> {
         match &self.closed {
             Some(closed) => Cow::Borrowed(closed),
@@ -106,10 +106,9 @@ impl Closure {
     /// all its members are added with it.
     fn build(&self, limit: usize) -> Entries {
         let mut entries = Entries::new();
-        let named = |field: fn(&FlowKey) -> Option<Prefix>| {
-            self.base.keys().filter(|key| field(key).is_some()).count()
-        };
-        let by_src = named(|key| key.src) >= named(|key| key.dst);
+        let with_src = self.base.keys().filter(|key| key.src.is_some()).count();
+        let with_dst = self.base.keys().filter(|key| key.dst.is_some()).count();
+        let by_src = with_src >= with_dst;
         let mut index = Index::new(if by_src { |key| key.src } else { |key| key.dst });
         for (key, slots) in &self.base {
             for other in index.overlapping(key) {
@@ -131,8 +130,8 @@ impl Closure {
     }
 }
 
-/// Whether `member` is one of the keys, or the intersection of those that contain it.
-fn is_intersection(member: &FlowKey, base: &Entries) -> bool {
+/// Returns whether `member` is one of the keys, or the intersection of those that contain it.
+fn is_intersection(member: &FlowMatch, base: &Entries) -> bool {
     if base.contains_key(member) {
         return true;
     }
@@ -145,7 +144,7 @@ fn is_intersection(member: &FlowKey, base: &Entries) -> bool {
     all.as_ref() == Some(member)
 }
 
-/// Every entry serves all intents with a key that contains it.
+/// Adds to every entry all intents with a key that contains it.
 fn complete(base: &Entries, entries: &mut Entries, index: &Index) {
     for (key, slots) in entries.iter_mut() {
         for wider in index.overlapping(key) {
@@ -161,14 +160,14 @@ fn complete(base: &Entries, entries: &mut Entries, index: &Index) {
 
 /// Keys by one of their prefixes, so that most keys that cannot overlap are never compared.
 struct Index {
-    field: fn(&FlowKey) -> Option<Prefix>,
-    any: Vec<FlowKey>,
-    by_prefix: BTreeMap<Prefix, Vec<FlowKey>>,
+    field: fn(&FlowMatch) -> Option<Prefix>,
+    any: Vec<FlowMatch>,
+    by_prefix: BTreeMap<Prefix, Vec<FlowMatch>>,
     lengths: BTreeSet<(bool, u8)>,
 }
 
 impl Index {
-    fn new(field: fn(&FlowKey) -> Option<Prefix>) -> Self {
+    fn new(field: fn(&FlowMatch) -> Option<Prefix>) -> Self {
         Self {
             field,
             any: Vec::new(),
@@ -177,7 +176,7 @@ impl Index {
         }
     }
 
-    fn add(&mut self, key: FlowKey) {
+    fn add(&mut self, key: FlowMatch) {
         let Some(prefix) = (self.field)(&key) else {
             return self.any.push(key);
         };
@@ -188,9 +187,9 @@ impl Index {
         }
     }
 
-    /// The keys that overlap `key`.
-    fn overlapping(&self, key: &FlowKey) -> Vec<FlowKey> {
-        let mut found: Vec<FlowKey> = self.any.clone();
+    /// Returns the keys that overlap `key`.
+    fn overlapping(&self, key: &FlowMatch) -> Vec<FlowMatch> {
+        let mut found: Vec<FlowMatch> = self.any.clone();
         match (self.field)(key) {
             None => found.extend(self.by_prefix.values().flatten()),
             Some(prefix) => {
@@ -240,7 +239,7 @@ mod tests {
     use super::*;
     use testkit::rng::Rng;
 
-    fn key(rng: &mut Rng) -> FlowKey {
+    fn key(rng: &mut Rng) -> FlowMatch {
         let mut prefix = || -> Option<Prefix> {
             let texts = [
                 "",
@@ -256,20 +255,20 @@ mod tests {
         };
         let (src, dst) = (prefix(), prefix());
         let dport = [(0, u16::MAX), (80, 90), (85, 100), (443, 443)][rng.below(4)];
-        FlowKey {
+        FlowMatch {
             src,
             dst,
             dport,
             proto: [None, Some(6)][rng.below(2)],
-            ..FlowKey::default()
+            ..FlowMatch::default()
         }
     }
 
     /// The entries of the definition: all intersections of subsets, each with every intent that contains it.
-    fn expected(base: &BTreeMap<FlowKey, BTreeSet<usize>>) -> BTreeMap<FlowKey, BTreeSet<usize>> {
-        let mut keys: BTreeSet<FlowKey> = base.keys().copied().collect();
+    fn expected(base: &BTreeMap<FlowMatch, BTreeSet<usize>>) -> BTreeMap<FlowMatch, BTreeSet<usize>> {
+        let mut keys: BTreeSet<FlowMatch> = base.keys().copied().collect();
         loop {
-            let more: BTreeSet<FlowKey> = keys
+            let more: BTreeSet<FlowMatch> = keys
                 .iter()
                 .flat_map(|a| keys.iter().filter_map(|b| a.intersection(b)))
                 .collect();
@@ -278,7 +277,7 @@ mod tests {
             }
             keys.extend(more);
         }
-        let serves = |key: &FlowKey| {
+        let serves = |key: &FlowMatch| {
             let containing = base
                 .iter()
                 .filter(|(wider, _)| wider.intersection(key).as_ref() == Some(key));
@@ -312,7 +311,7 @@ mod tests {
             let mut rng = Rng(seed);
             let mut closure = Closure::default();
             closure.close(usize::MAX);
-            let mut keys: BTreeMap<usize, Vec<FlowKey>> = BTreeMap::new();
+            let mut keys: BTreeMap<usize, Vec<FlowMatch>> = BTreeMap::new();
             for _ in 0..30 {
                 let slot = rng.below(6);
                 match keys.remove(&slot) {
@@ -339,14 +338,14 @@ mod tests {
     #[test]
     fn what_is_removed_leaves_nothing() {
         let mut closure = Closure::default();
-        closure.add(FlowKey::default(), 1);
-        closure.add(FlowKey::default(), 2);
-        closure.remove(&FlowKey::default(), 1);
+        closure.add(FlowMatch::default(), 1);
+        closure.add(FlowMatch::default(), 2);
+        closure.remove(&FlowMatch::default(), 1);
         assert_eq!(
             *closure.entries(usize::MAX),
-            [(FlowKey::default(), [2].into())].into()
+            [(FlowMatch::default(), [2].into())].into()
         );
-        closure.remove(&FlowKey::default(), 2);
+        closure.remove(&FlowMatch::default(), 2);
         assert!(closure.entries(usize::MAX).is_empty());
     }
 }

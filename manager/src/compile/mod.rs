@@ -1,4 +1,4 @@
-//! Intents + inventory + capabilities → what each device should have.
+//! Intents + inventory + capabilities → the rules that each device should have.
 //!
 //! A [`Compiler`] holds the result for all intents and updates it for one more or one less: only the devices that the intent
 //! concerns are computed again.
@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(crate) use self::check::int_bytes;
-pub use self::overlap::{InForce, Overlap, Overlaps, Taken, Unfiltered};
+pub use self::overlap::{EffectiveRule, ModeConflict, Overlap, Overlaps, Unfiltered};
 pub use self::refusal::{Note, Refusal};
 
 use self::check::Placed;
@@ -31,7 +31,7 @@ use crate::budget::Budget;
 use crate::device::{
     Capabilities, DtaMap, Encoding, Filter, FilterAlgorithm, Mode, NodeId, Restart, Rule, Rules, Watch,
 };
-use crate::flows::FlowKey;
+use crate::flows::FlowMatch;
 use crate::instruction::{self, Bits};
 use crate::intent::Intent;
 use crate::inventory::{Inventory, Topology};
@@ -39,39 +39,39 @@ use crate::inventory::{Inventory, Topology};
 /// A collector of reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// Where it receives reports.
+    /// Address where it receives reports.
     pub address: SocketAddr,
-    /// Its share of the reporters, relative to the others'; at least 1.
+    /// Share of the reporters, relative to that of other collectors; at least 1.
     pub capacity: u32,
-    /// The device that it is connected to: nearer reporters prefer it. `None`: it is the last choice.
+    /// The device that it is connected to: nearer reporters prefer it. `None` makes it the last choice.
     pub at: Option<NodeId>,
-    /// What all that reports to it may cause there.
+    /// Budget of all that reports to it.
     pub budget: Budget,
 }
 
-/// What holds for the whole domain.
+/// Settings of the whole domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainSettings {
-    /// How INT is encoded.
+    /// Encoding of INT in packets.
     pub encoding: Encoding,
     /// The clocks of all devices are synchronised.
     pub synchronised: bool,
-    /// Collectors. None: no report session is installed.
+    /// Collectors of the domain. Without any, no report session is installed.
     pub collectors: Vec<Collector>,
-    /// The map of DTA collectors. None: devices have their own.
+    /// The map of DTA collectors. Without one, devices have their own.
     pub dta_map: Option<Arc<DtaMap>>,
 }
 
-/// What an intent became.
+/// The result of compiling an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The mode that was chosen.
     pub mode: Mode,
-    /// The instruction bits of its own.
+    /// The intent's own instruction bits.
     pub bits: Bits,
     /// Devices whose watchlist has its entries.
     pub nodes: BTreeSet<NodeId>,
-    /// What the operator should know.
+    /// Notes for the operator.
     pub notes: Vec<Note>,
 }
 
@@ -79,9 +79,9 @@ pub struct Outcome {
 #[derive(Clone, Debug)]
 pub struct Compiler {
     network: check::Network,
-    /// By slot; `None`: free.
+    /// Compiled intents by slot; `None` is a free slot.
     placed: Vec<Option<Arc<Placed>>>,
-    /// By slot, what an entry of a watchlist needs of it: thousands of entries read it, so it lies together.
+    /// Requests of intents by slot: thousands of watchlist entries read them, so they are stored together.
     asked: Vec<Asked>,
     slots: BTreeMap<String, usize>,
     /// Shared with copies of this compiler until one of them changes.
@@ -94,7 +94,7 @@ pub struct Compiler {
     desired: BTreeMap<NodeId, Arc<Rules>>,
 }
 
-/// What an intent asks for.
+/// The packets and records that an intent requests.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     mode: Mode,
@@ -102,7 +102,7 @@ struct Asked {
     sample: u32,
 }
 
-/// What intents ask of one device.
+/// Entries of one device that intents need.
 #[derive(Clone, Debug, Default)]
 struct DeviceEntries {
     watched: Closure,
@@ -137,37 +137,37 @@ impl Compiler {
         compiler
     }
 
-    /// The topology that it compiles for.
+    /// Returns the topology that it compiles for.
     pub fn topology(&self) -> &Topology {
         &self.network.topology
     }
 
-    /// The settings of the domain.
+    /// Returns the settings of the domain.
     pub fn settings(&self) -> &DomainSettings {
         &self.network.settings
     }
 
-    /// Capabilities of a device.
+    /// Returns the capabilities of a device.
     pub fn capabilities(&self, node: NodeId) -> Option<&Capabilities> {
         self.network.capabilities.get(&node)
     }
 
-    /// Bytes of INT for which each link has room beside the longest packet of a host; `None`: not known.
+    /// Returns the bytes of INT for which each link has room beside the longest packet of a host, or `None` if that is not known.
     pub fn room(&self) -> Option<u32> {
         self.network.room()
     }
 
-    /// Links on the longest of the shortest paths between edges.
+    /// Counts the links on the longest of the shortest paths between edges.
     pub fn longest_path(&self) -> u32 {
         self.network.longest_path
     }
 
-    /// What each device should have.
+    /// Returns the rules that each device should have.
     pub fn desired(&self) -> &BTreeMap<NodeId, Arc<Rules>> {
         &self.desired
     }
 
-    /// What an intent became.
+    /// Returns the result of compiling an intent.
     pub fn outcome(&self, name: &str) -> Option<Outcome> {
         let placed = self.placed[*self.slots.get(name)?].as_ref()?;
         let nodes = placed.watched.iter().map(|(node, _)| *node).collect();
@@ -179,16 +179,16 @@ impl Compiler {
         })
     }
 
-    /// The flows that an intent is about in this network.
+    /// Returns the flows that an intent is about in this network.
     ///
     /// # Errors
-    /// It names a host that there is not, or the like.
-    pub fn flows(&self, intent: &Intent) -> Result<Vec<FlowKey>, Refusal> {
+    /// [`Refusal`] if, for example, it names an unknown host.
+    pub fn flows(&self, intent: &Intent) -> Result<Vec<FlowMatch>, Refusal> {
         self.network.keys(intent)
     }
 
-    /// The intents that the reports of a flow serve: those whose own entries contain `key`.
-    pub fn served(&self, key: &FlowKey) -> Vec<&str> {
+    /// Returns the intents that the reports of a flow serve: those whose own entries contain `key`.
+    pub fn served(&self, key: &FlowMatch) -> Vec<&str> {
         let placed = self.slots.iter().filter(|(_, slot)| {
             self.placed[**slot].as_ref().is_some_and(|placed| {
                 placed
@@ -200,49 +200,40 @@ impl Compiler {
         placed.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The intents of which a device with these rules lacks an entry of its watchlist; `None`: what it has, or should have, is not known.
+    /// Returns the intents that lack a watchlist entry at a device with these rules, or `None` if its actual or desired rules are
+    /// not known.
     pub fn lacking(&self, node: NodeId, actual: Option<&Rules>) -> Option<BTreeSet<&str>> {
-        let (actual, wanted) = (actual?, self.desired.get(&node)?);
+        let actual = actual?;
+        let desired = self.desired.get(&node)?;
         let watched = &self.devices.get(&node)?.watched;
         let mut slots: BTreeSet<usize> = BTreeSet::new();
-        for rule in wanted.difference(actual) {
+        for rule in desired.difference(actual) {
             if let Rule::Watch(watch) = rule {
                 slots.extend(watched.slots(&watch.key)?);
             }
         }
-        let lacks = |(_, slot): &(&String, &usize)| slots.contains(*slot);
-        let intents = if slots.is_empty() { None } else { Some(&self.slots) };
-        Some(
-            intents
-                .into_iter()
-                .flatten()
-                .filter(lacks)
-                .map(|(name, _)| name.as_str())
-                .collect(),
-        )
+        if slots.is_empty() {
+            return Some(BTreeSet::new());
+        }
+        let lacking = self.slots.iter().filter(|(_, slot)| slots.contains(*slot));
+        Some(lacking.map(|(name, _)| name.as_str()).collect())
     }
 
     /// Adds an intent, or replaces the one of its name. Nothing changes if it is refused.
     ///
     /// # Errors
-    /// One sentence that says what is wrong and what to do.
+    /// [`Refusal`]: one sentence that says what is wrong and what to do.
     pub fn add(&mut self, intent: &Intent) -> Result<Outcome, Refusal> {
         let before = self.features();
         let placed = Arc::new(self.network.place(intent)?);
-        let old = self
-            .slots
-            .get(&intent.name)
-            .and_then(|slot| self.placed[*slot].clone());
-        if old.is_some() {
-            self.take(&intent.name);
-        }
-        self.put(placed.clone());
+        let old = self.detach(&intent.name);
+        self.attach(placed.clone());
         let touched = touched(&placed).chain(old.iter().flat_map(|old| touched(old)));
         let touched: BTreeSet<NodeId> = touched.collect();
         if let Err(refusal) = self.rebuild(touched, before) {
-            self.take(&intent.name);
+            self.detach(&intent.name);
             if let Some(old) = old {
-                self.put(old);
+                self.attach(old);
             }
             return Err(refusal);
         }
@@ -271,21 +262,21 @@ impl Compiler {
             sunk.reopen();
         }
         for one in &placed {
-            self.take(&one.intent.name);
-            self.put(one.clone());
+            self.detach(&one.intent.name);
+            self.attach(one.clone());
         }
         if self.rebuild_all().is_ok() {
             return refused;
         }
         // A table or a packet has no room: they are added one by one, to find those that do not fit.
         for one in &placed {
-            self.take(&one.intent.name);
+            self.detach(&one.intent.name);
         }
         for one in placed {
             let touched: BTreeSet<NodeId> = touched(&one).collect();
-            self.put(one.clone());
+            self.attach(one.clone());
             if let Err(refusal) = self.compute(touched) {
-                self.take(&one.intent.name);
+                self.detach(&one.intent.name);
                 refused.push((one.intent.name.clone(), refusal));
             }
         }
@@ -294,10 +285,10 @@ impl Compiler {
         refused
     }
 
-    /// Removes an intent; `false` if there is none of this name.
+    /// Removes an intent; returns `false` if there is none of this name.
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.features();
-        let Some(placed) = self.take(name) else {
+        let Some(placed) = self.detach(name) else {
             return false;
         };
         let rebuilt = self.rebuild(touched(&placed).collect(), before);
@@ -305,13 +296,11 @@ impl Compiler {
         true
     }
 
-    fn put(&mut self, placed: Arc<Placed>) {
-        let free = self
-            .placed
-            .iter()
-            .position(Option::is_none)
-            .filter(|_| self.placed.len() > self.slots.len());
-        let slot = free.unwrap_or(self.placed.len());
+    /// Stores a compiled intent in a free slot and adds its entries to the devices.
+    fn attach(&mut self, placed: Arc<Placed>) {
+        let has_free = self.placed.len() > self.slots.len();
+        let free = has_free.then(|| self.placed.iter().position(Option::is_none));
+        let slot = free.flatten().unwrap_or(self.placed.len());
         for (node, key) in &placed.watched {
             self.device(*node).watched.add(*key, slot);
         }
@@ -333,7 +322,8 @@ impl Compiler {
         self.placed[slot] = Some(placed);
     }
 
-    fn take(&mut self, name: &str) -> Option<Arc<Placed>> {
+    /// Removes a compiled intent with its entries.
+    fn detach(&mut self, name: &str) -> Option<Arc<Placed>> {
         let slot = self.slots.remove(name)?;
         let placed = self.placed[slot].take()?;
         for (node, key) in &placed.watched {
@@ -351,25 +341,22 @@ impl Compiler {
     }
 
     fn count(&mut self, placed: &Placed, added: bool) {
-        let step = |count: &mut u32| *count = if added { *count + 1 } else { *count - 1 };
-        instruction::numbers(placed.bits).for_each(|number| step(&mut self.bit_users[usize::from(number)]));
-        if placed.mode.embeds() {
-            self.embedding = if added {
-                self.embedding + 1
-            } else {
-                self.embedding - 1
-            };
+        for number in instruction::numbers(placed.bits) {
+            let users = &mut self.bit_users[usize::from(number)];
+            *users = if added { *users + 1 } else { *users - 1 };
         }
-        if placed.intent.tell.filter.is_some() {
-            self.filtering = if added {
-                self.filtering + 1
-            } else {
-                self.filtering - 1
-            };
+        let embedding = usize::from(placed.mode.embeds());
+        let filtering = usize::from(placed.intent.reporting.filter.is_some());
+        if added {
+            self.embedding += embedding;
+            self.filtering += filtering;
+        } else {
+            self.embedding -= embedding;
+            self.filtering -= filtering;
         }
     }
 
-    /// What of all intents together appears in the rules of every device.
+    /// Returns the features of all intents together that appear in the rules of every device.
     fn features(&self) -> (Bits, bool, bool, bool) {
         (
             self.used_bits(),
@@ -379,7 +366,7 @@ impl Compiler {
         )
     }
 
-    /// Bits that packets or watchlists may ask for.
+    /// Returns the bits that packets or watchlists may ask for.
     fn used_bits(&self) -> Bits {
         let used = (0_u8..16).filter(|number| self.bit_users[usize::from(*number)] > 0);
         used.fold(0, |bits, number| bits | instruction::bit(number))
@@ -409,30 +396,32 @@ impl Compiler {
         &mut self,
         nodes: impl IntoIterator<Item = NodeId>,
     ) -> Result<Vec<(NodeId, Arc<Rules>)>, Refusal> {
-        let compute = |node| {
+        let rules = nodes.into_iter().map(|node| {
             self.close(node);
             Ok((node, Arc::new(self.rules(node)?)))
-        };
-        nodes.into_iter().map(compute).collect()
+        });
+        rules.collect()
     }
 
-    /// Makes the entries of a device known that its rules need.
+    /// Computes the entries of a device that its rules need.
     fn close(&mut self, node: NodeId) {
         let Some(capabilities) = self.network.capabilities.get(&node) else {
             return;
         };
-        let (watch, filter) = (capabilities.watch_entries, capabilities.filter_entries);
+        let watch_entries = capabilities.watch_entries;
+        let filter_entries = capabilities.filter_entries;
         let filtering = self.filtering > 0;
         let device = self.device(node);
-        device.watched.close(watch);
-        match filtering {
-            true => device.sunk.close(filter),
-            // It is not needed, and would cost time with each change.
-            false => device.sunk.reopen(),
+        device.watched.close(watch_entries);
+        if filtering {
+            device.sunk.close(filter_entries);
+        } else {
+            // The closed set is not needed, and would cost time with each change.
+            device.sunk.reopen();
         }
     }
 
-    /// What one device should have.
+    /// Computes the rules that one device should have.
     fn rules(&self, node: NodeId) -> Result<Rules, Refusal> {
         let Some(capabilities) = self.network.capabilities.get(&node) else {
             return Ok(Rules::new());
@@ -461,13 +450,15 @@ impl Compiler {
         if self.filtering > 0 {
             let sunk = self.entries(node, "filter table", capabilities.filter_entries)?;
             let filters = self.filters(&sunk);
-            let by_rule = |rule: &&Rule| matches!(rule, Rule::Filter(filter) if filter.rule.is_some());
-            let (needed, room) = (filters.iter().filter(by_rule).count(), capabilities.rules.filters);
+            let needed = filters
+                .iter()
+                .filter(|rule| matches!(rule, Rule::Filter(filter) if filter.rule.is_some()))
+                .count();
+            let room = capabilities.rules.filters;
             if needed > room {
-                let (device, table) = (self.network.name(node), refusal::FILTERS_BY_RULE);
                 return Err(Refusal::Full {
-                    device,
-                    table,
+                    device: self.network.name(node),
+                    table: refusal::FILTERS_BY_RULE,
                     needed,
                     room,
                 });
@@ -484,7 +475,7 @@ impl Compiler {
         Ok(Rules::from_iter(rules))
     }
 
-    /// The entries of one of a device's tables, if there is room for them.
+    /// Returns the entries of one of a device's tables, if there is room for them.
     fn entries(&self, node: NodeId, table: &'static str, room: usize) -> Result<Cow<'_, Entries>, Refusal> {
         let device = &self.devices[&node];
         let closure = if table == "watchlist" {
@@ -504,15 +495,17 @@ impl Compiler {
         })
     }
 
-    fn of<'a>(&'a self, slots: &'a BTreeSet<usize>) -> impl Iterator<Item = &'a Placed> {
+    fn placed_in<'a>(&'a self, slots: &'a BTreeSet<usize>) -> impl Iterator<Item = &'a Placed> {
         slots.iter().filter_map(|slot| self.placed[*slot].as_deref())
     }
 
-    /// An entry of a watchlist. The mode is that of the intent with the greatest priority, then of the first name.
+    /// Merges the requests of intents into a watchlist entry. The mode is that of the intent with the greatest priority, then of
+    /// the first name.
     ///
     /// # Errors
-    /// What all its intents ask for does not fit into the MTU, in one of their modes: so it fits whichever of them goes.
-    fn watch(&self, key: FlowKey, slots: &BTreeSet<usize>) -> Result<Watch, Refusal> {
+    /// [`Refusal::Mtu`] if what all its intents ask for does not fit in one of their modes: each of them may be removed, and the entry still
+    /// fits.
+    fn watch(&self, key: FlowMatch, slots: &BTreeSet<usize>) -> Result<Watch, Refusal> {
         let nothing = Asked {
             mode: Mode::Md,
             bits: 0,
@@ -534,13 +527,11 @@ impl Compiler {
         } else {
             all.mode
         };
-        let fits = |mode: Mode| match mode.embeds() {
-            true => self.network.fits(mode, all.bits, slots.len() > 1),
-            false => Ok(()),
-        };
-        fits(mode)?;
+        self.check_room(mode, all.bits, slots)?;
         if differ {
-            slots.iter().try_for_each(|slot| fits(self.asked[*slot].mode))?;
+            for slot in slots {
+                self.check_room(self.asked[*slot].mode, all.bits, slots)?;
+            }
         }
         let hops = self.network.hops(mode, all.bits);
         Ok(Watch {
@@ -553,36 +544,48 @@ impl Compiler {
         })
     }
 
-    fn mode_of(&self, slots: &BTreeSet<usize>) -> Option<Mode> {
-        self.decides(slots).map(|placed| placed.mode)
+    /// Checks that packets have room for INT with these bits, if the mode puts INT into packets.
+    fn check_room(&self, mode: Mode, bits: Bits, slots: &BTreeSet<usize>) -> Result<(), Refusal> {
+        if mode.embeds() {
+            self.network.fits(mode, bits, slots.len() > 1)
+        } else {
+            Ok(())
+        }
     }
 
-    fn decides<'a>(&'a self, slots: &'a BTreeSet<usize>) -> Option<&'a Placed> {
-        self.of(slots).max_by(|a, b| {
+    fn mode_of(&self, slots: &BTreeSet<usize>) -> Option<Mode> {
+        self.deciding(slots).map(|placed| placed.mode)
+    }
+
+    /// Returns the intent that decides the mode of an entry.
+    fn deciding<'a>(&'a self, slots: &'a BTreeSet<usize>) -> Option<&'a Placed> {
+        self.placed_in(slots).max_by(|a, b| {
             let by_priority = a.intent.priority.cmp(&b.intent.priority);
             by_priority.then_with(|| b.intent.name.cmp(&a.intent.name))
         })
     }
 
-    /// The filters of a sink. An entry is reported in full unless all its intents have filters that one filter can stand for.
+    /// Computes the filters of a sink. An entry is reported in full unless all its intents have filters that one filter can stand
+    /// for.
     fn filters(&self, sunk: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
         for (&key, slots) in sunk {
             let mut one: Option<Filter> = None;
             let mut agree = true;
-            for placed in self.of(slots) {
+            for placed in self.placed_in(slots) {
                 let Some(filter) = placed.filter(key) else {
                     agree = false;
                     break;
                 };
-                let what = |filter: &Filter| (filter.algorithm, filter.metric, filter.rule.clone());
-                agree &= one.as_ref().is_none_or(|one| what(one) == what(&filter));
+                agree &= one.as_ref().is_none_or(|one| {
+                    (one.algorithm, one.metric, &one.rule) == (filter.algorithm, filter.metric, &filter.rule)
+                });
                 let threshold = one
                     .as_ref()
                     .map_or(filter.threshold, |one| one.threshold.min(filter.threshold));
                 one = Some(Filter { threshold, ..filter });
             }
-            let filtered = one.filter(|_| agree);
+            let filtered = if agree { one } else { None };
             // Where no intent filters and no wider entry does, no entry is needed; a wider one is shadowed by an explicit one.
             let all = Filter {
                 key,

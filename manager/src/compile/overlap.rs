@@ -1,4 +1,4 @@
-//! What intents with flows in common are to each other. A switch uses one entry per packet, so one of them decides the mode; the sink
+//! Conflicts between intents with flows in common. A switch uses one entry per packet, so one intent decides the mode; the sink
 //! has one filter per packet.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,48 +9,48 @@ use detect::Metric;
 use super::check::Placed;
 use super::{Compiler, Watch};
 use crate::device::{Filter, FilterAlgorithm, Mode, NodeId};
-use crate::flows::FlowKey;
+use crate::flows::FlowMatch;
 use crate::instruction::Bits;
 
-/// With more intents, or more entries on all devices together, overlaps are not looked for.
+/// Limits of intents, and of entries on all devices together, above which overlaps are not computed.
 const MAX_INTENTS: usize = 1_000;
 const MAX_ENTRIES: usize = 200_000;
 
-/// By the name of the intent.
+/// Overlaps by the name of the intent.
 pub type Overlaps = BTreeMap<String, Overlap>;
 
 /// The rules that measure the packets of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// Its rules: first those of all its packets, then those of packets that narrower intents match too. Never empty.
-    pub rules: Vec<InForce>,
-    /// Intents that take packets from it: they decide the mode, and it asks for another one.
-    pub taken: Vec<Taken>,
-    /// Why its filter does not hold back all that it should.
+    /// Rules of the intent: first those of all its packets, then those of packets that narrower intents match too. Never empty.
+    pub rules: Vec<EffectiveRule>,
+    /// Intents that decide the mode of some of its packets, where it asks for another one.
+    pub taken: Vec<ModeConflict>,
+    /// Reasons why its filter does not suppress all that it should.
     pub unfiltered: Vec<Unfiltered>,
 }
 
 /// A rule that measures packets of an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InForce {
-    /// It is of all packets of the intent, or of one of its keys, except for those of narrower rules.
+pub struct EffectiveRule {
+    /// The rule covers all packets of the intent, or of one of its keys, except for those of narrower rules.
     pub whole: bool,
-    /// Its mode.
+    /// Mode of the rule.
     pub mode: Mode,
-    /// What each node adds.
+    /// Instruction bits that each node fills.
     pub bits: Bits,
-    /// One packet of this many.
+    /// One packet of this many is measured.
     pub sample: u32,
 }
 
-/// An intent takes packets from another one.
+/// An intent decides the mode of packets of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// The one that takes them.
+pub struct ModeConflict {
+    /// Name of the intent that decides.
     pub by: String,
-    /// All of them.
+    /// It decides for all packets of the other.
     pub whole: bool,
-    /// Its mode, and the one that the other asks for.
+    /// The mode of the intent that decides, and the one that the other asks for.
     pub modes: (Mode, Mode),
     /// The priorities of both.
     pub priorities: (u32, u32),
@@ -60,18 +60,18 @@ pub struct Taken {
     pub loses_filter: bool,
 }
 
-/// An intent whose reports another one's filter does not hold back.
+/// An intent that has reports sent although the filter of another would suppress them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfiltered {
-    /// Its name.
+    /// Name of the intent.
     pub by: String,
-    /// All packets of the other.
+    /// It affects all packets of the other.
     pub whole: bool,
     /// It has a filter, and a sink cannot apply both.
     pub filters: bool,
 }
 
-impl fmt::Display for Taken {
+impl fmt::Display for ModeConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             by,
@@ -113,15 +113,16 @@ impl fmt::Display for Unfiltered {
         if !whole {
             write!(f, " on packets that `{by}` matches too")?;
         }
-        match filters {
-            true => write!(f, ": `{by}` has another filter, so every packet is reported"),
-            false => write!(f, ": `{by}` has every packet reported"),
+        if *filters {
+            write!(f, ": `{by}` has another filter, so every packet is reported")
+        } else {
+            write!(f, ": `{by}` has every packet reported")
         }
     }
 }
 
 impl Overlap {
-    /// What another intent does to this one, for people.
+    /// Describes what another intent changes for this one.
     pub fn notes_of(&self, other: &str) -> Vec<String> {
         let taken = self
             .taken
@@ -136,7 +137,7 @@ impl Overlap {
         taken.chain(unfiltered).collect()
     }
 
-    /// What other intents do to this one, for people.
+    /// Describes what all other intents change for this one.
     pub fn notes(&self) -> Vec<String> {
         let taken = self.taken.iter().map(ToString::to_string);
         taken
@@ -145,16 +146,16 @@ impl Overlap {
     }
 }
 
-/// What was found for one intent, each once. Rules: their bits and sampling, by whether they are of a part only, mode and deciding slot.
+/// Overlaps of one intent, each once. The key of a rule: whether it covers a part only, its mode and the deciding slot.
 #[derive(Default)]
-struct Found {
-    rules: BTreeMap<(bool, &'static str, usize), InForce>,
+struct IntentOverlaps {
+    rules: BTreeMap<(bool, &'static str, usize), EffectiveRule>,
     unfiltered: BTreeMap<usize, Unfiltered>,
 }
 
-impl Found {
-    fn add_rule(&mut self, watch: &Watch, whole: bool, decides: usize) {
-        let rule = InForce {
+impl IntentOverlaps {
+    fn add_rule(&mut self, watch: &Watch, whole: bool, deciding: usize) {
+        let rule = EffectiveRule {
             whole,
             mode: watch.mode,
             bits: watch.bits,
@@ -162,7 +163,7 @@ impl Found {
         };
         let known = self
             .rules
-            .entry((!whole, watch.mode.word(), decides))
+            .entry((!whole, watch.mode.word(), deciding))
             .or_insert(rule);
         known.bits |= rule.bits;
         known.sample = known.sample.min(rule.sample);
@@ -170,26 +171,26 @@ impl Found {
 }
 
 impl Compiler {
-    /// What intents are to each other. Empty if there are too many intents or entries to look for it.
+    /// Computes the overlaps of all intents. Empty if there are more than [`MAX_INTENTS`] or [`MAX_ENTRIES`].
     pub fn overlaps(&self) -> Overlaps {
         let entries: usize = self.desired.values().map(|rules| rules.len()).sum();
         if self.slots.len() > MAX_INTENTS || entries > MAX_ENTRIES {
             return Overlaps::new();
         }
-        let mut found: BTreeMap<usize, Found> = BTreeMap::new();
+        let mut found: BTreeMap<usize, IntentOverlaps> = BTreeMap::new();
         for node in self.devices.keys() {
             self.find_rules(*node, &mut found);
             self.find_unfiltered(*node, &mut found);
         }
-        let named = |(slot, found): (usize, Found)| {
+        let overlaps = found.into_iter().filter_map(|(slot, found)| {
             let placed = self.placed[slot].as_deref()?;
             Some((placed.intent.name.clone(), self.overlap(placed, slot, found)))
-        };
-        found.into_iter().filter_map(named).collect()
+        });
+        overlaps.collect()
     }
 
-    /// The intents whose own mode is that of the rule for `key` at a device: those whose packets are counted by it.
-    pub fn measured(&self, node: NodeId, key: &FlowKey) -> Vec<&str> {
+    /// Returns the intents whose own mode is that of the rule for `key` at a device: those whose packets are counted by it.
+    pub fn measured(&self, node: NodeId, key: &FlowMatch) -> Vec<&str> {
         let Some(device) = self.devices.get(&node) else {
             return Vec::new();
         };
@@ -200,53 +201,51 @@ impl Compiler {
             return Vec::new();
         };
         let mode = self.mode_of(slots);
-        let measured = self.of(slots).filter(|placed| Some(placed.mode) == mode);
+        let measured = self.placed_in(slots).filter(|placed| Some(placed.mode) == mode);
         measured.map(|placed| placed.intent.name.as_str()).collect()
     }
 
-    fn find_rules(&self, node: NodeId, found: &mut BTreeMap<usize, Found>) {
+    fn find_rules(&self, node: NodeId, found: &mut BTreeMap<usize, IntentOverlaps>) {
         let Some(device) = self.devices.get(&node) else {
             return;
         };
         for (key, slots) in device.watched.entries(usize::MAX).iter() {
-            let (Ok(watch), Some(decides)) = (self.watch(*key, slots), self.deciding(slots)) else {
+            let (Ok(watch), Some(deciding)) = (self.watch(*key, slots), self.deciding_slot(slots)) else {
                 continue;
             };
             for slot in slots {
                 found
                     .entry(*slot)
                     .or_default()
-                    .add_rule(&watch, self.has_key(*slot, key), decides);
+                    .add_rule(&watch, self.has_key(*slot, key), deciding);
             }
         }
     }
 
-    fn find_unfiltered(&self, node: NodeId, found: &mut BTreeMap<usize, Found>) {
-        let Some(device) = self.devices.get(&node).filter(|_| self.filtering > 0) else {
+    fn find_unfiltered(&self, node: NodeId, found: &mut BTreeMap<usize, IntentOverlaps>) {
+        if self.filtering == 0 {
+            return;
+        }
+        let Some(device) = self.devices.get(&node) else {
             return;
         };
         for (key, slots) in device.sunk.entries(usize::MAX).iter() {
-            // One that reports every packet is none.
-            let filter = |placed: &Placed| {
-                placed
-                    .filter(*key)
-                    .filter(|filter| filter.algorithm != FilterAlgorithm::Noop)
-            };
-            let filters: Vec<_> = slots
-                .iter()
-                .filter_map(|slot| Some((*slot, filter(self.placed[*slot].as_deref()?))))
-                .collect();
+            let mut filters = Vec::new();
+            for slot in slots {
+                if let Some(placed) = self.placed[*slot].as_deref() {
+                    // A filter that reports every packet is none.
+                    let filter = placed
+                        .filter(*key)
+                        .filter(|filter| filter.algorithm != FilterAlgorithm::Noop);
+                    filters.push((*slot, filter));
+                }
+            }
             for (slot, own) in &filters {
                 let Some(own) = own else { continue };
-                let differs = |(_, other): &&(usize, Option<Filter>)| {
-                    other.as_ref().is_none_or(|one| {
-                        (one.algorithm, one.metric, &one.rule) != (own.algorithm, own.metric, &own.rule)
-                    })
-                };
-                // One without a filter is the plainer reason.
+                // An intent without a filter is the plainer reason.
                 let by = filters
                     .iter()
-                    .filter(differs)
+                    .filter(|(_, other)| other.as_ref().is_none_or(|other| !is_same_filter(other, own)))
                     .min_by_key(|(_, filter)| filter.is_some());
                 let Some((by, filter)) = by else { continue };
                 let whole = self.has_key(*slot, key);
@@ -266,29 +265,31 @@ impl Compiler {
         }
     }
 
-    fn overlap(&self, placed: &Placed, slot: usize, found: Found) -> Overlap {
-        let mut rules: Vec<InForce> = Vec::new();
-        let mut taken: Vec<Taken> = Vec::new();
-        let mut takers = BTreeSet::new();
+    fn overlap(&self, placed: &Placed, slot: usize, found: IntentOverlaps) -> Overlap {
+        let mut rules: Vec<EffectiveRule> = Vec::new();
+        let mut taken: Vec<ModeConflict> = Vec::new();
+        let mut deciders = BTreeSet::new();
         for ((_, _, decides), rule) in found.rules {
-            let asks = |one: &InForce| (one.mode, one.bits, one.sample);
-            if !rules.iter().any(|one| asks(one) == asks(&rule)) {
+            let is_known = rules
+                .iter()
+                .any(|one| (one.mode, one.bits, one.sample) == (rule.mode, rule.bits, rule.sample));
+            if !is_known {
                 rules.push(rule);
             }
-            if decides == slot || rule.mode == placed.mode || !takers.insert(decides) {
+            if decides == slot || rule.mode == placed.mode || !deciders.insert(decides) {
                 continue;
             }
             let Some(by) = self.placed[decides].as_deref() else {
                 continue;
             };
             let is_sf = rule.mode == Mode::Sf;
-            taken.push(Taken {
+            taken.push(ModeConflict {
                 by: by.intent.name.clone(),
                 whole: rule.whole,
                 modes: (rule.mode, placed.mode),
                 priorities: (by.intent.priority, placed.intent.priority),
                 loses_latency: is_sf && placed.intent.watch.contains(&Metric::FlowLatency),
-                loses_filter: is_sf && placed.intent.tell.filter.is_some(),
+                loses_filter: is_sf && placed.intent.reporting.filter.is_some(),
             });
         }
         Overlap {
@@ -298,14 +299,14 @@ impl Compiler {
         }
     }
 
-    /// The intent that decides the mode of an entry.
-    fn deciding(&self, slots: &BTreeSet<usize>) -> Option<usize> {
-        let name = &self.decides(slots)?.intent.name;
+    /// Returns the slot of the intent that decides the mode of an entry.
+    fn deciding_slot(&self, slots: &BTreeSet<usize>) -> Option<usize> {
+        let name = &self.deciding(slots)?.intent.name;
         self.slots.get(name).copied()
     }
 
-    /// Whether a key is one of the intent's own.
-    fn has_key(&self, slot: usize, key: &FlowKey) -> bool {
+    /// Returns whether a key is one of the intent's own.
+    fn has_key(&self, slot: usize, key: &FlowMatch) -> bool {
         self.placed[slot]
             .as_deref()
             .is_some_and(|placed| placed.keys.binary_search(key).is_ok())
@@ -317,4 +318,9 @@ impl Compiler {
             .map(|placed| placed.intent.name.clone())
             .unwrap_or_default()
     }
+}
+
+/// Returns whether one filter can stand for both; thresholds are combined.
+fn is_same_filter(one: &Filter, other: &Filter) -> bool {
+    (one.algorithm, one.metric, &one.rule) == (other.algorithm, other.metric, &other.rule)
 }

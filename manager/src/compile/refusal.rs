@@ -1,24 +1,24 @@
-//! Why an intent cannot be compiled, and what an operator should know if it can.
+//! Reasons why an intent cannot be compiled, and notes for the operator if it can.
 
 use std::fmt;
 
 use crate::device::{Mode, NodeId};
-use crate::flows::FlowKey;
+use crate::flows::FlowMatch;
 use crate::instruction::{self, Bits};
 use crate::intent::IntentError;
 
-/// Why an intent is refused. `Display` is one sentence with what to do.
+/// The reason why an intent is refused. `Display` is one sentence with what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It contradicts itself.
+    /// The intent contradicts itself.
     Intent(IntentError),
-    /// As many intents as are possible.
+    /// There are as many intents as are possible.
     TooMany(usize),
     /// The inventory has no device with an edge port.
     NoEdge,
-    /// No edge device matches.
+    /// No edge device matches the pattern.
     NoSuchEdge(String),
-    /// No such host.
+    /// The inventory has no such host.
     UnknownHost(String),
     /// The host has no address.
     HostWithoutAddress(String),
@@ -28,24 +28,24 @@ pub enum Refusal {
     Leak(String),
     /// A device does not support the treatment of the L4 checksum.
     Checksum(String, &'static str),
-    /// No mode fits; for each, why.
+    /// No mode fits; each with the reason.
     NoMode(Vec<(Mode, String)>),
     /// No device can fill these bits.
     Bits(Bits),
     /// A device cannot express a key.
     Match {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The key.
-        key: Box<FlowKey>,
-        /// What it cannot express, and the nearest that it can.
+        /// Key of the entry.
+        key: Box<FlowMatch>,
+        /// The part that it cannot express, and the nearest that it can.
         why: &'static str,
     },
-    /// A device cannot sample.
+    /// A device cannot sample packets.
     Sampling(String),
-    /// A device cannot filter.
+    /// A device does not have this filter.
     Filter(String, &'static str),
-    /// A device cannot filter by this rule, and why.
+    /// A device cannot filter by this rule, for the reason given.
     FilterRule(String, String),
     /// Packets would exceed the MTU.
     Mtu {
@@ -55,18 +55,18 @@ pub enum Refusal {
         int: u32,
         /// Smallest MTU between devices, bytes.
         mtu: u32,
-        /// They are those of several intents for the same flows.
+        /// The bits are those of several intents for the same flows.
         is_union: bool,
     },
     /// A table has no room.
     Full {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The table.
+        /// Name of the table.
         table: &'static str,
         /// Entries that would be needed.
         needed: usize,
-        /// Entries that it has.
+        /// Entries that the table has.
         room: usize,
     },
 }
@@ -164,7 +164,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// How an intent needs fewer entries of a table.
+/// Suggests how an intent can need fewer entries of a table.
 fn room_for(table: &str) -> &'static str {
     if table == FILTERS_BY_RULE {
         return "each entry of the flows of an intent with filter = \"rule\" is one: use fewer of them, or remove `filter`: the collector then applies the rule to all reports";
@@ -172,7 +172,7 @@ fn room_for(table: &str) -> &'static str {
     "use wider prefixes, or limit the intent by `at`"
 }
 
-/// Filters by rule, as a table.
+/// The name of the filters by rule, as a table.
 pub(super) const FILTERS_BY_RULE: &str = "filters by rule";
 
 fn reasons(why: &[(Mode, String)]) -> String {
@@ -182,21 +182,21 @@ fn reasons(why: &[(Mode, String)]) -> String {
         .join("; ")
 }
 
-/// What an operator should know about an intent that was accepted.
+/// A note for the operator about an intent that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// A device cannot fill some of the bits.
     Incomplete {
-        /// The device.
+        /// Id of the device.
         node: NodeId,
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// The bits.
+        /// Bits that it cannot fill.
         bits: Bits,
     },
     /// INT can reach hosts behind this device after it restarts, until it has its rules again.
     OpenAfterRestart(String),
-    /// The MTU of a link or a host is not known, so that it was not checked.
+    /// The MTU of a link or a host is not known and was not checked.
     MtuNotKnown,
 }
 

@@ -193,21 +193,21 @@ fn overlapping_intents_share_entries_with_the_union() {
         "watch to 10.0.0.2/32: md with node_id, hop_latency, queue, 1 in 4",
     ];
     assert_eq!(watches, expected);
-    let key = FlowKey {
+    let key = FlowMatch {
         dst: Some("10.0.0.2".parse().unwrap()),
-        ..FlowKey::default()
+        ..FlowMatch::default()
     };
     assert_eq!(compiler.served(&key), ["all", "one"]);
-    assert_eq!(compiler.served(&FlowKey::default()), ["all"]);
+    assert_eq!(compiler.served(&FlowMatch::default()), ["all"]);
 }
 
 #[test]
 fn filters_combine_so_that_nothing_asked_for_is_suppressed() {
     let mut compiler = compiler(&able(|_, _| {}));
-    let tell = |threshold| crate::intent::Tell {
+    let tell = |threshold| crate::intent::Reporting {
         thresholds: [(Metric::HopLatency, threshold)].into(),
         filter: Some(FilterAlgorithm::PerHop),
-        ..crate::intent::Tell::default()
+        ..crate::intent::Reporting::default()
     };
     let filters = |compiler: &Compiler| -> Vec<String> {
         let is_filter = |text: &String| text.starts_with("filter") || text.starts_with("report every");
@@ -215,13 +215,13 @@ fn filters_combine_so_that_nothing_asked_for_is_suppressed() {
     };
     compiler
         .add(&Intent {
-            tell: tell(500),
+            reporting: tell(500),
             ..intent("a")
         })
         .unwrap();
     compiler
         .add(&Intent {
-            tell: tell(100),
+            reporting: tell(100),
             flows: to("10.0.0.2"),
             ..intent("b")
         })
@@ -633,7 +633,7 @@ fn a_collector_that_goes_away_leaves_its_reporters_to_the_nearest_of_the_others(
 /// The state of an overlap as text: its rules, then its notes.
 fn described(overlaps: &Overlaps, name: &str) -> Vec<String> {
     let overlap = &overlaps[name];
-    let rule = |rule: &InForce| {
+    let rule = |rule: &EffectiveRule| {
         let which = if rule.whole { "whole" } else { "part" };
         format!("{which} {} {}", rule.mode.word(), instruction::names(rule.bits))
     };
@@ -692,18 +692,18 @@ fn intents_that_overlap_say_which_rule_is_in_force_and_who_loses_what() {
     // Its packets are counted where its mode is in force.
     let key = to("10.0.0.2").entries(false).unwrap()[0];
     assert_eq!(compiler.measured(1, &key), ["web"]);
-    assert_eq!(compiler.measured(1, &FlowKey::default()), ["tcp"]);
+    assert_eq!(compiler.measured(1, &FlowMatch::default()), ["tcp"]);
 }
 
 #[test]
 fn a_filter_by_rule_is_its_rule_where_devices_can_express_it() {
-    let tell = |rule: &str| crate::intent::Tell {
+    let tell = |rule: &str| crate::intent::Reporting {
         rule: Some(rule.to_owned()),
         filter: Some(FilterAlgorithm::Rule),
-        ..crate::intent::Tell::default()
+        ..crate::intent::Reporting::default()
     };
     let wants = |name: &str, rule: &str, flows| Intent {
-        tell: tell(rule),
+        reporting: tell(rule),
         flows,
         ..intent(name)
     };
@@ -749,7 +749,7 @@ fn a_filter_by_rule_is_its_rule_where_devices_can_express_it() {
         "{error}"
     );
     let without = Intent {
-        tell: crate::intent::Tell {
+        reporting: crate::intent::Reporting {
             rule: None,
             ..tell("")
         },
@@ -762,12 +762,12 @@ fn a_filter_by_rule_is_its_rule_where_devices_can_express_it() {
 #[test]
 fn a_filter_that_another_intent_undoes_is_told() {
     let filters = |name: &str, filter, flows| {
-        let tell = crate::intent::Tell {
+        let reporting = crate::intent::Reporting {
             filter: Some(filter),
-            ..crate::intent::Tell::default()
+            ..crate::intent::Reporting::default()
         };
         Intent {
-            tell,
+            reporting,
             flows,
             ..intent(name)
         }

@@ -1,4 +1,4 @@
-//! Intents as a file: `[[intents]]`.
+//! Intents in a file: `[[intents]]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use settings::setting::{Chapter, Setting, Shown, names};
 use settings::values::{self, LatencyThreshold, Protocol, QueueThreshold, UtilizationThreshold};
 use settings::{choice, section, time};
 
-use super::{At, Intent, IntentError, MAX_INTENTS, Scope, Tell, Then, Until};
+use super::{At, Intent, IntentError, MAX_INTENTS, Reporting, Scope, Then, Until};
 use crate::budget::Budget;
 use crate::device::{FilterAlgorithm, Mode};
-use crate::flows::Flows;
+use crate::flows::{Flows, Ports};
 
 section! {
     /// A file of intents.
@@ -41,7 +41,7 @@ section! {
         /// Where. Not set: everywhere.
         pub(crate) at: AtSettings = AtSettings::default(),
         /// What is reported.
-        pub(crate) tell: TellSettings = TellSettings::default(),
+        pub(crate) tell: ReportingSettings = ReportingSettings::default(),
         /// Reports and events per second at most, as `"2000 reports/s"`, `"50 events/s"` or both with a comma between: kept by raising its threshold,
         /// and by measuring fewer packets if `tell.coarsest` has a `sample`. Not set: unlimited.
         pub(crate) budget: Option<BudgetSetting> = None,
@@ -82,7 +82,7 @@ section! {
 
 section! {
     /// What is reported, and what is an event.
-    struct TellSettings("tell") {
+    struct ReportingSettings("tell") {
         /// For each metric, the difference above which a change is significant.
         pub(crate) thresholds: ThresholdSettings = ThresholdSettings::default(),
         /// How coarse the budget may make it. Not set: 64 times the threshold, and the share of packets stays.
@@ -208,7 +208,7 @@ impl Setting for MatchSettings {
     }
 }
 
-/// One value or a list.
+/// A setting that is one value or a list.
 #[derive(Clone, Debug, PartialEq)]
 struct Several<T>(Vec<T>);
 
@@ -315,10 +315,10 @@ written! {
     }
 }
 
-/// Reads a file of intents; `file` is its name in messages, `now` the time in ns since 1970.
+/// Reads a file of intents. `file` is its name in messages, `now` the time in ns since 1970.
 ///
 /// # Errors
-/// Every problem with its line and what to do.
+/// [`ConfigError`]: every problem with its line and what to do.
 pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError> {
     let mut reader = Reader::new(text);
     let mut intents = Vec::new();
@@ -331,10 +331,10 @@ pub fn read(text: &str, file: &str, now: u64) -> Result<Vec<Intent>, ConfigError
     reader.finish(file).map(|()| intents)
 }
 
-/// The tables of a file of intents; each intent is checked as by [`read`].
+/// Returns the tables of a file of intents; each intent is checked as by [`read`].
 ///
 /// # Errors
-/// Every problem with its line and what to do.
+/// [`ConfigError`]: every problem with its line and what to do.
 pub fn read_settings(text: &str, file: &str, now: u64) -> Result<Vec<IntentSettings>, ConfigError> {
     let mut reader = Reader::new(text);
     let mut intents = Vec::new();
@@ -348,10 +348,10 @@ pub fn read_settings(text: &str, file: &str, now: u64) -> Result<Vec<IntentSetti
     reader.finish(file).map(|()| intents)
 }
 
-/// One intent, written as a table on one line. `now` is in ns since 1970.
+/// Reads one intent, written as a table on one line. `now` is in ns since 1970.
 ///
 /// # Errors
-/// Every problem, as one message.
+/// All problems as one message.
 pub fn read_one(table: &str, now: u64) -> Result<Intent, String> {
     let text = format!("intents = [{table}]");
     let mut reader = Reader::new(&text);
@@ -364,7 +364,11 @@ pub fn read_one(table: &str, now: u64) -> Result<Intent, String> {
         intents = checked(&settings.intents, root, &mut reader, now);
     }
     let problems = match &root {
-        Some(root) => reader.messages_by_key(root).into_iter().map(named).collect(),
+        Some(root) => reader
+            .messages_by_key(root)
+            .into_iter()
+            .map(|(keys, message)| with_key(&keys, message))
+            .collect(),
         None => reader.messages(),
     };
     match intents.pop() {
@@ -373,8 +377,8 @@ pub fn read_one(table: &str, now: u64) -> Result<Intent, String> {
     }
 }
 
-/// A problem with the key that it is about, if the message has only a value.
-fn named((keys, message): (Vec<String>, String)) -> String {
+/// Prefixes a message with the key that it is about, if it has only a value.
+fn with_key(keys: &[String], message: String) -> String {
     match keys.split_first() {
         Some((_, keys)) if message.starts_with("found ") && !keys.is_empty() => {
             format!("`{}`: {message}", keys.join("."))
@@ -383,14 +387,16 @@ fn named((keys, message): (Vec<String>, String)) -> String {
     }
 }
 
-/// The intents of `[[intents]]` in a file that has other tables as well. `root` is the file, in which `reader` locates what is wrong.
+/// Builds the intents of `[[intents]]` in a file that has other tables as well. `root` is the file, in which `reader` locates
+/// problems.
 pub fn checked(
     settings: &[IntentSettings],
     root: &Node<'_>,
     reader: &mut Reader<'_>,
     now: u64,
 ) -> Vec<Intent> {
-    let (mut intents, mut names) = (Vec::new(), BTreeSet::new());
+    let mut intents = Vec::new();
+    let mut names = BTreeSet::new();
     for (index, settings) in settings.iter().enumerate() {
         let at = index.to_string();
         let intent = intent(settings, root, &at, reader);
@@ -420,14 +426,14 @@ pub fn checked(
     intents
 }
 
-/// The description of the keys of an intent, for the reference.
+/// Describes the keys of an intent, for the reference.
 pub fn chapters() -> Vec<Chapter> {
     let mut chapters = Vec::new();
     Vec::<IntentSettings>::explain("intents", &mut chapters);
     chapters
 }
 
-/// The key that an error is about.
+/// Returns the key that an error is about.
 fn key_of(error: &IntentError) -> &'static str {
     match error {
         IntentError::BadName(_) => "name",
@@ -449,9 +455,7 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
         proto,
         dscp,
     } = &settings.r#match.0;
-    let ports = |list: &Several<Port>| list.0.iter().map(|port| port.0.bounds()).collect();
-    let metrics = |list: &[MetricName]| list.iter().map(|name| name.0).collect();
-    let TellSettings {
+    let ReportingSettings {
         thresholds,
         coarsest,
         rule,
@@ -475,8 +479,8 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
         flows: Flows {
             src: src.0.clone(),
             dst: dst.0.clone(),
-            sport: ports(sport),
-            dport: ports(dport),
+            sport: bounds(sport),
+            dport: bounds(dport),
             proto: proto.0.iter().map(|proto| proto.0).collect(),
             dscp: dscp.0.iter().map(|dscp| dscp.0).collect(),
         },
@@ -488,7 +492,7 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
             edges: settings.at.edges.clone(),
             between,
         },
-        tell: Tell {
+        reporting: Reporting {
             thresholds: amounts([
                 thresholds.flow_latency.map(|amount| amount.0),
                 thresholds.hop_latency.map(|amount| amount.0),
@@ -522,7 +526,15 @@ fn intent(settings: &IntentSettings, root: &Node<'_>, index: &str, reader: &mut 
     }
 }
 
-/// The amounts that are given, in the order of the tables.
+fn bounds(ports: &Several<Port>) -> Vec<Ports> {
+    ports.0.iter().map(|port| port.0.bounds()).collect()
+}
+
+fn metrics(names: &[MetricName]) -> BTreeSet<Metric> {
+    names.iter().map(|name| name.0).collect()
+}
+
+/// Returns the amounts that are given, in the order of the tables.
 fn amounts(all: [Option<u64>; 5]) -> BTreeMap<Metric, u64> {
     let metrics = [
         Metric::FlowLatency,

@@ -1,4 +1,4 @@
-//! What an operator wants to be watched.
+//! Intents: requests of operators to watch flows.
 
 mod file;
 #[cfg(test)]
@@ -15,19 +15,19 @@ pub use settings::time::text as time_text;
 
 use crate::budget::{Bounds, Budget, Detail};
 use crate::device::{FilterAlgorithm, Mode};
-use crate::flows::{FlowKey, Flows, FlowsError};
+use crate::flows::{FlowMatch, Flows, FlowsError};
 use crate::instruction::{self, Bits};
 
-/// Intents at most.
+/// Upper limit of the number of intents.
 pub const MAX_INTENTS: usize = 1 << 16;
 
-/// How many times a threshold the budget may raise it to, unless the intent says it.
+/// The factor by which the budget may raise a threshold, unless the intent sets a limit.
 pub const COARSER: u64 = 64;
 
 /// Shortest duration of a drill-down, ns.
 pub const SHORTEST_DRILL_DOWN: u64 = 1_000_000_000;
 
-/// When an intent ends.
+/// The end of an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// This long after it was added, ns.
@@ -37,7 +37,7 @@ pub enum Until {
 }
 
 impl Until {
-    /// The end of an intent that is added at `now`, ns since 1970.
+    /// Returns the end of an intent that is added at `now`, ns since 1970.
     pub fn end(self, now: u64) -> u64 {
         match self {
             Self::After(length) => now.saturating_add(length),
@@ -46,33 +46,33 @@ impl Until {
     }
 }
 
-/// Where an intent applies.
+/// The part of the network where an intent applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct At {
-    /// Names or labels of edge devices, with `*` for any text; empty: everywhere.
+    /// Names or labels of edge devices, with `*` for any text; everywhere if empty.
     pub edges: Vec<String>,
     /// Two hosts: only flows between them.
     pub between: Option<(String, String)>,
 }
 
-/// What is reported, and what is an event.
+/// The reports that an intent requests, and the changes that are events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tell {
+pub struct Reporting {
     /// The difference from the last reported value above which a change is significant, in the metric's unit.
     pub thresholds: BTreeMap<Metric, u64>,
-    /// The greatest thresholds to which the budget may raise them; not set: [`COARSER`] times the threshold.
+    /// The greatest thresholds to which the budget may raise them; [`COARSER`] times the threshold where none is given.
     pub coarsest: BTreeMap<Metric, u64>,
-    /// The budget may lower the share of packets to one of this many; not set: it stays.
+    /// The budget may lower the share of packets to one of this many; `None` leaves it as it is.
     pub coarsest_sample: Option<u32>,
     /// A condition, evaluated by the collector.
     pub rule: Option<String>,
-    /// Which packets the sinks report; not set: all.
+    /// Algorithm by which the sinks select packets; `None` reports all.
     pub filter: Option<FilterAlgorithm>,
-    /// What to watch in addition when the rule becomes true.
+    /// The drill-down when the rule becomes true.
     pub then: Option<Then>,
 }
 
-/// Scope of a drill-down.
+/// The flows of a drill-down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The flow of the event.
@@ -84,7 +84,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The word in an intent.
+    /// Returns the word for this scope in an intent.
     pub fn word(self) -> &'static str {
         match self {
             Self::Flow => "this flow",
@@ -93,7 +93,7 @@ impl Scope {
         }
     }
 
-    /// The scope of that word.
+    /// Returns the scope with that word.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Flow, Self::Queue, Self::Path]
             .into_iter()
@@ -101,41 +101,41 @@ impl Scope {
     }
 }
 
-/// A drill-down: what is watched for a while when the rule fires.
+/// A drill-down: additional metrics that are watched for a while when the rule fires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Then {
-    /// The metrics.
+    /// Metrics that are watched.
     pub watch: BTreeSet<Metric>,
-    /// Of which flows.
+    /// Flows that are watched.
     pub scope: Scope,
-    /// How long, ns.
+    /// Duration of the drill-down, ns.
     pub length: u64,
 }
 
-/// An intent.
+/// A request of an operator to watch flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
-    /// Its name, unique.
+    /// Unique name of the intent.
     pub name: String,
-    /// The flows.
+    /// Flows that it is about.
     pub flows: Flows,
-    /// The opposite direction as well.
+    /// The opposite direction is watched as well.
     pub both_directions: bool,
-    /// The metrics.
+    /// Metrics that are watched.
     pub watch: BTreeSet<Metric>,
-    /// The mode; not set: the cheapest that gives what is watched.
+    /// The mode; `None` selects the cheapest that gives what is watched.
     pub mode: Option<Mode>,
     /// One packet of this many; 1 measures all.
     pub sample: u32,
-    /// Where.
+    /// Part of the network where it applies.
     pub at: At,
-    /// What is reported.
-    pub tell: Tell,
-    /// Reports and events per second at most; the budget controller keeps to it.
+    /// Reports and events that it requests.
+    pub reporting: Reporting,
+    /// Upper limits of reports and events per second, which the budget controller enforces.
     pub budget: Budget,
-    /// When it ends.
+    /// End of the intent; `None` if it does not end.
     pub until: Option<Until>,
-    /// Of overlapping intents, the one with the greatest number decides the mode.
+    /// Priority: of overlapping intents, the one with the greatest number decides the mode.
     pub priority: u32,
 }
 
@@ -149,7 +149,7 @@ impl Default for Intent {
             mode: None,
             sample: 1,
             at: At::default(),
-            tell: Tell::default(),
+            reporting: Reporting::default(),
             budget: Budget::default(),
             until: None,
             priority: 100,
@@ -157,16 +157,16 @@ impl Default for Intent {
     }
 }
 
-/// Why an intent is refused, apart from the network.
+/// The reason why an intent is refused, apart from the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntentError {
-    /// Not 1 to 63 letters, digits, `.`, `_`, `-`.
+    /// The name is not 1 to 63 letters, digits, `.`, `_`, `-`.
     BadName(String),
-    /// Nothing to watch.
+    /// There is no metric to watch.
     NothingWatched,
     /// The flows have no entries.
     Flows(FlowsError),
-    /// `sample` of 0.
+    /// The `sample` is 0.
     NoSample,
     /// A per-hop or per-flow filter compares exactly one metric.
     FilterThresholds(usize),
@@ -178,7 +178,7 @@ pub enum IntentError {
     Rule(String),
     /// A filter by rule without `rule`.
     FilterWithoutRule,
-    /// `then` without `rule`.
+    /// There is `then` without `rule`.
     ThenWithoutRule,
     /// A drill-down shorter than [`SHORTEST_DRILL_DOWN`].
     ThenTooShort,
@@ -241,10 +241,10 @@ impl fmt::Display for IntentError {
 impl std::error::Error for IntentError {}
 
 impl Intent {
-    /// Checks what can be checked without a network. `now` is in ns since 1970.
+    /// Checks everything that does not depend on the network. `now` is in ns since 1970.
     ///
     /// # Errors
-    /// The first contradiction.
+    /// The first contradiction as an [`IntentError`].
     pub fn check(&self, now: u64) -> Result<(), IntentError> {
         if !crate::inventory::is_name(&self.name) {
             return Err(IntentError::BadName(self.name.clone()));
@@ -259,26 +259,27 @@ impl Intent {
         if self.until.is_some_and(|until| until.end(now) <= now) {
             return Err(IntentError::Expired);
         }
-        self.check_tell()
+        self.check_reporting()
     }
 
-    fn check_tell(&self) -> Result<(), IntentError> {
-        let Tell {
+    fn check_reporting(&self) -> Result<(), IntentError> {
+        let Reporting {
             thresholds,
             coarsest,
             coarsest_sample,
             rule,
             filter,
             then,
-        } = &self.tell;
-        let lower =
-            |(metric, most): &(&Metric, &u64)| thresholds.get(metric).is_none_or(|least| *most <= least);
-        if let Some((metric, _)) = coarsest.iter().find(lower) {
-            return Err(IntentError::Coarsest(*metric));
+        } = &self.reporting;
+        for (metric, most) in coarsest {
+            if thresholds.get(metric).is_none_or(|least| most <= least) {
+                return Err(IntentError::Coarsest(*metric));
+            }
         }
-        let useless = |metric: &&Metric| **metric == Metric::FlowPath || !self.watch.contains(metric);
-        if let Some(metric) = thresholds.keys().find(useless) {
-            return Err(IntentError::Threshold(*metric));
+        for metric in thresholds.keys() {
+            if *metric == Metric::FlowPath || !self.watch.contains(metric) {
+                return Err(IntentError::Threshold(*metric));
+            }
         }
         let compares_one = matches!(filter, Some(FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow));
         if compares_one && thresholds.len() != 1 {
@@ -321,18 +322,21 @@ impl Intent {
         Ok(())
     }
 
-    /// The bounds within which budgets move its threshold and its sample; `None`: nothing can become coarser.
+    /// Returns the bounds within which budgets change its threshold and its sample, or `None` if nothing can become coarser.
     pub fn bounds(&self) -> Option<Bounds> {
-        if self.compared().is_none() && self.tell.coarsest_sample.is_none() {
+        if self.compared().is_none() && self.reporting.coarsest_sample.is_none() {
             return None;
         }
-        let (least, most) = self.compared().map_or((0, 0), |(metric, least)| {
-            let most = self.tell.coarsest.get(&metric).copied();
-            (least, most.unwrap_or(least.saturating_mul(COARSER)))
-        });
+        let (least, most) = match self.compared() {
+            Some((metric, least)) => {
+                let most = self.reporting.coarsest.get(&metric).copied();
+                (least, most.unwrap_or(least.saturating_mul(COARSER)))
+            }
+            None => (0, 0),
+        };
         let coarsest = Detail {
             threshold: most,
-            sample: self.tell.coarsest_sample.unwrap_or(self.sample),
+            sample: self.reporting.coarsest_sample.unwrap_or(self.sample),
         };
         let finest = Detail {
             threshold: least,
@@ -341,60 +345,61 @@ impl Intent {
         Some(Bounds {
             finest,
             coarsest,
-            filters: self.tell.filter.is_some(),
+            filters: self.reporting.filter.is_some(),
         })
     }
 
-    /// This intent with another detail, which nothing changes any more.
+    /// Returns this intent with another detail, which no budget changes any more.
     #[must_use]
     pub fn with_detail(&self, detail: Detail) -> Self {
         let mut intent = self.clone();
         if let Some((metric, _)) = self.compared() {
-            intent.tell.thresholds.insert(metric, detail.threshold);
+            intent.reporting.thresholds.insert(metric, detail.threshold);
         }
         intent.sample = detail.sample;
-        intent.tell.coarsest.clear();
-        intent.tell.coarsest_sample = None;
+        intent.reporting.coarsest.clear();
+        intent.reporting.coarsest_sample = None;
         intent.budget = Budget::default();
         intent
     }
 
-    /// The only threshold, if it can be raised: that of a filter, or that of the collector.
+    /// Returns the only threshold, if it can be raised: that of a filter, or that of the collector.
     fn compared(&self) -> Option<(Metric, u64)> {
-        let compares = match self.tell.filter {
-            None => self.tell.thresholds.len() == 1,
+        let compares = match self.reporting.filter {
+            None => self.reporting.thresholds.len() == 1,
             Some(filter) => matches!(filter, FilterAlgorithm::PerHop | FilterAlgorithm::PerFlow),
         };
-        let first = self.tell.thresholds.iter().next().filter(|_| compares);
-        first
-            .map(|(metric, least)| (*metric, *least))
-            .filter(|(_, least)| *least > 0)
+        if !compares {
+            return None;
+        }
+        let (metric, least) = self.reporting.thresholds.iter().next()?;
+        (*least > 0).then_some((*metric, *least))
     }
 
-    /// Whether devices must be able to sample for it.
+    /// Returns whether devices must be able to sample for it.
     pub fn samples(&self) -> bool {
-        self.sample > 1 || self.tell.coarsest_sample.is_some()
+        self.sample > 1 || self.reporting.coarsest_sample.is_some()
     }
 
-    /// The entries of a watchlist that express its flows, wherever they are.
+    /// Returns the entries of a watchlist that express its flows, wherever they are.
     ///
     /// # Errors
-    /// No packet can match, or there are too many.
-    pub fn entries(&self) -> Result<Vec<FlowKey>, FlowsError> {
+    /// [`FlowsError`] if no packet can match, or there are too many entries.
+    pub fn entries(&self) -> Result<Vec<FlowMatch>, FlowsError> {
         self.flows.entries(self.both_directions)
     }
 
-    /// The instruction bits that give what is watched.
+    /// Returns the instruction bits that give what is watched.
     pub fn bits(&self, synchronised: bool) -> Bits {
         let all = self
             .watch
             .iter()
-            .map(|metric| instruction::of_metric(*metric, synchronised));
+            .map(|metric| instruction::metric_bits(*metric, synchronised));
         all.fold(instruction::bit(instruction::NODE_ID), |bits, more| bits | more)
     }
 }
 
-/// Whether `name` matches `pattern`, in which `*` stands for any text.
+/// Returns whether `name` matches `pattern`, in which `*` stands for any text.
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

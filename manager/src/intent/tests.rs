@@ -44,11 +44,11 @@ fn an_intent_is_read_whole() {
             edges: vec!["leaf*".to_owned()],
             between: Some(("h1".to_owned(), "h9".to_owned())),
         },
-        tell: Tell {
+        reporting: Reporting {
             thresholds: [(Metric::HopLatency, 20_000)].into(),
             rule: Some("max(queue_occupancy) > 50".to_owned()),
             filter: Some(FilterAlgorithm::PerHop),
-            ..Tell::default()
+            ..Reporting::default()
         },
         budget: Budget {
             reports: Some(2000),
@@ -217,7 +217,7 @@ fn a_budget_moves_threshold_and_sample_within_bounds() {
         let moved = intent.with_detail(Detail { threshold, sample });
         assert_eq!((moved.check(0), moved.sample), (Ok(()), sample));
         assert_eq!(
-            moved.tell.thresholds.values().next().copied().unwrap_or(0),
+            moved.reporting.thresholds.values().next().copied().unwrap_or(0),
             threshold
         );
         Some((threshold, sample))

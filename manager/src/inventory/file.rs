@@ -85,7 +85,7 @@ section! {
 /// Reads an inventory; `file` is its name in messages.
 ///
 /// # Errors
-/// Every problem with its line and what to do.
+/// [`ConfigError`]: every problem with its line and what to do.
 pub fn read(text: &str, file: &str) -> Result<Inventory, ConfigError> {
     let mut reader = Reader::new(text);
     let mut inventory = Inventory::default();
@@ -97,8 +97,8 @@ pub fn read(text: &str, file: &str) -> Result<Inventory, ConfigError> {
     reader.finish(file).map(|()| inventory)
 }
 
-/// The inventory of settings that were [`checked`].
-pub fn of(settings: &InventorySettings) -> Inventory {
+/// Builds the inventory from settings that were [`checked`].
+pub fn from_settings(settings: &InventorySettings) -> Inventory {
     let mut reader = Reader::new("");
     // Every problem was reported where the settings were read.
     reader
@@ -106,7 +106,7 @@ pub fn of(settings: &InventorySettings) -> Inventory {
         .map_or_else(Inventory::default, |root| checked(settings, &root, &mut reader))
 }
 
-/// The inventory of a table of a larger file. `node` is that table, in which `reader` locates what is wrong.
+/// Builds the inventory from a table of a larger file. `node` is that table, in which `reader` locates problems.
 pub fn checked(settings: &InventorySettings, node: &Node<'_>, reader: &mut Reader<'_>) -> Inventory {
     let mut inventory = Inventory::default();
     add_devices(&mut inventory, settings, node, reader);
@@ -123,7 +123,7 @@ pub fn checked(settings: &InventorySettings, node: &Node<'_>, reader: &mut Reade
     inventory
 }
 
-/// Devices with a node id come first, so that those without get ids that are really free.
+/// Adds the devices with a node id first, so that those without get ids that are really free.
 fn add_devices(
     inventory: &mut Inventory,
     settings: &InventorySettings,
@@ -144,14 +144,10 @@ fn add_devices(
     }
 }
 
-fn text(error: InventoryError) -> String {
-    error.to_string()
-}
-
 fn add_device(inventory: &mut Inventory, settings: &DeviceSettings) -> Result<(), String> {
     let node = settings.node.unwrap_or_else(|| inventory.free_node());
     if settings.ports as usize > MAX_PORTS {
-        return Err(text(InventoryError::TooMany("ports of one device", MAX_PORTS)));
+        return Err(InventoryError::TooMany("ports of one device", MAX_PORTS).to_string());
     }
     let DeviceSettings {
         name,
@@ -162,33 +158,32 @@ fn add_device(inventory: &mut Inventory, settings: &DeviceSettings) -> Result<()
         role,
         ..
     } = settings.clone();
-    let (options, role) = (
-        DriverOptions { confirm },
-        DeviceRole::from_word(role.word()).unwrap_or_default(),
-    );
+    let role = DeviceRole::from_word(role.word()).unwrap_or_default();
     inventory
         .add_device(Device {
             name,
             node,
             driver,
             address,
-            options,
+            options: DriverOptions { confirm },
             labels,
             role,
         })
-        .map_err(text)?;
+        .map_err(|error| error.to_string())?;
     for port in 1..=settings.ports {
-        inventory.add_port((node, port), None, None).map_err(text)?;
+        inventory
+            .add_port((node, port), None, None)
+            .map_err(|error| error.to_string())?;
     }
     for port in &settings.edge {
         inventory
             .set_peer((node, *port), Some(Peer::Hosts), Origin::File)
-            .map_err(text)?;
+            .map_err(|error| error.to_string())?;
     }
     Ok(())
 }
 
-/// The port written as `DEVICE:PORT`.
+/// Parses a port written as `DEVICE:PORT`.
 fn port(inventory: &Inventory, written: &str) -> Result<(NodeId, PortId), String> {
     let (device, port) = written
         .rsplit_once(':')
@@ -198,10 +193,15 @@ fn port(inventory: &Inventory, written: &str) -> Result<(NodeId, PortId), String
         .map_err(|_| format!("`{port}` is not the number of a port; write \"{device}:1\""))?;
     let node = inventory.node(device).map_err(|error| {
         let names: Vec<&str> = inventory.devices().map(|device| device.name.as_str()).collect();
-        // Of short names, nearly every other one is near.
-        match nearest(device, &names).filter(|_| device.len() > 3) {
+        // Nearly every other short name is near.
+        let near = if device.len() > 3 {
+            nearest(device, &names)
+        } else {
+            None
+        };
+        match near {
             Some(near) => format!("there is no device `{device}`; did you mean `{near}`?"),
-            None => text(error),
+            None => error.to_string(),
         }
     })?;
     Ok((node, port))
@@ -214,7 +214,8 @@ fn add_link(inventory: &mut Inventory, link: &LinkSettings) -> Result<(), String
             link.between.len()
         ));
     };
-    let (a, b) = (port(inventory, a)?, port(inventory, b)?);
+    let a = port(inventory, a)?;
+    let b = port(inventory, b)?;
     // One file is one origin, in which a later line would silently replace an earlier one.
     for (end, other) in [(a, b), (b, a)] {
         let peer = Peer::Port(other.0, other.1);
@@ -230,9 +231,13 @@ fn add_link(inventory: &mut Inventory, link: &LinkSettings) -> Result<(), String
             ));
         }
     }
-    inventory.add_link(a, b, Origin::File).map_err(text)?;
+    inventory
+        .add_link(a, b, Origin::File)
+        .map_err(|error| error.to_string())?;
     for end in [a, b] {
-        inventory.add_port(end, None, link.mtu).map_err(text)?;
+        inventory
+            .add_port(end, None, link.mtu)
+            .map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -256,12 +261,14 @@ fn add_host(inventory: &mut Inventory, settings: &HostSettings) -> Result<(), St
         }
         inventory
             .add_port((node, number), None, settings.mtu)
-            .map_err(text)?;
+            .map_err(|error| error.to_string())?;
     }
     let host = Host {
         name: settings.name.clone(),
         addresses: settings.addresses.clone(),
         at,
     };
-    inventory.add_host(host, Origin::File).map_err(text)
+    inventory
+        .add_host(host, Origin::File)
+        .map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! What there is: devices, their ports, links and hosts, each fact with its origin.
+//! The inventory: devices, their ports, links and hosts, each fact with its origin.
 //!
 //! # Contradictions
 //! Facts of different origins are kept side by side. If they disagree about a port, or the two ends of a link do, the port is
@@ -7,7 +7,7 @@
 //!
 //! # Which facts open a border
 //! A wrong link is a leak: INT would leave by a port that leads to a host. So a port is [`PortRole::Fabric`] only by the file, or if
-//! the devices at both ends claim the link: one device alone may have heard the forged LLDPDU of a host. Such a claim is a
+//! the devices at both ends claim the link: one device alone may have received the forged LLDPDU of a host. Such a claim is a
 //! [`Suggestion`] for a person.
 //!
 //! What the collector learns changes no role at all. Reports may be forged, old, or lack a node, so that they neither open a
@@ -22,19 +22,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-pub use self::file::{InventorySettings, checked, of, read};
+pub use self::file::{InventorySettings, checked, from_settings, read};
 pub use self::neighbour::Unresolved;
 
 use crate::device::{NodeId, PortId};
 
-/// Devices at most.
+/// Upper limit of the number of devices.
 pub const MAX_DEVICES: usize = 4096;
-/// Ports of a device at most.
+/// Upper limit of the ports of a device.
 pub const MAX_PORTS: usize = 1024;
-/// Hosts at most.
+/// Upper limit of the number of hosts.
 pub const MAX_HOSTS: usize = 1 << 17;
 
-/// Where a fact comes from.
+/// The source of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// The inventory file, or a person.
@@ -46,7 +46,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The word in the API.
+    /// Returns the word for this origin in the API.
     pub fn word(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -56,7 +56,7 @@ impl Origin {
     }
 }
 
-/// What a device is to the domain.
+/// The role of a device in the domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeviceRole {
     /// A node of the domain.
@@ -69,10 +69,10 @@ pub enum DeviceRole {
 }
 
 impl DeviceRole {
-    /// All of them.
+    /// All roles in the order of their declaration.
     pub const ALL: [Self; 3] = [Self::Switch, Self::Aggregator, Self::Translator];
 
-    /// The word in files and the API.
+    /// Returns the word for this role in files and the API.
     pub fn word(self) -> &'static str {
         match self {
             Self::Switch => "switch",
@@ -81,60 +81,60 @@ impl DeviceRole {
         }
     }
 
-    /// The role of that word.
+    /// Returns the role with that word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.word() == word)
     }
 
-    /// Whether INT ends before it: it has no ports of the domain, and no intent concerns it.
+    /// Returns whether INT ends before it: it has no ports of the domain, and no intent concerns it.
     pub fn is_outside(self) -> bool {
         self != Self::Switch
     }
 }
 
-/// A device.
+/// A device with its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its name, unique.
+    /// Unique name of the device.
     pub name: String,
-    /// Its node id, unique, not 0.
+    /// Unique node id, not 0.
     pub node: NodeId,
     /// The kind of its driver: `hopwise`, `p4runtime`, `gnmi`, `files`.
     pub driver: String,
-    /// Where the driver finds it.
+    /// Address by which the driver finds it.
     pub address: String,
-    /// What only some drivers need.
+    /// Options of only some drivers.
     pub options: DriverOptions,
     /// Labels, for people and for `at.edges`.
     pub labels: Vec<String>,
-    /// What it is to the domain.
+    /// Role in the domain.
     pub role: DeviceRole,
 }
 
-/// Keys of a device that only some drivers need, as they are written.
+/// Options of a device that only some drivers need, as they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverOptions {
     /// `files`: when the device has what was written.
     pub confirm: Option<String>,
 }
 
-/// What is at the other end of a port.
+/// The other end of a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Peer {
     /// A port of a device of this inventory.
     Port(NodeId, PortId),
-    /// Hosts; also a network that is not managed.
+    /// Hosts, or a network that is not managed.
     Hosts,
 }
 
-/// A host.
+/// A host with its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Its name, unique.
+    /// Unique name of the host.
     pub name: String,
-    /// Its addresses.
+    /// IP addresses of the host.
     pub addresses: Vec<IpAddr>,
-    /// Its port.
+    /// Port that it is connected to.
     pub at: Option<(NodeId, PortId)>,
 }
 
@@ -145,14 +145,14 @@ pub enum PortRole {
     Fabric(NodeId, PortId),
     /// It leads to hosts: INT begins and ends here.
     Edge,
-    /// Neither a link nor a host is known: it is nobody's. A sink, since a host may be connected at any time; not a source.
+    /// Neither a link nor a host is known. It is a sink, since a host may be connected at any time, and not a source.
     Unused,
     /// File and devices contradict each other. A sink until they agree.
     Disputed,
 }
 
 impl PortRole {
-    /// The word in the API.
+    /// Returns the word for this role in the API.
     pub fn word(self) -> &'static str {
         match self {
             Self::Fabric(..) => "fabric",
@@ -166,22 +166,22 @@ impl PortRole {
 /// Facts that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
-    /// The port.
+    /// Port that the facts are about.
     pub port: (NodeId, PortId),
-    /// What each origin claims about it; for a link whose ends disagree, the claim of each end.
+    /// Claims of each origin about it; for a link whose ends disagree, the claim of each end.
     pub claims: Vec<(Origin, Peer)>,
 }
 
 /// A link that is claimed, but not by enough to let INT pass: a person may write it into the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suggestion {
-    /// Its ends, the lower one first.
+    /// Both ends, the lower one first.
     pub between: [(NodeId, PortId); 2],
-    /// Who claims it, and at which end.
+    /// Origins that claim it, and at which end.
     pub claims: Vec<(Origin, (NodeId, PortId))>,
 }
 
-/// Why a fact was refused.
+/// The reason why a fact was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InventoryError {
     /// Two devices with one name.
@@ -190,7 +190,7 @@ pub enum InventoryError {
     DuplicateNode(NodeId, String),
     /// Node id 0 means "unknown" in INT.
     NodeZero(String),
-    /// Not 1 to 63 letters, digits, `.`, `_`, `-`.
+    /// The name is not 1 to 63 letters, digits, `.`, `_`, `-`.
     BadName(String),
     /// No device with this name.
     UnknownDevice(String),
@@ -202,7 +202,7 @@ pub enum InventoryError {
     DuplicateHost(String),
     /// A port of a device outside the domain.
     Outside(String),
-    /// Too many of something.
+    /// There are too many of something.
     TooMany(&'static str, usize),
 }
 
@@ -258,7 +258,7 @@ struct PortFacts {
     peers: BTreeMap<Origin, Peer>,
 }
 
-/// All that is known about the network.
+/// All known facts about the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     devices: BTreeMap<NodeId, Device>,
@@ -268,17 +268,19 @@ pub struct Inventory {
     addresses: BTreeMap<IpAddr, String>,
 }
 
-/// Whether `name` is valid for devices, hosts and intents.
+/// Returns whether `name` is valid for devices, hosts and intents.
 pub fn is_name(name: &str) -> bool {
-    let valid = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    (1..=63).contains(&name.len()) && name.chars().all(valid)
+    (1..=63).contains(&name.len())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }
 
 impl Inventory {
     /// Adds a device without ports.
     ///
     /// # Errors
-    /// Its name or node id is invalid or used.
+    /// [`InventoryError`] if its name or node id is invalid or used.
     pub fn add_device(&mut self, device: Device) -> Result<(), InventoryError> {
         if !is_name(&device.name) {
             return Err(InventoryError::BadName(device.name));
@@ -301,14 +303,14 @@ impl Inventory {
         Ok(())
     }
 
-    /// The lowest node id that is not in use.
+    /// Returns the lowest node id that is not in use.
     pub fn free_node(&self) -> NodeId {
         (1..=NodeId::MAX)
             .find(|node| !self.devices.contains_key(node))
             .unwrap_or(NodeId::MAX)
     }
 
-    /// Removes a device with its ports. What others claim about links to it is removed as well: those ports are nobody's then.
+    /// Removes a device with its ports, and the claims of others about links to it: nothing is then known of those ports.
     pub fn remove_device(&mut self, node: NodeId) {
         if let Some(device) = self.devices.remove(&node) {
             self.names.remove(&device.name);
@@ -327,20 +329,25 @@ impl Inventory {
     /// Declares a port, with its interface's name and MTU if known.
     ///
     /// # Errors
-    /// The device is unknown, or has too many ports.
+    /// [`InventoryError`] if the device is unknown, or has too many ports.
     pub fn add_port(
         &mut self,
-        (node, port): (NodeId, PortId),
+        port: (NodeId, PortId),
         name: Option<String>,
         mtu: Option<u32>,
     ) -> Result<(), InventoryError> {
-        let facts = self.facts_mut((node, port))?;
+        let facts = self.facts_mut(port)?;
         facts.name = name.or(facts.name.take());
         facts.mtu = mtu.or(facts.mtu);
         Ok(())
     }
 
-    fn facts_mut(&mut self, (node, port): (NodeId, PortId)) -> Result<&mut PortFacts, InventoryError> {
+    fn facts(&self, port: (NodeId, PortId)) -> Option<&PortFacts> {
+        self.ports.get(&port.0)?.get(&port.1)
+    }
+
+    fn facts_mut(&mut self, port: (NodeId, PortId)) -> Result<&mut PortFacts, InventoryError> {
+        let node = port.0;
         let ports = self
             .ports
             .get_mut(&node)
@@ -348,16 +355,16 @@ impl Inventory {
         if let Some(outside) = self.devices.get(&node).filter(|device| device.role.is_outside()) {
             return Err(InventoryError::Outside(outside.name.clone()));
         }
-        if ports.len() >= MAX_PORTS && !ports.contains_key(&port) {
+        if ports.len() >= MAX_PORTS && !ports.contains_key(&port.1) {
             return Err(InventoryError::TooMany("ports of one device", MAX_PORTS));
         }
-        Ok(ports.entry(port).or_default())
+        Ok(ports.entry(port.1).or_default())
     }
 
-    /// States what is at the other end of a port; `None` withdraws the statement of that origin.
+    /// Sets the other end of a port as this origin claims it; `None` withdraws the claim.
     ///
     /// # Errors
-    /// A device is unknown, or both ends are the same device.
+    /// [`InventoryError`] if a device is unknown, or both ends are the same device.
     pub fn set_peer(
         &mut self,
         port: (NodeId, PortId),
@@ -384,10 +391,10 @@ impl Inventory {
         Ok(())
     }
 
-    /// States a link, at both ends.
+    /// Sets a link at both of its ends.
     ///
     /// # Errors
-    /// As [`Inventory::set_peer`].
+    /// As [`Inventory::set_peer`] for either end.
     pub fn add_link(
         &mut self,
         a: (NodeId, PortId),
@@ -401,7 +408,7 @@ impl Inventory {
     /// Adds a host; its port is then an edge port by this origin.
     ///
     /// # Errors
-    /// Its name or an address is invalid or used, or its device is unknown.
+    /// [`InventoryError`] if its name or an address is invalid or used, or its device is unknown.
     pub fn add_host(&mut self, host: Host, origin: Origin) -> Result<(), InventoryError> {
         if !is_name(&host.name) {
             return Err(InventoryError::BadName(host.name));
@@ -429,25 +436,25 @@ impl Inventory {
         Ok(())
     }
 
-    /// The devices, by node id.
+    /// Returns the devices, by node id.
     pub fn devices(&self) -> impl Iterator<Item = &Device> {
         self.devices.values()
     }
 
-    /// The devices outside the domain, by node id.
+    /// Returns the devices outside the domain, by node id.
     pub fn outside(&self) -> impl Iterator<Item = &Device> {
         self.devices().filter(|device| device.role.is_outside())
     }
 
-    /// The device with this node id.
+    /// Returns the device with this node id.
     pub fn device(&self, node: NodeId) -> Option<&Device> {
         self.devices.get(&node)
     }
 
-    /// The node id of the device with this name.
+    /// Returns the node id of the device with this name.
     ///
     /// # Errors
-    /// There is none.
+    /// [`InventoryError::UnknownDevice`] if there is none.
     pub fn node(&self, name: &str) -> Result<NodeId, InventoryError> {
         self.names
             .get(name)
@@ -455,29 +462,29 @@ impl Inventory {
             .ok_or_else(|| InventoryError::UnknownDevice(name.to_owned()))
     }
 
-    /// A device's name, or its node id as text.
+    /// Returns a device's name, or its node id as text.
     pub fn name(&self, node: NodeId) -> String {
         self.devices
             .get(&node)
             .map_or_else(|| format!("node {node}"), |device| device.name.clone())
     }
 
-    /// The hosts, by name.
+    /// Returns the hosts, by name.
     pub fn hosts(&self) -> impl Iterator<Item = &Host> {
         self.hosts.values()
     }
 
-    /// The host with this name.
+    /// Returns the host with this name.
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.get(name)
     }
 
-    /// The host with this address.
+    /// Returns the host with this address.
     pub fn host_by_address(&self, ip: IpAddr) -> Option<&Host> {
         self.hosts.get(self.addresses.get(&ip.to_canonical())?)
     }
 
-    /// The ports of a device, in ascending order.
+    /// Returns the ports of a device, in ascending order.
     pub fn ports(&self, node: NodeId) -> impl Iterator<Item = PortId> {
         self.ports
             .get(&node)
@@ -485,31 +492,32 @@ impl Inventory {
             .flat_map(|ports| ports.keys().copied())
     }
 
-    /// A port's interface name.
-    pub fn port_name(&self, (node, port): (NodeId, PortId)) -> Option<&str> {
-        self.ports.get(&node)?.get(&port)?.name.as_deref()
+    /// Returns the interface name of a port.
+    pub fn port_name(&self, port: (NodeId, PortId)) -> Option<&str> {
+        self.facts(port)?.name.as_deref()
     }
 
-    /// A port's MTU, bytes.
-    pub fn mtu(&self, (node, port): (NodeId, PortId)) -> Option<u32> {
-        self.ports.get(&node)?.get(&port)?.mtu
+    /// Returns the MTU of a port, bytes.
+    pub fn mtu(&self, port: (NodeId, PortId)) -> Option<u32> {
+        self.facts(port)?.mtu
     }
 
-    /// What each origin claims about a port.
-    pub fn claims(&self, (node, port): (NodeId, PortId)) -> Vec<(Origin, Peer)> {
-        let facts = self.ports.get(&node).and_then(|ports| ports.get(&port));
-        facts.map_or_else(Vec::new, |facts| {
-            facts.peers.iter().map(|(o, p)| (*o, p.clone())).collect()
-        })
+    /// Returns the claim of each origin about a port.
+    pub fn claims(&self, port: (NodeId, PortId)) -> Vec<(Origin, Peer)> {
+        let peers = self.facts(port).into_iter().flat_map(|facts| &facts.peers);
+        peers.map(|(origin, peer)| (*origin, peer.clone())).collect()
     }
 
-    /// The claim about a port on which file and device agree: `Ok(None)` if there is none.
-    fn agreed(&self, (node, port): (NodeId, PortId)) -> Result<Option<&Peer>, ()> {
-        let Some(facts) = self.ports.get(&node).and_then(|ports| ports.get(&port)) else {
+    /// Returns the claim about a port on which file and device agree: `Ok(None)` if there is none.
+    fn agreed(&self, port: (NodeId, PortId)) -> Result<Option<&Peer>, ()> {
+        let Some(facts) = self.facts(port) else {
             return Ok(None);
         };
-        let certain = |(origin, _): &(&Origin, &Peer)| **origin != Origin::Learned;
-        let mut peers = facts.peers.iter().filter(certain).map(|(_, peer)| peer);
+        let mut peers = facts
+            .peers
+            .iter()
+            .filter(|(origin, _)| **origin != Origin::Learned)
+            .map(|(_, peer)| peer);
         let first = peers.next();
         if peers.all(|peer| Some(peer) == first) {
             Ok(first)
@@ -518,7 +526,7 @@ impl Inventory {
         }
     }
 
-    /// The role of a port.
+    /// Returns the role of a port.
     pub fn role(&self, port: (NodeId, PortId)) -> PortRole {
         match self.agreed(port) {
             Err(()) => PortRole::Disputed,
@@ -535,18 +543,20 @@ impl Inventory {
         }
     }
 
-    /// Whether a link on which all claims agree is one by which INT may leave.
+    /// Returns whether a link on which all claims agree is one by which INT may leave.
     fn is_certain(&self, a: (NodeId, PortId), b: (NodeId, PortId)) -> bool {
-        let claims = |(node, port): (NodeId, PortId), origin| {
-            let facts = self.ports.get(&node).and_then(|ports| ports.get(&port));
-            facts.is_some_and(|facts| facts.peers.contains_key(&origin))
-        };
-        claims(a, Origin::File)
-            || claims(b, Origin::File)
-            || (claims(a, Origin::Device) && claims(b, Origin::Device))
+        self.has_claim(a, Origin::File)
+            || self.has_claim(b, Origin::File)
+            || (self.has_claim(a, Origin::Device) && self.has_claim(b, Origin::Device))
     }
 
-    /// Links that are claimed, but not by enough to let INT pass.
+    /// Returns whether this origin claims a peer of the port.
+    fn has_claim(&self, port: (NodeId, PortId), origin: Origin) -> bool {
+        self.facts(port)
+            .is_some_and(|facts| facts.peers.contains_key(&origin))
+    }
+
+    /// Returns the links that are claimed, but not by enough to let INT pass.
     pub fn suggestions(&self) -> Vec<Suggestion> {
         let mut found: BTreeMap<[(NodeId, PortId); 2], Suggestion> = BTreeMap::new();
         for port in self
@@ -565,35 +575,40 @@ impl Inventory {
             } else {
                 [(node, other), port]
             };
-            let new = || Suggestion {
+            let suggestion = found.entry(between).or_insert_with(|| Suggestion {
                 between,
                 claims: Vec::new(),
-            };
+            });
             let claims = self.claims(port).into_iter().map(|(origin, _)| (origin, port));
-            found.entry(between).or_insert_with(new).claims.extend(claims);
+            suggestion.claims.extend(claims);
         }
         found.into_values().collect()
     }
 
-    fn learned(&self, (node, port): (NodeId, PortId)) -> Option<&Peer> {
-        self.ports.get(&node)?.get(&port)?.peers.get(&Origin::Learned)
+    fn learned(&self, port: (NodeId, PortId)) -> Option<&Peer> {
+        self.facts(port)?.peers.get(&Origin::Learned)
     }
 
-    /// All contradictions, by port.
+    /// Returns all contradictions, by port.
     pub fn contradictions(&self) -> Vec<Contradiction> {
-        let other = |port: (NodeId, PortId)| match (self.learned(port), self.agreed(port)) {
+        self.all_ports()
+            .filter(|port| self.is_contradicted(*port))
+            .map(|port| {
+                let mut claims = self.claims(port);
+                if let Ok(Some(&Peer::Port(node, other))) = self.agreed(port) {
+                    claims.extend(self.claims((node, other)));
+                }
+                Contradiction { port, claims }
+            })
+            .collect()
+    }
+
+    fn is_contradicted(&self, port: (NodeId, PortId)) -> bool {
+        let learned_differs = match (self.learned(port), self.agreed(port)) {
             (Some(learned), Ok(Some(agreed))) => learned != agreed,
             _ => false,
         };
-        let disputed = |port: &(NodeId, PortId)| self.role(*port) == PortRole::Disputed || other(*port);
-        let contradiction = |port: (NodeId, PortId)| {
-            let mut claims = self.claims(port);
-            if let Ok(Some(&Peer::Port(node, other))) = self.agreed(port) {
-                claims.extend(self.claims((node, other)));
-            }
-            Contradiction { port, claims }
-        };
-        self.all_ports().filter(disputed).map(contradiction).collect()
+        learned_differs || self.role(port) == PortRole::Disputed
     }
 
     fn all_ports(&self) -> impl Iterator<Item = (NodeId, PortId)> {
@@ -602,7 +617,7 @@ impl Inventory {
             .flat_map(|(node, ports)| ports.keys().map(move |port| (*node, *port)))
     }
 
-    /// The topology that follows from the facts.
+    /// Derives the topology from the facts.
     pub fn topology(&self) -> Topology {
         let mut topology = Topology::default();
         for device in self.devices().filter(|device| !device.role.is_outside()) {
@@ -633,12 +648,12 @@ pub struct DevicePorts {
     pub edge: BTreeSet<PortId>,
     /// Unused and disputed ports: sink only.
     pub closed: BTreeSet<PortId>,
-    /// Ports to other devices, and the other end.
+    /// Ports to other devices, each with the port at the other end.
     pub links: BTreeMap<PortId, (NodeId, PortId)>,
 }
 
 impl DevicePorts {
-    /// The ports by which INT must never leave, whatever the state of other devices.
+    /// Returns the ports by which INT must never leave, whatever the state of other devices.
     pub fn border(&self) -> impl Iterator<Item = PortId> {
         self.edge.iter().chain(&self.closed).copied()
     }
@@ -647,7 +662,7 @@ impl DevicePorts {
 /// Devices and links of the domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// The devices.
+    /// Ports by the node id of their device.
     pub devices: BTreeMap<NodeId, DevicePorts>,
 }
 
@@ -664,8 +679,8 @@ impl Topology {
         }
     }
 
-    /// Links between neighbours along the longest of the shortest paths between two devices with edge ports; 0 if there is at
-    /// most one such device, or no path between any.
+    /// Counts the links along the longest of the shortest paths between two devices with edge ports; 0 if there is at most one
+    /// such device, or no path between any.
     pub fn longest_path(&self) -> u32 {
         let index: BTreeMap<NodeId, usize> = self.devices.keys().enumerate().map(|(i, n)| (*n, i)).collect();
         let words = index.len().div_ceil(64);
@@ -688,12 +703,14 @@ impl Topology {
     }
 }
 
-/// The largest distance from `start` to a member of `targets`, by breadth-first search over sets of bits: one step of the search
-/// is a disjunction of rows, so that a thousand devices take milliseconds.
+/// Returns the largest distance from `start` to a member of `targets`, by breadth-first search over sets of bits: one step of the
+/// search is a disjunction of rows, so that a thousand devices take milliseconds.
 fn eccentricity(start: usize, adjacent: &[Vec<u64>], targets: &[u64]) -> u32 {
     let mut seen = vec![0_u64; targets.len()];
     seen[start / 64] |= 1 << (start % 64);
-    let (mut frontier, mut distance, mut farthest) = (seen.clone(), 0, 0);
+    let mut frontier = seen.clone();
+    let mut distance = 0;
+    let mut farthest = 0;
     while frontier.iter().any(|word| *word != 0) {
         if distance > 0 && frontier.iter().zip(targets).any(|(a, b)| a & b != 0) {
             farthest = distance;
@@ -711,7 +728,7 @@ fn eccentricity(start: usize, adjacent: &[Vec<u64>], targets: &[u64]) -> u32 {
 }
 
 fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
-    let bits = |(at, word): (usize, &u64)| {
+    words.iter().enumerate().flat_map(|(at, word)| {
         let mut word = *word;
         std::iter::from_fn(move || {
             let bit = word.trailing_zeros() as usize;
@@ -720,6 +737,5 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
                 at * 64 + bit
             })
         })
-    };
-    words.iter().enumerate().flat_map(bits)
+    })
 }

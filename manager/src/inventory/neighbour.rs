@@ -1,24 +1,24 @@
-//! Which port of the inventory a neighbour is.
+//! Resolves a neighbour that LLDP announced to a port of the inventory.
 
 use super::Inventory;
 use crate::device::{NodeId, PortId};
 use crate::driver::Neighbour;
 
-/// Why a neighbour is no port of the inventory.
+/// The reason why a neighbour is no port of the inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unresolved {
-    /// No device has its system name.
+    /// No device has this system name.
     System(String),
     /// The device has no such port.
     Port(NodeId, String),
 }
 
 impl Inventory {
-    /// The port that announces itself: the device with the neighbour's system name (or with its first label, if the system name
-    /// is a domain name), and of its ports the one with this interface name, or this number.
+    /// Returns the port that announces itself: the device with the neighbour's system name (or with its first label, if the
+    /// system name is a domain name), and of its ports the one with this interface name, or this number.
     ///
     /// # Errors
-    /// There is none.
+    /// [`Unresolved`] if there is no such device or port.
     pub fn resolve(&self, neighbour: &Neighbour) -> Result<(NodeId, PortId), Unresolved> {
         let Neighbour { system, port } = neighbour;
         let label = system.split('.').next().unwrap_or_default();
@@ -27,13 +27,12 @@ impl Inventory {
         let named = self
             .ports(node)
             .find(|number| self.port_name((node, *number)) == Some(port.as_str()));
-        let numbered = || {
-            port.parse()
-                .ok()
-                .filter(|number| self.ports(node).any(|known| known == *number))
-        };
+        let numbered = port
+            .parse()
+            .ok()
+            .filter(|number| self.ports(node).any(|known| known == *number));
         let number = named
-            .or_else(numbered)
+            .or(numbered)
             .ok_or_else(|| Unresolved::Port(node, port.clone()))?;
         Ok((node, number))
     }

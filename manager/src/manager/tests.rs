@@ -3,7 +3,7 @@ use detect::Metric;
 use super::*;
 use crate::device::{Mode, Request, State};
 use crate::flows::Flows;
-use crate::intent::{Tell, Then, Until};
+use crate::intent::{Reporting, Then, Until};
 use crate::inventory::{self, Origin, Peer};
 
 const S: u64 = 1_000_000_000;
@@ -327,9 +327,9 @@ fn sinks_come_at_once_and_the_rest_after_the_calm() {
     bench.run(5 * S);
     assert!(bench.manager.plan().is_empty());
     let edge_ready = |notices: Vec<Notice>| notices.contains(&Notice::EdgeReady(1, 1));
-    assert!(!edge_ready(bench.manager.take_notices()));
+    assert!(!edge_ready(bench.manager.drain_notices()));
     bench.run(7 * S);
-    assert!(edge_ready(bench.manager.take_notices()));
+    assert!(edge_ready(bench.manager.drain_notices()));
 }
 
 #[test]
@@ -474,16 +474,19 @@ fn with_then(name: &str) -> Intent {
         scope: crate::intent::Scope::Flow,
         length: 30 * S,
     };
-    let tell = Tell {
+    let reporting = Reporting {
         rule: Some("hops > 1".to_owned()),
         then: Some(then),
-        ..Tell::default()
+        ..Reporting::default()
     };
-    Intent { tell, ..intent(name) }
+    Intent {
+        reporting,
+        ..intent(name)
+    }
 }
 
 fn firing(port: u16, at: &[NodeId]) -> Firing {
-    let flow = crate::flows::FlowKey {
+    let flow = crate::flows::FlowMatch {
         dport: (port, port),
         ..Default::default()
     };
@@ -548,10 +551,10 @@ fn drill_downs_end_with_their_intent_and_are_refused_like_others() {
     assert_eq!(bench.manager.drill_downs().count(), 2);
     // A budget that moves a threshold ends none; another `then` does.
     let mut moved = with_then("a");
-    moved.tell.thresholds.insert(Metric::HopLatency, 9);
+    moved.reporting.thresholds.insert(Metric::HopLatency, 9);
     bench.manager.add_intent(moved.clone(), 5 * S).unwrap();
     assert_eq!(bench.manager.drill_downs().count(), 2);
-    moved.tell.then.as_mut().unwrap().length = 9 * S;
+    moved.reporting.then.as_mut().unwrap().length = 9 * S;
     bench.manager.add_intent(moved, 5 * S).unwrap();
     assert_eq!(bench.manager.intents().collect::<Vec<_>>(), ["a", "a.drill-1"]);
     assert_eq!(fire(&mut bench, 80), Ok("a.drill-4".to_owned()));

@@ -1,4 +1,4 @@
-//! One device: the outstanding request, what is known of its rules, and its state.
+//! The state of one device: the outstanding request, its known rules, and its phase.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl From<&Request> for RequestKind {
     }
 }
 
-/// The experience with requests of one kind.
+/// The time limits and failures of requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pace {
     /// Failures since the last success.
@@ -44,43 +44,43 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Time limit of the next request, ns.
+    /// Returns the time limit of the next request, ns.
     pub(super) fn limit(&self, timing: &Timing) -> u64 {
         self.limit
             .clamp(timing.timeout, timing.longest.max(timing.timeout))
     }
 
-    /// The answer came after `took` ns: others may take several times as long.
-    pub(super) fn answered(&mut self, took: u64) {
-        self.limit = took.saturating_mul(LONGER);
+    /// Records an answer that came after `elapsed` ns: others may take several times as long.
+    pub(super) fn answered(&mut self, elapsed: u64) {
+        self.limit = elapsed.saturating_mul(LONGER);
     }
 
-    /// There was no answer in time.
+    /// Doubles the time limit because there was no answer in time.
     pub(super) fn was_late(&mut self, timing: &Timing) {
         self.limit = self.limit(timing).saturating_mul(2);
     }
 
-    /// Time until the next attempt.
+    /// Returns the time until the next attempt, ns.
     pub(super) fn back_off(&self, timing: &Timing) -> u64 {
         let (first, longest) = timing.retry;
         first.saturating_mul(1_u64 << self.failures.min(16)).min(longest)
     }
 }
 
-/// A request may take this many times as long as the last one of its kind; and a device is read at most so that it rests for this many times
-/// as long as the last read took.
+/// A request may take this many times as long as the last one of its kind. Between two reads, a device rests for at least this
+/// many times the duration of the last read.
 pub(super) const LONGER: u64 = 4;
 
-/// What the guards need to know, derived from rules.
+/// The properties of a device that the guards need, derived from its rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     /// All border ports are certainly sinks, and INT is encoded as in the whole domain.
     pub(super) ready: bool,
-    /// Bits that it possibly inserts into packets.
+    /// Bits that the device may insert into packets.
     pub(super) may_insert: Bits,
     /// Bits that it should execute and possibly does not.
     pub(super) missing_bits: Bits,
-    /// Its encoding is not the domain's.
+    /// The encoding differs from that of the domain.
     pub(super) wrong_encoding: bool,
     /// Sinks on ports to other devices, possibly.
     pub(super) facing: usize,
@@ -88,40 +88,40 @@ pub(super) struct Facts {
     pub(super) overfills: bool,
 }
 
-/// A device.
+/// A device with its target and its known rules.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) target: Target,
     pub(super) phase: Phase,
     pub(super) outstanding: Option<Outstanding>,
-    /// The outstanding request, until it is handed out.
+    /// The outstanding request, until it is sent.
     pub(super) queued: Option<Request>,
-    /// The claim stands: requests may be sent, and the state is current.
+    /// The claim is valid: requests may be sent, and the state is current.
     pub(super) claimed: bool,
-    /// The last claim.
+    /// Election of the last claim.
     pub(super) election: Election,
-    /// It was last refused for a newer lease.
+    /// The last claim was refused for a newer lease.
     pub(super) superseded: bool,
-    /// Last read under the current lease.
+    /// Rules as last read under the current lease.
     pub(super) actual: Option<Rules>,
-    /// Sent, and not confirmed by a read: each may or may not have been executed.
+    /// Changes that were sent and not confirmed by a read: each may or may not have been executed.
     pub(super) pending: Vec<Change>,
     pub(super) etag: Etag,
     pub(super) foreign: Vec<String>,
     pub(super) others: OtherEntries,
-    /// Claims, reads and changes: each kind has its own waiting times.
+    /// Time limits of claims, reads and changes.
     paces: [Pace; 3],
     /// No changes are sent before this time, after a refusal.
     pub(super) hold_until: u64,
     pub(super) hold_reason: String,
     pub(super) next_poll: u64,
-    /// It said that something changed while a request was outstanding.
+    /// The device reported a change while a request was outstanding.
     pub(super) read_again: bool,
     pub(super) facts: Facts,
-    /// Since when its border has not been closed.
+    /// Time since which its border has not been closed.
     pub(super) unready_since: u64,
     pub(super) waits: Option<Wait>,
-    /// Rules of the target that it lacks, and rules beyond the target; sinks of ports to devices not counted.
+    /// Rules of the target that are missing, and unexpected rules; sinks of ports to devices not counted.
     pub(super) missing: Vec<Rule>,
     pub(super) extra: Vec<Rule>,
 }
@@ -156,7 +156,7 @@ impl Device {
         device
     }
 
-    /// Forgets everything about the device's rules: the knowledge of another lease may be wrong by now.
+    /// Discards all that is known of the device's rules: knowledge from another lease may be wrong by now.
     pub(super) fn forget(&mut self, now: u64) {
         self.claimed = false;
         self.superseded = false;
@@ -169,17 +169,17 @@ impl Device {
         self.derive(now);
     }
 
-    /// The experience with a kind of request.
+    /// Returns the time limits and failures of a kind of request.
     pub(super) fn pace(&mut self, kind: RequestKind) -> &mut Pace {
         &mut self.paces[kind as usize]
     }
 
-    /// Whether the last request of some kind failed.
+    /// Returns whether the last request of some kind failed.
     pub(super) fn is_failing(&self) -> bool {
         self.paces.iter().any(|pace| pace.failures > 0)
     }
 
-    /// When it is to be claimed again, if it waits for that.
+    /// Returns the time at which it is to be claimed again, if it waits for that.
     pub(super) fn next_try(&mut self) -> Option<&mut u64> {
         match &mut self.phase {
             _ if self.claimed || self.outstanding.is_some() => None,
@@ -188,8 +188,8 @@ impl Device {
         }
     }
 
-    /// The connection or the device was lost. What it has of rules stays true as far as the border goes: it keeps them, or
-    /// it forwards nothing until it gets that rule. Of a device that forwards without rules, nothing is known any more.
+    /// Records that the connection or the device was lost. The known rules stay true as far as the border goes: the device keeps
+    /// them, or forwards nothing until it gets that rule. Of a device that forwards without rules, nothing is known any more.
     pub(super) fn lose(&mut self, now: u64) {
         self.claimed = false;
         self.outstanding = None;
@@ -201,13 +201,21 @@ impl Device {
         self.derive(now);
     }
 
-    /// Whether `rule` is certainly there.
-    pub(super) fn has(&self, rule: &Rule) -> bool {
-        let removed = |change: &Change| matches!(change, Change::Remove(one) if one == rule);
-        self.actual.as_ref().is_some_and(|actual| actual.contains(rule)) && !self.pending.iter().any(removed)
+    /// Returns the name of the device, for messages.
+    pub(super) fn name(&self) -> String {
+        self.target.name.clone()
     }
 
-    /// Whether the device forwards packets, as far as that depends on rules.
+    /// Returns whether `rule` is certainly present.
+    pub(super) fn has(&self, rule: &Rule) -> bool {
+        self.actual.as_ref().is_some_and(|actual| actual.contains(rule))
+            && !self
+                .pending
+                .iter()
+                .any(|change| matches!(change, Change::Remove(removed) if removed == rule))
+    }
+
+    /// Returns whether the device forwards packets, as far as that depends on rules.
     pub(super) fn forwards(&self) -> bool {
         self.target.restart != Restart::Waits || self.has(&Rule::Forwarding)
     }
@@ -220,17 +228,24 @@ impl Device {
             self.unready_since = now;
         }
         let links = &self.target.ports.links;
-        let is_facing = |rule: &Rule| matches!(rule, Rule::Sink(port) if links.contains_key(port));
         let empty = Rules::new();
         let actual = self.actual.as_ref().unwrap_or(&empty);
         self.missing = self.target.rules.difference(actual).cloned().collect();
-        let is_map = |rule: &Rule| matches!(rule, Rule::DtaMap(_));
-        let maps = self.target.rules.iter().any(is_map);
-        // Whatever is planned, a device that forwards goes on forwarding, and one that has DTA collectors keeps them until it gets others.
-        let goes = |rule: &&Rule| !is_facing(rule) && **rule != Rule::Forwarding && (maps || !is_map(rule));
+        let has_map = self
+            .target
+            .rules
+            .iter()
+            .any(|rule| matches!(rule, Rule::DtaMap(_)));
         self.extra = actual
             .difference(&self.target.rules)
-            .filter(goes)
+            .filter(|rule| match rule {
+                Rule::Sink(port) => !links.contains_key(port),
+                // Whatever is planned, a device that forwards goes on forwarding.
+                Rule::Forwarding => false,
+                // A device that has DTA collectors keeps them until it gets others.
+                Rule::DtaMap(_) => has_map,
+                _ => true,
+            })
             .cloned()
             .collect();
     }
@@ -250,44 +265,52 @@ impl Device {
         };
         let removed: BTreeSet<&Rule> = self.changes(false);
         let added: BTreeSet<&Rule> = self.changes(true);
-        let has = |rule: &Rule| actual.contains(rule) && !removed.contains(rule);
-        let is_encoding = |rule: &&Rule| matches!(rule, Rule::Encoding(_));
-        let wanted = self.target.rules.iter().find(is_encoding);
-        let wrong_encoding = wanted.is_some()
-            && actual
-                .iter()
-                .chain(added.iter().copied())
-                .filter(is_encoding)
-                .any(|rule| Some(rule) != wanted);
-        let encoded = wanted.is_none_or(has) && !wrong_encoding;
-        let all = || actual.iter().chain(added.iter().copied());
+        let possible = actual.iter().chain(added.iter().copied());
+        let encoding = self
+            .target
+            .rules
+            .iter()
+            .find(|rule| matches!(rule, Rule::Encoding(_)));
+        let wrong_encoding = encoding.is_some()
+            && possible
+                .clone()
+                .any(|rule| matches!(rule, Rule::Encoding(_)) && Some(rule) != encoding);
+        let certain: BTreeSet<&Rule> = actual.iter().filter(|rule| !removed.contains(rule)).collect();
+        let encoded = encoding.is_none_or(|rule| certain.contains(rule)) && !wrong_encoding;
         let missing = self.target.rules.iter().filter_map(|rule| match rule {
-            Rule::Instruction(number) if !has(rule) => Some(instruction::bit(*number)),
+            Rule::Instruction(number) if !certain.contains(rule) => Some(instruction::bit(*number)),
             _ => None,
         });
         let links = &self.target.ports.links;
         Facts {
-            ready: encoded && self.target.ports.border().all(|port| has(&Rule::Sink(port))),
-            may_insert: all().fold(0, |bits, rule| bits | rule.inserted_bits()),
+            ready: encoded
+                && self
+                    .target
+                    .ports
+                    .border()
+                    .all(|port| certain.contains(&Rule::Sink(port))),
+            may_insert: possible.clone().fold(0, |bits, rule| bits | rule.inserted_bits()),
             missing_bits: missing.fold(0, |bits, bit| bits | bit),
             wrong_encoding,
             overfills: self
                 .target
                 .room
-                .is_some_and(|room| all().any(|rule| rule.int_bytes() > room)),
-            facing: all()
+                .is_some_and(|room| possible.clone().any(|rule| rule.int_bytes() > room)),
+            facing: possible
                 .filter(|rule| matches!(rule, Rule::Sink(port) if links.contains_key(port)))
                 .count(),
         }
     }
 
     fn changes(&self, added: bool) -> BTreeSet<&Rule> {
-        let of = |change: &'_ Change| matches!(change, Change::Add(_)) == added;
-        let rules = self.pending.iter().filter(|change| of(change));
-        rules.map(Change::rule).collect()
+        self.pending
+            .iter()
+            .filter(|change| matches!(change, Change::Add(_)) == added)
+            .map(Change::rule)
+            .collect()
     }
 
-    /// Whether changes may be sent now.
+    /// Returns whether changes may be sent now.
     pub(super) fn is_settled(&self) -> bool {
         self.claimed && self.outstanding.is_none() && self.actual.is_some() && self.pending.is_empty()
     }

@@ -1,4 +1,4 @@
-//! All devices of a domain.
+//! Reconciles all devices of a domain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::device::{
     State,
 };
 
-/// A device may be ahead of the claims of a lease by so many at most.
+/// Upper limit of the claims by which a device may be ahead of the last claim of a lease.
 const MAX_EPOCHS: u64 = 1 << 32;
 
-/// The reconciler.
+/// Brings the devices of a domain to their targets.
 #[derive(Debug)]
 pub struct Reconciler {
     guard: Guard,
     devices: Devices,
-    /// `None`: another manager acts.
+    /// Election of the last claim; `None` while another manager acts.
     election: Option<Election>,
     next_id: RequestId,
     notices: Vec<Notice>,
@@ -32,24 +32,23 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// A reconciler without devices. It acts when it has a term ([`Reconciler::set_term`]).
+    /// Creates a reconciler without devices. It acts when it has a term ([`Reconciler::set_term`]).
     pub fn new(timing: Timing, order: Order) -> Self {
         let guard = Guard::new(order, timing);
-        let (devices, opening) = (Devices::new(), BTreeMap::new());
-        let notices = Vec::new();
         Self {
             guard,
-            devices,
+            devices: Devices::new(),
             election: None,
             next_id: 0,
-            notices,
-            opening,
+            notices: Vec::new(),
+            opening: BTreeMap::new(),
             dirty: true,
             wake: None,
         }
     }
 
-    /// Gives or takes the right to act. `term` numbers the lease: it grows with each new holder, and no two managers have the same.
+    /// Sets or withdraws the right to act. `term` numbers the lease: it grows with each new holder, and no two managers have the
+    /// same.
     pub fn set_term(&mut self, term: Option<u64>, now: u64) {
         if self.election.map(|election| election.term) == term {
             return;
@@ -65,7 +64,7 @@ impl Reconciler {
                 },
                 None => Phase::Standby,
             };
-            // That a device was not contacted yet is nothing to report.
+            // A device that was not contacted yet is not worth a notice.
             if term.is_none() {
                 self.notices.push(Notice::Phase(*node, device.phase.clone()));
             }
@@ -73,28 +72,29 @@ impl Reconciler {
         self.dirty = true;
     }
 
-    /// The term with which this manager acts.
+    /// Returns the term with which this manager acts.
     pub fn term(&self) -> Option<u64> {
         self.election.map(|election| election.term)
     }
 
-    /// Whether this manager acts.
+    /// Returns whether this manager acts.
     pub fn is_acting(&self) -> bool {
         self.election.is_some()
     }
 
-    /// Devices may have an earlier encoding, also those that do not answer: their INT is removed everywhere before another one is in force.
+    /// Notes that devices may have an earlier encoding, also those that do not answer: their INT is removed everywhere before
+    /// another is used.
     pub fn reencode(&mut self) {
         self.guard.is_reencoding = true;
         self.dirty = true;
     }
 
-    /// Whether packets with INT of an earlier encoding may be in flight.
+    /// Returns whether packets with INT of an earlier encoding may be in flight.
     pub fn is_reencoding(&self) -> bool {
         self.guard.is_reencoding
     }
 
-    /// Replaces what the devices should be. A device that is not in `targets` any more is no longer driven.
+    /// Replaces the targets of the devices. A device that is not in `targets` any more is no longer driven.
     pub fn set_targets(&mut self, targets: Targets, now: u64) {
         self.guard.wanted = targets
             .values()
@@ -131,27 +131,28 @@ impl Reconciler {
         self.dirty = true;
     }
 
-    /// Asks for [`Notice::EdgeReady`] of a port that is to become an edge port. A port that was in a link and no longer is one in
-    /// the targets is announced without being asked for; a manager that restarted meanwhile must ask.
+    /// Requests [`Notice::EdgeReady`] of a port that is to become an edge port. A port that was in a link and no longer is one in
+    /// the targets is announced without a request; a manager that restarted meanwhile must request it.
     pub fn announce_when_ready(&mut self, node: NodeId, port: PortId) {
         self.opening.entry((node, port)).or_default();
         self.dirty = true;
     }
 
-    /// An answer. Answers to anything but the outstanding request are ignored: they are late or doubled.
+    /// Processes an answer. Answers to anything but the outstanding request are ignored: they are late or duplicated.
     pub fn answer(&mut self, node: NodeId, id: RequestId, answer: Answer, now: u64) {
         let Some(device) = self.devices.get_mut(&node) else {
             return;
         };
-        let Some(outstanding) = device.outstanding.filter(|outstanding| outstanding.id == id) else {
+        let Some(Outstanding { kind, sent, .. }) =
+            device.outstanding.filter(|outstanding| outstanding.id == id)
+        else {
             return;
         };
-        let Outstanding { kind, sent, .. } = outstanding;
-        let took = now.saturating_sub(sent);
+        let elapsed = now.saturating_sub(sent);
         device.outstanding = None;
         self.dirty = true;
         if !matches!(answer, Answer::Unreachable(_) | Answer::Late(_)) {
-            device.pace(kind).answered(took);
+            device.pace(kind).answered(elapsed);
         }
         match answer {
             Answer::Claimed => {
@@ -161,9 +162,9 @@ impl Reconciler {
                 self.send(node, Request::Read, Phase::Reading, now);
             }
             Answer::NotPrimary(highest) => self.superseded(node, highest, now),
-            Answer::State(state) => self.read(node, state, took, now),
+            Answer::State(state) => self.read(node, state, elapsed, now),
             Answer::Unconfirmed(reason) => self.unconfirmed(node, reason, now),
-            // What it really did is read, not believed.
+            // The result is read from the device, not believed.
             Answer::Applied => self.send(node, Request::Read, Phase::Applying, now),
             Answer::Stale => self.stale(node, kind, now),
             Answer::Refused(reason) if kind == RequestKind::Apply => {
@@ -179,7 +180,7 @@ impl Reconciler {
         }
     }
 
-    /// An event that a device reported by itself.
+    /// Processes an event that a device reported by itself.
     pub fn event(&mut self, node: NodeId, event: DeviceEvent, now: u64) {
         let Some(device) = self.devices.get_mut(&node) else {
             return;
@@ -217,44 +218,44 @@ impl Reconciler {
             self.expire(now);
             self.advance(now);
         }
-        out.append(&mut self.take_commands());
+        self.append_commands(out);
     }
 
-    /// When to call [`Reconciler::poll`] again at the latest, ns.
+    /// Returns the latest time at which to call [`Reconciler::poll`] again, ns.
     pub fn next_timeout(&self) -> Option<u64> {
         self.election?;
-        let of = |device: &Device| match (&device.outstanding, &device.phase) {
-            (Some(outstanding), _) => Some(outstanding.deadline),
-            (None, Phase::Unreachable { next_try, .. }) => Some(*next_try),
-            (None, Phase::Failed { next_try, .. }) if !device.claimed => Some(*next_try),
-            _ if device.claimed && device.hold_until > 0 => Some(device.next_poll.min(device.hold_until)),
-            _ => Some(device.next_poll),
-        };
-        self.devices.values().filter_map(of).chain(self.wake).min()
+        let timeouts = self
+            .devices
+            .values()
+            .map(|device| match (&device.outstanding, &device.phase) {
+                (Some(outstanding), _) => outstanding.deadline,
+                (None, Phase::Unreachable { next_try, .. }) => *next_try,
+                (None, Phase::Failed { next_try, .. }) if !device.claimed => *next_try,
+                _ if device.claimed && device.hold_until > 0 => device.next_poll.min(device.hold_until),
+                _ => device.next_poll,
+            });
+        timeouts.chain(self.wake).min()
     }
 
-    /// Takes what happened since the last call.
-    pub fn take_notices(&mut self) -> Vec<Notice> {
+    /// Returns and removes the notices since the last call.
+    pub fn drain_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// The devices, for people.
+    /// Returns the status of each device, for people.
     pub fn statuses(&self) -> Vec<DeviceStatus> {
-        let with_rules = |(device, status): (&Device, DeviceStatus)| DeviceStatus {
-            rules: device.actual.clone(),
-            foreign: device.foreign.clone(),
-            others: device.others,
-            ..status
-        };
-        self.devices.values().zip(self.states()).map(with_rules).collect()
+        let statuses = self.devices.values().zip(self.states());
+        statuses
+            .map(|(device, status)| DeviceStatus {
+                rules: device.actual.clone(),
+                foreign: device.foreign.clone(),
+                others: device.others,
+                ..status
+            })
+            .collect()
     }
 
-    /// The rules that a device has, if they are known.
-    pub fn actual(&self, node: NodeId) -> Option<&crate::device::Rules> {
-        self.devices.get(&node)?.actual.as_ref()
-    }
-
-    /// The devices without their rules and the entries of others, which may be many.
+    /// Returns the status of each device without its rules and the entries of others, which may be many.
     pub fn states(&self) -> impl Iterator<Item = DeviceStatus> {
         self.devices.iter().map(|(node, device)| DeviceStatus {
             node: *node,
@@ -269,37 +270,34 @@ impl Reconciler {
         })
     }
 
-    /// The rules of a device as last read under this lease.
+    /// Returns the rules of a device as last read under this lease.
     pub fn rules(&self, node: NodeId) -> Option<&crate::device::Rules> {
         self.devices.get(&node)?.actual.as_ref()
     }
 
-    /// Whether the claim on a device stands: what is known of its rules is current.
+    /// Returns whether the claim on a device is valid, so that its known rules are current.
     pub fn is_claimed(&self, node: NodeId) -> bool {
         self.devices.get(&node).is_some_and(|device| device.claimed)
     }
 
-    /// The state of a device; `None`: it is not driven.
+    /// Returns the state of a device, or `None` if it is not driven.
     pub fn phase(&self, node: NodeId) -> Option<&Phase> {
         Some(&self.devices.get(&node)?.phase)
     }
 
-    /// The devices with their states.
+    /// Returns the devices with their states.
     pub fn phases(&self) -> impl Iterator<Item = (NodeId, &Phase)> {
         self.devices.iter().map(|(node, device)| (*node, &device.phase))
     }
 
-    /// Number of devices that have what they should have. One whose target has just changed is not among them.
+    /// Counts the devices that have the rules that they should have. One whose target has just changed is not among them.
     pub fn in_sync(&self) -> usize {
-        let is = |device: &&Device| {
-            device.phase == Phase::InSync && device.missing.is_empty() && device.extra.is_empty()
-        };
-        self.devices.values().filter(is).count()
-    }
-
-    /// Whether every device has what it should have.
-    pub fn is_in_sync(&self) -> bool {
-        self.devices.values().all(|device| device.phase == Phase::InSync)
+        self.devices
+            .values()
+            .filter(|device| {
+                device.phase == Phase::InSync && device.missing.is_empty() && device.extra.is_empty()
+            })
+            .count()
     }
 
     fn enter(&mut self, node: NodeId, phase: Phase) {
@@ -315,7 +313,7 @@ impl Reconciler {
         }
     }
 
-    /// Remembers a request; [`Reconciler::poll`] hands it out.
+    /// Queues a request; [`Reconciler::poll`] sends it.
     fn send(&mut self, node: NodeId, request: Request, phase: Phase, now: u64) {
         self.next_id += 1;
         let Some(device) = self.devices.get_mut(&node) else {
@@ -323,43 +321,41 @@ impl Reconciler {
         };
         let kind = RequestKind::from(&request);
         let limit = device.pace(kind).limit(&self.guard.timing);
-        let (id, deadline) = (self.next_id, now.saturating_add(limit));
         device.outstanding = Some(Outstanding {
-            id,
+            id: self.next_id,
             kind,
             sent: now,
-            deadline,
+            deadline: now.saturating_add(limit),
         });
         device.queued = Some(request);
-        // What is wrong with it stays shown until an attempt succeeds.
+        // A failure stays shown until an attempt succeeds.
         let failed = matches!(device.phase, Phase::Unreachable { .. } | Phase::Failed { .. });
         if phase == Phase::Applying || !failed || !device.is_failing() {
             self.enter(node, phase);
         }
     }
 
-    fn take_commands(&mut self) -> Vec<Command> {
-        let command = |(node, device): (&NodeId, &mut Device)| {
-            let request = device.queued.take()?;
-            let Outstanding {
-                id, sent, deadline, ..
-            } = device.outstanding?;
-            Some(Command {
-                node: *node,
-                id,
-                request,
-                limit: deadline - sent,
-            })
-        };
-        self.devices.iter_mut().filter_map(command).collect()
+    fn append_commands(&mut self, out: &mut Vec<Command>) {
+        for (node, device) in &mut self.devices {
+            if let Some(request) = device.queued.take()
+                && let Some(outstanding) = device.outstanding
+            {
+                out.push(Command {
+                    node: *node,
+                    id: outstanding.id,
+                    request,
+                    limit: outstanding.deadline - outstanding.sent,
+                });
+            }
+        }
     }
 
-    /// A claim with a new epoch: everything sent before is fenced off.
+    /// Claims a device with a new epoch: everything sent before is fenced off.
     fn claim(&mut self, node: NodeId, now: u64) {
         let Some(election) = self.election.as_mut() else {
             return;
         };
-        // Nobody claims so often: see `superseded`.
+        // No manager claims so often: see `superseded`.
         election.epoch = election.epoch.saturating_add(1);
         let election = *election;
         if let Some(device) = self.devices.get_mut(&node) {
@@ -375,7 +371,7 @@ impl Reconciler {
         self.claim(node, now);
     }
 
-    /// A device says that it has another election. One device is not believed for all: whatever it says, it is tried again later, and
+    /// Processes the answer that a device has another election. One device is not believed for all: it is tried again later, and
     /// this manager goes on with the others, which is safe, since a newer one takes each by a claim of its own.
     fn superseded(&mut self, node: NodeId, highest: Election, now: u64) {
         let Some(own) = self.election.as_mut() else { return };
@@ -384,7 +380,7 @@ impl Reconciler {
         };
         let reason = if highest.term > own.term {
             let claims = *device.pace(RequestKind::Claim);
-            // The other one changes its rules.
+            // The other manager changes its rules.
             device.forget(now);
             *device.pace(RequestKind::Claim) = claims;
             device.superseded = true;
@@ -406,7 +402,7 @@ impl Reconciler {
         if others * 2 < self.devices.len() {
             return self.unreachable(node, RequestKind::Claim, reason, now);
         }
-        // Whoever has a newer lease decides for the whole domain. What this manager knows is outdated.
+        // The holder of a newer lease decides for the whole domain. The knowledge of this manager is outdated.
         self.notices.push(Notice::Superseded(node));
         self.set_term(None, now);
     }
@@ -417,7 +413,7 @@ impl Reconciler {
         }
     }
 
-    /// A request failed in a way that makes nothing of it certain: the device is claimed again later. Returns when.
+    /// Schedules another claim because a request failed in a way that leaves its effect unknown. Returns the time of the claim.
     fn lose(&mut self, node: NodeId, kind: RequestKind, now: u64) -> Option<u64> {
         let timing = self.guard.timing;
         let device = self.devices.get_mut(&node)?;
@@ -427,7 +423,7 @@ impl Reconciler {
         Some(now.saturating_add(wait))
     }
 
-    /// The device did not answer in time. It gets longer for the next request of this kind.
+    /// Processes a missing answer: the next request of this kind gets more time.
     fn late(&mut self, node: NodeId, kind: RequestKind, reason: String, now: u64) {
         let timing = self.guard.timing;
         if let Some(device) = self.devices.get_mut(&node) {
@@ -436,7 +432,7 @@ impl Reconciler {
         self.unreachable(node, kind, reason, now);
     }
 
-    /// The device answers, and refuses to be claimed or read: what it has is not known, and it may have lost its program.
+    /// Processes a refused claim or read: the rules are not known, and the device may have lost its program.
     fn refused(&mut self, node: NodeId, kind: RequestKind, reason: String, now: u64) {
         let reason = match kind {
             RequestKind::Claim => format!("it refuses to be claimed: {reason}"),
@@ -448,7 +444,7 @@ impl Reconciler {
         }
     }
 
-    /// The device has another version than was read, or obeys another claim. Once, that is a race; again and again, somebody else acts on it.
+    /// Processes an outdated version or claim. Once, that is a race; repeatedly, another writer changes the device.
     fn stale(&mut self, node: NodeId, kind: RequestKind, now: u64) {
         let Some(device) = self.devices.get_mut(&node) else {
             return;
@@ -466,7 +462,8 @@ impl Reconciler {
         self.claim_again(node, now);
     }
 
-    /// What was sent may have been executed in any part. If nothing was, somebody else changed the device: nothing is known of it.
+    /// Processes a missing confirmation. Any part of the changes may have been executed; without any, another writer changed the
+    /// device.
     fn unconfirmed(&mut self, node: NodeId, reason: String, now: u64) {
         let poll = self.guard.timing.poll;
         let Some(device) = self.devices.get_mut(&node) else {
@@ -481,23 +478,26 @@ impl Reconciler {
         self.enter(node, Phase::Unconfirmed { reason });
     }
 
-    fn read(&mut self, node: NodeId, state: State, took: u64, now: u64) {
+    fn read(&mut self, node: NodeId, state: State, elapsed: u64, now: u64) {
         let timing = self.guard.timing;
         let Some(device) = self.devices.get_mut(&node) else {
             return;
         };
         device.pace(RequestKind::Read).failures = 0;
-        let done = |change: &Change| match change {
-            Change::Add(rule) => state.rules.contains(rule),
-            Change::Remove(rule) => !state.rules.contains(rule),
-        };
-        let ignored = device.pending.iter().find(|change| !done(change)).cloned();
+        let ignored = device
+            .pending
+            .iter()
+            .find(|change| match change {
+                Change::Add(rule) => !state.rules.contains(rule),
+                Change::Remove(rule) => state.rules.contains(rule),
+            })
+            .cloned();
         let sent = std::mem::take(&mut device.pending);
         device.actual = Some(state.rules);
         device.etag = state.etag;
         device.foreign = state.foreign;
         device.others = state.others;
-        device.next_poll = now.saturating_add(timing.poll.max(took.saturating_mul(LONGER)));
+        device.next_poll = now.saturating_add(timing.poll.max(elapsed.saturating_mul(LONGER)));
         device.derive(now);
         let is_done = device.missing.is_empty() && device.extra.is_empty();
         match ignored {
@@ -518,7 +518,7 @@ impl Reconciler {
         self.settle(node, now);
     }
 
-    /// The state of a device that has been read and has no request outstanding.
+    /// Updates the state of a device that has been read and has no request outstanding.
     fn settle(&mut self, node: NodeId, now: u64) {
         let Some(device) = self.devices.get(&node) else {
             return;
@@ -537,17 +537,16 @@ impl Reconciler {
         self.enter(node, phase);
     }
 
-    /// Requests without an answer have failed. Whether they were executed is not known: the next claim fences them off.
+    /// Fails requests without an answer. Their effect is not known: the next claim fences them off.
     fn expire(&mut self, now: u64) {
-        let late = |device: &Device| {
-            device
-                .outstanding
-                .is_some_and(|outstanding| outstanding.deadline <= now)
-        };
         let late: Vec<NodeId> = self
             .devices
             .iter()
-            .filter(|(_, one)| late(one))
+            .filter(|(_, device)| {
+                device
+                    .outstanding
+                    .is_some_and(|outstanding| outstanding.deadline <= now)
+            })
             .map(|(node, _)| *node)
             .collect();
         for node in late {
@@ -566,16 +565,10 @@ impl Reconciler {
     }
 
     fn advance(&mut self, now: u64) {
-        let due = |device: &Device| match &device.phase {
-            _ if device.outstanding.is_some() => false,
-            Phase::Unreachable { next_try, .. } => *next_try <= now,
-            Phase::Failed { next_try, .. } if !device.claimed => *next_try <= now,
-            _ => !device.claimed,
-        };
         let claims: Vec<NodeId> = self
             .devices
             .iter()
-            .filter(|(_, one)| due(one))
+            .filter(|(_, device)| wants_claim(device, now))
             .map(|(node, _)| *node)
             .collect();
         for node in claims {
@@ -593,11 +586,11 @@ impl Reconciler {
             }
             self.send(node, Request::Read, Phase::Reading, now);
         }
-        let held = self
+        let hold_ended = self
             .devices
             .values()
             .any(|device| device.hold_until != 0 && device.hold_until <= now);
-        if self.dirty || held || self.wake.is_some_and(|wake| wake <= now) {
+        if self.dirty || hold_ended || self.wake.is_some_and(|wake| wake <= now) {
             self.dirty = false;
             self.apply(now);
         }
@@ -635,20 +628,15 @@ impl Reconciler {
             }
             device.pending = changes.clone();
             device.derive(now);
-            let (election, etag) = (device.election, device.etag.clone());
-            self.notices.push(Notice::Applying(node, changes.clone()));
-            self.send(
-                node,
-                Request::Apply {
-                    election,
-                    etag,
-                    changes,
-                },
-                Phase::Applying,
-                now,
-            );
+            let request = Request::Apply {
+                election: device.election,
+                etag: device.etag.clone(),
+                changes: changes.clone(),
+            };
+            self.notices.push(Notice::Applying(node, changes));
+            self.send(node, request, Phase::Applying, now);
         }
-        // Facts have become more pessimistic by what was sent.
+        // The requests that were sent have made the facts more pessimistic.
         self.guard.refresh(&self.devices, now);
         self.announce(now);
         let opening = self
@@ -665,14 +653,15 @@ impl Reconciler {
 
     /// Announces ports that hosts may be connected to.
     fn announce(&mut self, now: u64) {
-        let (guard, devices) = (&self.guard, &self.devices);
+        let guard = &self.guard;
+        let devices = &self.devices;
         let silent = !guard.wanted && !guard.int_possible(now);
         let mut ready = Vec::new();
         for ((node, port), since) in &mut self.opening {
             let is_sink = devices
                 .get(node)
                 .is_some_and(|device| device.has(&Rule::Sink(*port)));
-            *since = since.filter(|_| is_sink).or(is_sink.then_some(now));
+            *since = if is_sink { since.or(Some(now)) } else { None };
             let drained = since.is_some_and(|since| now >= since.saturating_add(guard.timing.drain));
             if drained || silent || !guard.order.edges_wait_for_sinks {
                 ready.push((*node, *port));
@@ -682,6 +671,15 @@ impl Reconciler {
             self.opening.remove(&(node, port));
             self.notices.push(Notice::EdgeReady(node, port));
         }
+    }
+}
+
+fn wants_claim(device: &Device, now: u64) -> bool {
+    match &device.phase {
+        _ if device.outstanding.is_some() => false,
+        Phase::Unreachable { next_try, .. } => *next_try <= now,
+        Phase::Failed { next_try, .. } if !device.claimed => *next_try <= now,
+        _ => !device.claimed,
     }
 }
 

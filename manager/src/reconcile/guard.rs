@@ -1,4 +1,4 @@
-//! Which changes are safe now.
+//! Decides which changes are safe now.
 //!
 //! Every change that passes is safe by itself, whatever happens to the others of its batch: executed, refused or lost. Facts about a
 //! device are pessimistic while a request is outstanding: a sink counts when it is certain, a source when it is possible.
@@ -16,11 +16,11 @@ use crate::instruction::{self, Bits};
 pub(super) struct Guard {
     pub(super) order: Order,
     pub(super) timing: Timing,
-    /// An intent embeds INT.
+    /// At least one intent embeds INT.
     pub(super) wanted: bool,
-    /// Bits that some device possibly inserts.
+    /// Bits that some device may insert.
     possible: Bits,
-    /// Last time at which a bit, or any, was possibly inserted.
+    /// Last time at which a bit, or any, could be inserted.
     last: [u64; 16],
     last_any: u64,
     /// Devices by which INT could leave although their own border is closed, or that are not ready with INT around.
@@ -52,32 +52,46 @@ impl Guard {
 
     /// Recomputes the state of the domain.
     pub(super) fn refresh(&mut self, devices: &Devices, now: u64) {
-        // What was possible until now may have put a packet on its way just now.
+        // INT that was possible until now may have been sent in a packet just now.
         self.mark(now);
         let all = self.order.sinks_wait_for_claims;
-        let counted = || devices.values().filter(|device| all || device.actual.is_some());
-        self.possible = counted().fold(0, |bits, device| bits | device.facts.may_insert);
+        let counted = devices.values().filter(|device| all || device.actual.is_some());
+        self.possible = counted
+            .clone()
+            .fold(0, |bits, device| bits | device.facts.may_insert);
         self.mark(now);
-        let name = |device: &Device| device.target.name.clone();
-        self.inserter = counted().find(|device| device.facts.may_insert != 0).map(name);
+        self.inserter = counted
+            .clone()
+            .find(|device| device.facts.may_insert != 0)
+            .map(Device::name);
         let ready = devices.values().filter(|device| device.facts.ready);
-        self.open = ready.clone().find(|device| !is_closed(device, devices)).map(name);
-        let reachable = || ready.clone().filter(|device| device.claimed);
-        self.lacking = reachable().fold(0, |bits, device| bits | device.facts.missing_bits);
-        self.lacking_at = reachable()
+        self.open = ready
+            .clone()
+            .find(|device| !is_closed(device, devices))
+            .map(Device::name);
+        let reachable = ready.clone().filter(|device| device.claimed);
+        self.lacking = reachable
+            .clone()
+            .fold(0, |bits, device| bits | device.facts.missing_bits);
+        self.lacking_at = reachable
+            .clone()
             .find(|device| device.facts.missing_bits != 0)
-            .map(name);
+            .map(Device::name);
         self.is_reencoding &= devices.is_empty() || self.int_possible(now);
         let differs = self.is_reencoding || devices.values().any(|device| device.facts.wrong_encoding);
         self.withdraw = self.wanted && differs;
-        self.unready = devices.len() - ready.clone().count();
-        let overfills = devices.values().find(|device| device.facts.overfills).map(name);
+        self.unready = devices.len() - ready.count();
+        let overfills = devices
+            .values()
+            .find(|device| device.facts.overfills)
+            .map(Device::name);
         if overfills.is_some() || self.overfills.is_some() {
             self.last_overfilled = now;
         }
         self.overfills = overfills;
     }
 
+    /// Records that all possible bits may be in packets that are sent now.
     fn mark(&mut self, now: u64) {
         for number in instruction::numbers(self.possible) {
             self.last[usize::from(number)] = now;
@@ -87,12 +101,12 @@ impl Guard {
         }
     }
 
-    /// Whether packets with INT can be anywhere.
+    /// Returns whether packets with INT can be anywhere.
     pub(super) fn int_possible(&self, now: u64) -> bool {
         self.possible != 0 || (self.last_any != 0 && now < self.last_any.saturating_add(self.timing.drain))
     }
 
-    /// Times after `now` at which more may be allowed.
+    /// Returns the earliest time after `now` at which more may be allowed.
     pub(super) fn wake(&self, devices: &Devices, now: u64) -> Option<u64> {
         let last = self.last.iter().chain([&self.last_any, &self.last_overfilled]);
         let drains = last.map(|last| last.saturating_add(self.timing.drain));
@@ -101,7 +115,7 @@ impl Guard {
         drains.chain(graces).filter(|time| *time > now).min()
     }
 
-    /// Whether a device certainly needs no change, so that it need not be looked at.
+    /// Returns whether a device certainly needs no change.
     pub(super) fn is_done(&self, device: &Device) -> bool {
         device.missing.is_empty()
             && device.extra.is_empty()
@@ -110,7 +124,7 @@ impl Guard {
             && !self.withdraw
     }
 
-    /// The changes of a device that are safe now, and what the first of the others waits for.
+    /// Returns the changes of a device that are safe now, and the condition that the first of the others waits for.
     pub(super) fn changes(&self, node: NodeId, devices: &Devices, now: u64) -> (Vec<Change>, Option<Wait>) {
         let Some(device) = devices.get(&node) else {
             return (Vec::new(), None);
@@ -122,23 +136,15 @@ impl Guard {
             now,
         };
         let mut waits = None;
-        let mut note = |result: Result<(), Wait>| match result {
-            Ok(()) => true,
-            Err(wait) => {
-                waits.get_or_insert(wait);
-                false
-            }
-        };
         let mut changes: Vec<Change> = Vec::new();
         for rule in &device.extra {
             let successor = device.missing.iter().find(|new| new.same_entry(rule));
-            // An entry gives way to its successor together with it, so that its flows stay watched meanwhile.
-            if note(
-                successor
-                    .map_or(Ok(()), |new| view.may_add(new))
-                    .or_else(|wait| view.unless_withdrawn(rule, wait)),
-            ) && note(view.may_remove(rule, successor))
-            {
+            // An entry is removed together with the addition of its successor, so that its flows stay watched meanwhile.
+            let may_replace = successor
+                .map_or(Ok(()), |new| view.may_add(new))
+                .or_else(|wait| view.unless_withdrawn(rule, wait));
+            let result = may_replace.and_then(|()| view.may_remove(rule, successor));
+            if note(result, &mut waits) {
                 changes.push(Change::Remove(rule.clone()));
             }
         }
@@ -148,7 +154,7 @@ impl Guard {
                 .extra
                 .iter()
                 .any(|old| old.same_entry(rule) && !gone.contains(old));
-            if !blocked && note(view.may_add(rule)) {
+            if !blocked && note(view.may_add(rule), &mut waits) {
                 changes.push(Change::Add(rule.clone()));
             }
         }
@@ -166,21 +172,34 @@ impl Guard {
             );
         }
         for port in device.target.ports.links.keys() {
-            changes.extend(view.facing(*port, &mut note));
+            changes.extend(view.facing(*port, &mut waits));
         }
         changes.truncate(self.timing.batch);
         (changes, waits)
     }
 }
 
-/// Whether INT that reaches a ready device stays among ready devices.
-fn is_closed(device: &Device, devices: &Devices) -> bool {
-    let is_ready = |node: &NodeId| devices.get(node).is_some_and(|peer| peer.facts.ready);
-    let mut links = device.target.ports.links.iter();
-    device.facts.ready && links.all(|(port, (peer, _))| is_ready(peer) || device.has(&Rule::Sink(*port)))
+/// Returns whether a change is allowed; if it is not, stores the first condition that a change waits for.
+fn note(result: Result<(), Wait>, waits: &mut Option<Wait>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(wait) => {
+            waits.get_or_insert(wait);
+            false
+        }
+    }
 }
 
-/// One device among all.
+/// Returns whether INT that reaches a ready device stays among ready devices.
+fn is_closed(device: &Device, devices: &Devices) -> bool {
+    let mut links = device.target.ports.links.iter();
+    device.facts.ready
+        && links.all(|(port, (peer, _))| {
+            devices.get(peer).is_some_and(|peer| peer.facts.ready) || device.has(&Rule::Sink(*port))
+        })
+}
+
+/// One device together with all others.
 struct View<'a> {
     guard: &'a Guard,
     device: &'a Device,
@@ -193,7 +212,7 @@ impl View<'_> {
         !device.facts.ready && self.now >= device.unready_since.saturating_add(self.guard.timing.grace)
     }
 
-    /// Sources are removed while the encoding changes, and of a device whose border stays open.
+    /// Returns whether its sources must be removed: while the encoding changes, or because its border stays open.
     fn must_withdraw(&self) -> bool {
         self.guard.withdraw || (self.device.facts.may_insert != 0 && self.is_overdue(self.device))
     }
@@ -206,7 +225,7 @@ impl View<'_> {
         }
     }
 
-    /// Nothing with INT is in flight, and nothing will be.
+    /// Checks that nothing with INT is in flight, and nothing will be.
     fn silent(&self) -> Result<(), Wait> {
         self.no_source()?;
         if self.guard.int_possible(self.now) {
@@ -216,7 +235,7 @@ impl View<'_> {
         }
     }
 
-    /// No device inserts INT.
+    /// Checks that no device inserts INT.
     fn no_source(&self) -> Result<(), Wait> {
         match &self.guard.inserter {
             Some(device) if self.guard.possible != 0 => Err(Wait::Sources(device.clone())),
@@ -224,7 +243,7 @@ impl View<'_> {
         }
     }
 
-    /// What the removal of a sink waits for.
+    /// Checks whether a sink may be removed.
     fn may_open(&self) -> Result<(), Wait> {
         match self.guard.order {
             Order {
@@ -239,13 +258,13 @@ impl View<'_> {
         }
     }
 
-    /// No packet has INT of an earlier encoding.
+    /// Checks that no packet has INT of an earlier encoding.
     fn is_encoded(&self) -> Result<(), Wait> {
         let waits = self.guard.is_reencoding && self.guard.order.encodings_wait_for_drain;
         if waits { Err(Wait::Encoding) } else { Ok(()) }
     }
 
-    /// What a change of the encoding waits for.
+    /// Checks whether the encoding may change.
     fn may_encode(&self) -> Result<(), Wait> {
         if self.guard.order.encodings_wait_for_drain {
             self.silent()
@@ -295,12 +314,11 @@ impl View<'_> {
         if self.device.target.outside {
             return Ok(());
         }
-        let border = || Err(Wait::Border(self.device.target.name.clone()));
         if !self.guard.order.forwarding_waits_for_sinks || (!self.guard.wanted && self.silent().is_ok()) {
             return Ok(());
         }
         if !self.device.facts.ready || self.device.facts.missing_bits != 0 {
-            return border();
+            return Err(Wait::Border(self.device.target.name.clone()));
         }
         self.is_encoded()?;
         match &self.guard.open {
@@ -335,8 +353,8 @@ impl View<'_> {
         }
     }
 
-    /// The change of the sink on a port to another device: it is there while that device's border is not closed.
-    fn facing(&self, port: PortId, note: &mut impl FnMut(Result<(), Wait>) -> bool) -> Option<Change> {
+    /// Returns the change of the sink on a port to another device: it is present while that device's border is not closed.
+    fn facing(&self, port: PortId, waits: &mut Option<Wait>) -> Option<Change> {
         let sink = Rule::Sink(port);
         let (peer, _) = self.device.target.ports.links.get(&port)?;
         let peer = self.devices.get(peer)?;
@@ -355,14 +373,14 @@ impl View<'_> {
             .open
             .clone()
             .or((!peer.facts.ready).then(|| peer.target.name.clone()));
-        let may = open.map_or(Ok(()), |open| Err(Wait::Border(open)));
-        let may = may
+        let may_remove = open
+            .map_or(Ok(()), |open| Err(Wait::Border(open)))
             .and_then(|()| self.has_room())
             .and_then(|()| self.is_encoded());
-        note(may).then_some(Change::Remove(sink))
+        note(may_remove, waits).then_some(Change::Remove(sink))
     }
 
-    /// No packet has more INT than links have room for: a new link may have a smaller MTU than those before.
+    /// Checks that no packet has more INT than links have room for: a new link may have a smaller MTU than those before.
     fn has_room(&self) -> Result<(), Wait> {
         let guard = self.guard;
         let drained = guard.last_overfilled == 0

@@ -1,7 +1,8 @@
-//! Brings devices from what they have to what they should have, in an order in which no INT reaches a host.
+//! Changes the rules of devices to the desired ones, in an order in which no INT reaches a host.
 //!
 //! A [`Reconciler`] is a state machine over `now` and messages: the caller passes in answers, events and the time, sends the
-//! [`Command`](crate::device::Command)s that come out, and calls again at [`Reconciler::next_timeout`]. Why the order is safe: `docs/design/manager.md`.
+//! [`Command`](crate::device::Command)s that come out, and calls again at [`Reconciler::next_timeout`]. `docs/design/manager.md`
+//! explains why the order is safe.
 
 mod device;
 mod fleet;
@@ -20,7 +21,7 @@ pub use self::wait::Wait;
 use crate::device::{Change, NodeId, OtherEntries, PortId, Restart, Rules};
 use crate::inventory::DevicePorts;
 
-/// What each step waits for. The default waits for everything; tests switch parts off to prove that each is necessary.
+/// The conditions of each step. The default requires all of them; tests switch some off to prove that each is necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Sources are added when all borders are closed.
@@ -68,7 +69,7 @@ impl Default for Order {
     }
 }
 
-/// Times and limits. All times in ns.
+/// Times and limits of requests and changes. All times are in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// A request without an answer for this long has failed, until the device has shown that it needs longer: each time that it is late it
@@ -78,13 +79,13 @@ pub struct Timing {
     pub longest: u64,
     /// A device that reports no change is read again after this time.
     pub poll: u64,
-    /// How long others wait for a device before they close their ports to it.
+    /// Time that others wait for a device before they close their ports to it.
     pub grace: u64,
     /// The longest time that a packet with INT can be in flight: the sum of the queues and links of the longest path.
     pub drain: u64,
     /// First and longest time between two attempts.
     pub retry: (u64, u64),
-    /// Changes in one request at most.
+    /// Upper limit of the changes in one request.
     pub batch: usize,
 }
 
@@ -103,18 +104,18 @@ impl Default for Timing {
     }
 }
 
-/// What one device should be.
+/// The desired state of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its name, for messages.
+    /// Name of the device, for messages.
     pub name: String,
-    /// Its ports.
+    /// Ports of the device.
     pub ports: DevicePorts,
-    /// Its rules.
+    /// Rules that it should have.
     pub rules: Arc<Rules>,
-    /// What it does after a restart.
+    /// Behaviour after a restart.
     pub restart: Restart,
-    /// Bytes of INT for which each link of the domain has room; `None`: not known.
+    /// Bytes of INT for which each link of the domain has room; `None` if that is not known.
     pub room: Option<u32>,
     /// It is outside the domain: INT never reaches it, so that it waits for no other device, and none for it.
     pub outside: bool,
@@ -123,41 +124,41 @@ pub struct Target {
 /// The state of a device. `Display` is the word and, for people, the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It does not answer.
+    /// The device does not answer.
     Unreachable {
-        /// Why.
+        /// Reason, as text for people.
         reason: String,
         /// Time of the next attempt, ns.
         next_try: u64,
     },
-    /// It is being claimed.
+    /// The device is being claimed.
     Connecting,
-    /// Its state is being read.
+    /// The rules are being read.
     Reading,
-    /// It has what it should have.
+    /// The device has the desired rules.
     InSync,
-    /// It differs, and a part of the difference waits.
+    /// The rules differ, and a part of the difference waits.
     Drift,
     /// Changes are being applied.
     Applying,
     /// It refused changes, or accepted them without effect, or refuses to be read.
     Failed {
-        /// Why.
+        /// Reason, as text for people.
         reason: String,
         /// Time of the next attempt, ns.
         next_try: u64,
     },
     /// It was handed changes, and has not confirmed that it has them.
     Unconfirmed {
-        /// What is waited for.
+        /// Missing confirmation, for people.
         reason: String,
     },
-    /// Another manager acts.
+    /// Another manager acts instead.
     Standby,
 }
 
 impl Phase {
-    /// The word in the API.
+    /// Returns the word for this state in the API.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "unreachable",
@@ -184,33 +185,33 @@ impl fmt::Display for Phase {
     }
 }
 
-/// A device for people.
+/// The status of a device for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceStatus {
-    /// The device.
+    /// Node id of the device.
     pub node: NodeId,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Its state.
+    /// State of the device.
     pub phase: Phase,
-    /// Its rules as last read; `None`: never read under this lease, or left out.
+    /// The rules as last read; `None` if they were never read under this lease, or are left out.
     pub rules: Option<Rules>,
-    /// Rules that it lacks, and rules that it has too many.
+    /// Numbers of missing rules and of unexpected rules.
     pub difference: (usize, usize),
-    /// What the next change waits for.
+    /// Condition that the next change waits for.
     pub waits: Option<Wait>,
-    /// Entries of others.
+    /// Entries of others, as text.
     pub foreign: Vec<String>,
     /// Entries in its tables that belong to none of its rules.
     pub others: OtherEntries,
-    /// Its border is closed: INT that reaches it stays inside the domain.
+    /// The device's border is closed: INT that reaches it stays inside the domain.
     pub ready: bool,
 }
 
-/// What happened, for the log and for the history.
+/// An event for the log and for the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A device changed its state.
+    /// The state of a device changed.
     Phase(NodeId, Phase),
     /// Changes are sent to a device.
     Applying(NodeId, Vec<Change>),
@@ -220,13 +221,13 @@ pub enum Notice {
     Superseded(NodeId),
 }
 
-/// Notices that are kept until the caller takes them; older ones are dropped first.
+/// Upper limit of the notices that are kept until the caller drains them; older ones are dropped first.
 pub const MAX_NOTICES: usize = 1 << 16;
 
-/// The devices of a domain.
+/// The desired state of each device of a domain.
 pub type Targets = BTreeMap<NodeId, Target>;
 
-/// The ports of each device that became edge or unused ports, compared with `old`.
+/// Returns the ports of a device that became edge or unused ports, compared with `old`.
 fn new_border_ports(old: &DevicePorts, new: &DevicePorts) -> Vec<PortId> {
     let before: BTreeSet<PortId> = old.border().collect();
     new.border().filter(|port| !before.contains(port)).collect()

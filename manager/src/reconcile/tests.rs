@@ -5,12 +5,12 @@ use super::*;
 use crate::device::{
     Answer, Command, DeviceEvent, Election, Etag, Mode, NodeId, Request, RequestId, Rule, State, Watch,
 };
-use crate::flows::FlowKey;
+use crate::flows::FlowMatch;
 
 const S: u64 = 1_000_000_000;
 
 fn watch() -> Rule {
-    let key = FlowKey::default();
+    let key = FlowMatch::default();
     Rule::Watch(Arc::new(Watch {
         key,
         mode: Mode::Md,
@@ -254,7 +254,7 @@ fn a_device_that_lies_is_contained_and_shown() {
 fn until_in_sync(bench: &mut Bench, from: u64, longest: u64) -> u64 {
     for now in (from..from + longest).step_by(S as usize / 2) {
         bench.run(now);
-        if bench.reconciler.is_in_sync() {
+        if bench.reconciler.in_sync() == bench.reconciler.phases().count() {
             return now - from;
         }
     }
@@ -564,7 +564,7 @@ fn two_hundred_devices_are_filled_within_two_seconds() {
     let mut bench = Bench::new(all);
     // Each message takes 10 ms each way.
     let (mut now, mut in_flight) = (S, Vec::new());
-    while !bench.reconciler.is_in_sync() {
+    while bench.reconciler.in_sync() != bench.reconciler.phases().count() {
         let mut commands = Vec::new();
         bench.reconciler.poll(now, &mut commands);
         for Command {
@@ -603,7 +603,7 @@ fn converges_slowly(claim: u64) {
     let all: Targets = (1..=200).map(|node| (node, leaf.clone())).collect();
     let mut bench = Bench::new(all);
     let (mut now, mut in_flight, mut asked) = (S, Vec::new(), 0);
-    while !bench.reconciler.is_in_sync() {
+    while bench.reconciler.in_sync() != bench.reconciler.phases().count() {
         let mut commands = Vec::new();
         bench.reconciler.poll(now, &mut commands);
         asked += commands.len();

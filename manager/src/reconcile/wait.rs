@@ -1,10 +1,10 @@
-//! What changes wait for.
+//! Conditions that changes wait for.
 
 use std::fmt;
 
 use crate::instruction::{self, Bits};
 
-/// What a change waits for. `Display` is for people.
+/// The condition that a change waits for. `Display` is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The border of a device is not closed.

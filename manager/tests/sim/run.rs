@@ -695,7 +695,7 @@ impl Run {
             let mut out = Vec::new();
             manager.manager.poll(now, &mut out);
             commands.extend(out.into_iter().map(|command| (manager.id, command)));
-            notices = manager.manager.take_notices();
+            notices = manager.manager.drain_notices();
         }
         if self
             .managers

@@ -25,7 +25,7 @@ pub(super) struct Found {
 /// A manager of the devices of a configuration, without intents; `None`: what they can do is known when they answer.
 fn simulated(settings: &Settings, now: u64) -> Option<Manager> {
     let manager = settings.manager.as_ref()?;
-    let inventory = manager::inventory::of(&settings.inventory);
+    let inventory = manager::inventory::from_settings(&settings.inventory);
     let switches = inventory.devices().filter(|device| !device.role.is_outside());
     let can: Option<BTreeMap<NodeId, Capabilities>> = switches
         .map(|device| Some((device.node, capabilities(manager, device)?)))
@@ -61,7 +61,7 @@ pub(super) fn roles(settings: &Settings) -> Found {
     let Some(manager) = settings.manager.as_ref() else {
         return found;
     };
-    let inventory = manager::inventory::of(&settings.inventory);
+    let inventory = manager::inventory::from_settings(&settings.inventory);
     for (index, device) in inventory.outside().enumerate() {
         if index == MAX_LINES {
             let _ = writeln!(

@@ -6,7 +6,7 @@ use std::{
 };
 
 use manager::{
-    budget::{Budget, Budgets, Detail, Kept, Load, Move, Rates, Share},
+    budget::{Budget, BudgetedIntent, Budgets, CollectorLoad, Detail, Load, Move, Rates},
     device::{NodeId, Rule},
     intent::Intent,
     verify::State,
@@ -30,7 +30,7 @@ pub(super) struct Keeping {
     /// The latest counters of each device.
     devices: BTreeMap<NodeId, Window>,
     /// Collectors with a budget.
-    collectors: BTreeMap<SocketAddr, Share>,
+    collectors: BTreeMap<SocketAddr, CollectorLoad>,
     /// Intents with a budget of events that nobody counts.
     uncounted: BTreeSet<String>,
     /// Why a change of an intent was refused last.
@@ -148,7 +148,7 @@ impl Keeping {
             };
             (
                 at,
-                Share {
+                CollectorLoad {
                     budget,
                     rates: Rates { reports, events },
                     since,
@@ -198,7 +198,7 @@ impl Core {
         }
         self.keeping.measure(totals, &counters, sessions, now);
         let mut budgets = std::mem::take(&mut self.keeping.budgets);
-        let kept: Vec<Kept<'_>> = self
+        let kept: Vec<BudgetedIntent<'_>> = self
             .intents
             .iter()
             .filter_map(|(name, held)| self.kept(name, held, now))
@@ -240,7 +240,7 @@ impl Core {
     }
 
     /// An intent that can become coarser, with what is known of it now.
-    fn kept<'a>(&'a self, name: &'a str, held: &Held, now: u64) -> Option<Kept<'a>> {
+    fn kept<'a>(&'a self, name: &'a str, held: &Held, now: u64) -> Option<BudgetedIntent<'a>> {
         let bounds = held.intent.bounds()?;
         let outcome = self.manager.compiler().outcome(name)?;
         let names = |node| self.manager.inventory().name(node);
@@ -262,7 +262,7 @@ impl Core {
             .chain(ends)
             .filter_map(|node| self.session(*node))
             .collect();
-        Some(Kept {
+        Some(BudgetedIntent {
             name,
             bounds,
             budget,
@@ -304,7 +304,7 @@ impl Core {
             self.changed = now;
             self.matching.renew();
             // Thresholds without a filter are the collector's.
-            self.asking.is_due |= held.intent.tell.filter.is_none();
+            self.asking.is_due |= held.intent.reporting.filter.is_none();
             self.keeping.moved.insert(name.to_owned(), intent);
         }
         self.note(now, "manager", "budget", name, &step.to_string());
@@ -399,7 +399,7 @@ mod tests {
         let first = counters(&[(6, SECOND, 5), (7, SECOND, 1000), (8, SECOND, 50), (9, 0, 7)]);
         keeping.measure(totals(100, 10), &first, sessions(), SECOND);
         assert_eq!(keeping.collectors, BTreeMap::new());
-        let share = |reports, events, since| Share {
+        let share = |reports, events, since| CollectorLoad {
             budget,
             rates: Rates { reports, events },
             since,

@@ -52,7 +52,7 @@ impl Core {
     /// Tells the hub which rules lead to drill-downs.
     pub(super) fn tell_hub(&mut self, hub: &Hub) {
         if !std::mem::replace(&mut self.drills.is_told, true) {
-            let has = |held: &&Held| held.intent.tell.then.is_some();
+            let has = |held: &&Held| held.intent.reporting.then.is_some();
             hub.set_followed(
                 self.intents
                     .values()
@@ -76,7 +76,7 @@ impl Core {
             tracing::warn!(missed, "rules of intents become true too fast for drill-downs");
             self.note(now, "manager", "drill_down", name, &text);
         }
-        let scope = self.intents.get(name)?.intent.tell.then.as_ref()?.scope;
+        let scope = self.intents.get(name)?.intent.reporting.then.as_ref()?.scope;
         if flow.known_id().is_some() {
             self.deny(
                 name,
@@ -253,7 +253,7 @@ mod tests {
     use detect::Metric;
     use manager::{
         device::Mode,
-        flows::{FlowKey, Flows},
+        flows::{FlowMatch, Flows},
         intent::At,
     };
 
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_drill_down_is_shown_as_the_file_would_have_it() {
-        let key = FlowKey::default();
+        let key = FlowMatch::default();
         let intent = Intent {
             name: "web.drill-1".to_owned(),
             flows: Flows {

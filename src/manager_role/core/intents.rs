@@ -10,7 +10,7 @@ use detect::Metric;
 use manager::{
     IntentStatus,
     budget::Detail,
-    compile::InForce,
+    compile::EffectiveRule,
     device::{Mode, NodeId},
     intent::{self, At, Intent, Until},
     plan,
@@ -174,7 +174,7 @@ impl Core {
     pub(crate) fn expecting(&self, body: &Value, now: u64) -> Result<Expecting, Error> {
         let matches = |intent: &Intent| {
             let entries = intent.entries().ok()?;
-            Some(entries.iter().map(manager::flows::FlowKey::to_match).collect())
+            Some(entries.iter().map(manager::flows::FlowMatch::to_match).collect())
         };
         let intent = read(body, self.asking.collects(), now).map_err(Error::Wrong)?;
         let measuring = |(name, held): (&String, &Held)| {
@@ -184,7 +184,7 @@ impl Core {
                 sample: self.sample_of(held),
                 mode: outcome.mode,
                 rank: (held.intent.priority, Reverse(name.clone())),
-                filters: held.intent.tell.filter.is_some(),
+                filters: held.intent.reporting.filter.is_some(),
                 everywhere: held.intent.at == At::default(),
             })
         };
@@ -207,7 +207,7 @@ impl Core {
         let (outcome, plan, overlaps) = self.manager.dry_run(&intent, now)?;
         self.check_asked(&intent)?;
         let links = self.manager.compiler().longest_path();
-        let own = InForce {
+        let own = EffectiveRule {
             whole: true,
             mode: outcome.mode,
             bits: outcome.bits,
@@ -217,7 +217,7 @@ impl Core {
         let rules = overlap.map_or(&[][..], |overlap| &overlap.rules);
         let (rule, others) = rules.split_first().unwrap_or((&own, &[]));
         let cost = plan::cost(rule.mode, rule.bits, rule.sample, links, None, expected.rate());
-        let fewer = intent.tell.filter.is_some()
+        let fewer = intent.reporting.filter.is_some()
             || !intent.budget.is_empty()
             || intent.at != At::default()
             || matches!(rule.mode, Mode::Mx | Mode::Postcard);
@@ -336,7 +336,7 @@ impl Core {
         }
         let outcome = status.as_ref().and_then(|status| status.outcome.as_ref().ok());
         let (overlap, links) = (self.overlap(name), self.manager.compiler().longest_path());
-        let own = outcome.map(|outcome| InForce {
+        let own = outcome.map(|outcome| EffectiveRule {
             whole: true,
             mode: outcome.mode,
             bits: outcome.bits,
@@ -400,7 +400,7 @@ impl Core {
             let compared = self
                 .intents
                 .get(name)
-                .and_then(|held| held.intent.tell.thresholds.keys().next());
+                .and_then(|held| held.intent.reporting.thresholds.keys().next());
             text.push_str(&format!(
                 "; {} by a budget",
                 detail_text(compared.copied(), detail)
@@ -552,7 +552,7 @@ impl Core {
         let watched = |(name, held): (&String, &Held)| {
             let outcome = self.manager.compiler().outcome(name)?;
             let entries = held.intent.entries().ok()?;
-            let flows = entries.iter().map(manager::flows::FlowKey::to_match).collect();
+            let flows = entries.iter().map(manager::flows::FlowMatch::to_match).collect();
             Some(count::Watched {
                 name: name.clone(),
                 flows,
@@ -606,7 +606,7 @@ impl Core {
 }
 
 /// The modes of rules, each once.
-fn modes(rules: &[InForce]) -> Option<String> {
+fn modes(rules: &[EffectiveRule]) -> Option<String> {
     let mut words: Vec<&str> = Vec::new();
     for rule in rules {
         let word = rule.mode.word();
@@ -618,8 +618,8 @@ fn modes(rules: &[InForce]) -> Option<String> {
 }
 
 /// A rule, with what it adds to a packet on the longest path.
-fn rule_text(rule: &InForce, links: u32) -> String {
-    let InForce {
+fn rule_text(rule: &EffectiveRule, links: u32) -> String {
+    let EffectiveRule {
         whole,
         mode,
         bits,

@@ -50,7 +50,7 @@ impl Core {
         let Some(settings) = all.manager.clone() else {
             return;
         };
-        let inventory = manager::inventory::of(&all.inventory);
+        let inventory = manager::inventory::from_settings(&all.inventory);
         let before = std::mem::replace(&mut self.settings, settings);
         let old = std::mem::replace(&mut self.inventory, inventory.clone());
         let gone: Vec<Device> = old
@@ -154,7 +154,7 @@ impl Core {
             self.leaving.contains_key(&status.node)
                 && status.phase == Phase::InSync
                 && status.difference == (0, 0)
-                && self.manager.actual(status.node).is_some_and(measures_nothing)
+                && self.manager.rules(status.node).is_some_and(measures_nothing)
         };
         let clean: Vec<NodeId> = self
             .manager

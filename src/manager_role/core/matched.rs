@@ -9,7 +9,7 @@ use std::{
 use manager::{
     compile::{Overlap, Overlaps},
     device::{NodeId, Rule},
-    flows::FlowKey,
+    flows::FlowMatch,
     verify::SourceCounters,
 };
 
@@ -19,9 +19,9 @@ use super::Core;
 #[derive(Debug, Default)]
 pub(super) struct Matching {
     /// By device and entry: the number that the device told last.
-    told: BTreeMap<NodeId, HashMap<FlowKey, u64>>,
+    told: BTreeMap<NodeId, HashMap<FlowMatch, u64>>,
     /// The intents whose packets an entry of a device counts.
-    served: HashMap<(NodeId, FlowKey), Arc<[String]>>,
+    served: HashMap<(NodeId, FlowMatch), Arc<[String]>>,
     /// Devices of which there were too many, as the history says.
     cut: BTreeSet<NodeId>,
     /// What intents are to each other, when it was asked for.
@@ -53,10 +53,10 @@ impl Matching {
     }
 
     /// Takes over what a device has told. `served`: the intents of an entry.
-    fn add(&mut self, node: NodeId, told: &[(FlowKey, u64)], served: impl Fn(&FlowKey) -> Vec<String>) {
+    fn add(&mut self, node: NodeId, told: &[(FlowMatch, u64)], served: impl Fn(&FlowMatch) -> Vec<String>) {
         let is_first = !self.told.contains_key(&node);
         let before = self.told.entry(node).or_default();
-        let now: HashMap<FlowKey, u64> = told.iter().copied().collect();
+        let now: HashMap<FlowMatch, u64> = told.iter().copied().collect();
         let before = std::mem::replace(before, now);
         for (key, packets) in told {
             // An entry without packets is not told, so that one that is new begins at 0.
@@ -85,7 +85,7 @@ impl Matching {
 
 impl Core {
     /// Takes over how many of the packets that match were measured at a device.
-    pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowKey, u64)], now: u64) {
+    pub(super) fn add_matched(&mut self, node: NodeId, packets: &[(FlowMatch, u64)], now: u64) {
         if self.intents.len() > MAX_INTENTS || packets.len() > MAX_ENTRIES {
             if self.matching.cut.insert(node) {
                 let (device, entries) = (self.manager.inventory().name(node), packets.len());
@@ -105,7 +105,7 @@ impl Core {
         self.matching.cut.remove(&node);
         let compiler = self.manager.compiler();
         // Packets of an intent that another one has measured in its own mode are that one's.
-        let served = |key: &FlowKey| {
+        let served = |key: &FlowMatch| {
             compiler
                 .measured(node, key)
                 .into_iter()
@@ -134,7 +134,7 @@ impl Core {
         let (Some(packets), Some(held)) = (packets, self.intents.get(name)) else {
             return BTreeMap::new();
         };
-        if held.intent.tell.filter.is_some() || !(self.is_local || self.all_report_here()) {
+        if held.intent.reporting.filter.is_some() || !(self.is_local || self.all_report_here()) {
             return BTreeMap::new();
         }
         let source = |(node, packets): (&NodeId, &u64)| {
@@ -175,11 +175,11 @@ mod tests {
 
     #[test]
     fn packets_count_for_the_intents_of_their_entry_also_when_a_device_restarts() {
-        let key = |port: u16| FlowKey {
+        let key = |port: u16| FlowMatch {
             dport: (port, port),
-            ..FlowKey::default()
+            ..FlowMatch::default()
         };
-        let served = |key: &FlowKey| match key.dport.0 {
+        let served = |key: &FlowMatch| match key.dport.0 {
             80 => vec!["a".to_owned(), "b".to_owned()],
             _ => vec!["b".to_owned()],
         };

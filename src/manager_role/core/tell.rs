@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use detect::Match;
 use manager::{
-    flows::{ANY_PORT, FlowKey},
+    flows::{ANY_PORT, FlowMatch},
     intent::Intent,
 };
 
@@ -134,9 +134,9 @@ impl Core {
 }
 
 /// The entry that is for this flow only.
-pub(in crate::manager_role) fn key_of(flow: &wire::FlowKey) -> FlowKey {
+pub(in crate::manager_role) fn key_of(flow: &wire::FlowKey) -> FlowMatch {
     let port = |port: Option<u16>| port.map_or(ANY_PORT, |port| (port, port));
-    FlowKey {
+    FlowMatch {
         src: Some(flow.src().into()),
         dst: Some(flow.dst().into()),
         sport: port(flow.src_port()),

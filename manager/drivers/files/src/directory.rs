@@ -14,20 +14,20 @@ use crate::text::{self, Content};
 
 /// The file that the manager writes.
 pub const DESIRED: &str = "desired.txt";
-/// Its copy, when the device has these rules.
+/// Copy of [`DESIRED`], made when the device has these rules.
 pub const APPLIED: &str = "applied.txt";
 
 /// The directory of a device.
 #[derive(Debug)]
 pub struct Directory {
     settings: Settings,
-    /// With which this manager claimed the device.
+    /// Election with which this manager claimed the device.
     claimed: Election,
-    /// The version that this driver has seen last.
+    /// The version that this driver has read last.
     seen: Etag,
 }
 
-/// What the files say.
+/// The contents of both files.
 struct Files {
     etag: Etag,
     election: Election,
@@ -36,7 +36,7 @@ struct Files {
 }
 
 impl Directory {
-    /// A directory; nothing is read yet.
+    /// Creates a driver of a directory, from which nothing is read yet.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -63,7 +63,7 @@ impl Directory {
         })
     }
 
-    /// Whether the files have changed since this driver looked at them last.
+    /// Returns whether the files have changed since this driver read them last.
     pub fn has_changed(&mut self) -> bool {
         let Ok(files) = self.locked(|own| own.files()) else {
             return false;
@@ -77,11 +77,11 @@ impl Directory {
     fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         let path = self.settings.directory.join(".lock");
         let lock = File::options().create(true).append(true).open(path)?;
-        let begun = Instant::now();
+        let start = Instant::now();
         loop {
             match lock.try_lock() {
                 Ok(()) => break,
-                Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK => thread::sleep(AGAIN),
+                Err(TryLockError::WouldBlock) if start.elapsed() < LOCK => thread::sleep(AGAIN),
                 Err(TryLockError::WouldBlock) => {
                     return Err(io::Error::other("another process holds its lock for too long"));
                 }
@@ -98,7 +98,7 @@ impl Directory {
         match request {
             Request::Claim(election) if election <= files.election => Ok(Answer::NotPrimary(files.election)),
             Request::Claim(election) => {
-                // What the device has is what it should have, until the first change.
+                // The device keeps what it has until the first change.
                 let Files { desired, applied, .. } = files;
                 let content = desired.or_else(|| applied.clone()).unwrap_or_default();
                 let rendered = match self.rendered(applied.as_ref(), &content) {
@@ -127,9 +127,12 @@ impl Directory {
                 let is_current = election == files.election && etag == files.etag;
                 let is_confirmed =
                     self.settings.confirm == Confirm::Written || files.desired == files.applied;
-                let Some(desired) = files.desired.filter(|_| is_current && is_confirmed) else {
+                let Some(desired) = files.desired else {
                     return Ok(Answer::Stale);
                 };
+                if !is_current || !is_confirmed {
+                    return Ok(Answer::Stale);
+                }
                 let before = match self.settings.confirm {
                     Confirm::Applied => files.applied,
                     Confirm::Written => Some(desired.clone()),
@@ -148,7 +151,7 @@ impl Directory {
         }
     }
 
-    /// The files of the device's own form.
+    /// Renders the files of the device's own form.
     fn rendered(&self, before: Option<&Content>, after: &Content) -> Result<Rendered, String> {
         let Some(format) = &self.settings.format else {
             return Ok(Rendered::new());
@@ -187,12 +190,8 @@ impl Directory {
 
     /// Reads both files.
     fn files(&self) -> io::Result<Files> {
-        let read = |name: &str| match load(&self.settings.directory.join(name)) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
-        };
-        let (desired, applied) = (read(DESIRED)?, read(APPLIED)?);
+        let desired = self.load(DESIRED)?;
+        let applied = self.load(APPLIED)?;
         let mut digest = Sha256::new();
         for text in [&desired, &applied] {
             // The length separates one file from the next.
@@ -203,27 +202,34 @@ impl Directory {
             );
             digest.update(text.as_deref().unwrap_or_default());
         }
-        let content = |text: Option<String>| text.map(|text| Content::read(&text));
         Ok(Files {
             etag: Etag(hex(&digest.finalize())),
             election: desired.as_deref().map(election).unwrap_or_default(),
-            desired: content(desired),
-            applied: content(applied),
+            desired: desired.map(|text| Content::read(&text)),
+            applied: applied.map(|text| Content::read(&text)),
         })
     }
 
-    /// Replaces what the device should have: on return, it survives a power failure. Whoever sees a new `desired.txt` finds the other files new.
+    /// Returns the text of a file, or `None` if it does not exist.
+    fn load(&self, name: &str) -> io::Result<Option<String>> {
+        match load(&self.settings.directory.join(name)) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
+        }
+    }
+
+    /// Replaces the desired rules: on return, they survive a power failure. A reader of a new `desired.txt` finds the other files
+    /// new.
     fn write(&mut self, content: &Content, rendered: Rendered, election: Election) -> io::Result<()> {
-        let (
-            lines,
-            Settings {
-                name,
-                node,
-                directory,
-                confirm,
-                ..
-            },
-        ) = (content.lines(), &self.settings);
+        let lines = content.lines();
+        let Settings {
+            name,
+            node,
+            directory,
+            confirm,
+            ..
+        } = &self.settings;
         let version = hex(&Sha256::digest(&lines));
         let order = match confirm {
             Confirm::Applied => {
@@ -240,20 +246,20 @@ impl Directory {
             .map(|(file, text)| (*file, text))
             .chain([(DESIRED, &text)])
         {
-            let begun = directory.join(".desired.begun");
-            let mut out = File::create(&begun)?;
+            let temp_file = directory.join(".desired.begun");
+            let mut out = File::create(&temp_file)?;
             out.write_all(text.as_bytes())?;
             out.sync_all()?;
-            fs::rename(&begun, directory.join(file))?;
+            fs::rename(&temp_file, directory.join(file))?;
         }
-        // The name, too, must be on disk.
+        // The name must be on disk, too.
         File::open(directory)?.sync_all()?;
         self.seen = self.files()?.etag;
         Ok(())
     }
 }
 
-/// The content after changes.
+/// Returns the content after the changes.
 fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String> {
     for change in changes {
         match change {
@@ -270,7 +276,7 @@ fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String
     }
     // A line that only contradicted another one is settled by this change.
     content.foreign.retain(|line| text::rule(line).is_err());
-    // What is written must be read as what was meant.
+    // The text must read back as the same rules.
     let read = Content::read(&content.lines());
     if read == content {
         return Ok(content);
@@ -286,7 +292,7 @@ fn changed(mut content: Content, changes: Vec<Change>) -> Result<Content, String
     ))
 }
 
-/// The election in the header of a file; the lowest if there is none.
+/// Returns the election in the header of a file; the lowest if there is none.
 pub(crate) fn election(text: &str) -> Election {
     let written = text
         .lines()
@@ -311,7 +317,7 @@ fn load(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The first 16 bytes of a digest: enough to tell versions apart.
+/// Renders the first 16 bytes of a digest: enough to distinguish versions.
 fn hex(digest: &[u8]) -> String {
     digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -319,8 +325,8 @@ fn hex(digest: &[u8]) -> String {
 const ELECTION: &str = "# election ";
 /// Longest file, bytes: full tables.
 const MAX_FILE: u64 = 4 << 20;
-/// Lines of others that are shown.
+/// Upper limit of the lines of others that are shown.
 const MAX_FOREIGN: usize = 1000;
-/// How long a request waits for the lock. Below the core's time limit, so that the reason is known.
+/// Time that a request waits for the lock. Below the core's time limit, so that the reason is known.
 const LOCK: Duration = Duration::from_millis(1500);
 const AGAIN: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! Where the files of a device are, and what they say about it.
+//! Settings of a device behind files.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use manager::device::{NodeId, Rules};
 
-/// When a device has what was written.
+/// The evidence by which a device is known to have the desired rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confirm {
-    /// When `applied.txt` is a copy of `desired.txt`.
+    /// The file `applied.txt` is a copy of `desired.txt`.
     #[default]
     Applied,
-    /// At once.
+    /// The rules count as soon as they are written.
     Written,
 }
 
 impl Confirm {
-    /// The confirmation of that word.
+    /// Returns the confirmation with that word.
     pub fn from_word(word: &str) -> Option<Self> {
         match word {
             "applied" => Some(Self::Applied),
@@ -27,40 +27,40 @@ impl Confirm {
     }
 }
 
-/// Where a device's files are.
+/// The device and its directory.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its node id.
+    /// Node id of the device.
     pub node: NodeId,
-    /// Its name, for people.
+    /// Name of the device, for people.
     pub name: String,
-    /// Its directory.
+    /// Directory of its files.
     pub directory: PathBuf,
-    /// When it has what was written.
+    /// Evidence that it has the desired rules.
     pub confirm: Confirm,
     /// Other forms of the rules, in files beside `desired.txt`.
     pub format: Option<Format>,
 }
 
-/// Another form of what a device should have: files by name, from the rules that it has and those that it should have.
+/// Another form of the desired rules: files by name, rendered from the rules that the device has and those that it should have.
 #[derive(Clone)]
 pub struct Format(Arc<Render>);
 
 type Render = dyn Fn(&Rules, &Rules) -> Result<Rendered, String> + Send + Sync;
 
-/// Files: their names and what is in them.
+/// Files as names with contents.
 pub type Rendered = Vec<(&'static str, String)>;
 
 impl Format {
-    /// A form that `render` makes; an error is a sentence about what it cannot express.
+    /// Creates a form from a function; its error is a sentence about what it cannot express.
     pub fn new(render: impl Fn(&Rules, &Rules) -> Result<Rendered, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(render))
     }
 
-    /// The files.
+    /// Renders the files of this form.
     ///
     /// # Errors
-    /// What the form cannot express.
+    /// A sentence about a rule that the form cannot express.
     pub fn render(&self, before: &Rules, after: &Rules) -> Result<Rendered, String> {
         (self.0)(before, after)
     }

@@ -1,4 +1,4 @@
-//! Rules as lines of text, for a person and for a program: a kind, and `key=value` pairs.
+//! Rules as lines of text, for people and programs: a kind, and `key=value` pairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write};
@@ -7,22 +7,23 @@ use std::sync::Arc;
 
 use detect::{Metric, Prefix};
 use manager::device::{Encoding, Filter, FilterAlgorithm, L4Checksum, Mode, Rule, Rules, Watch};
-use manager::flows::{ANY_PORT, FlowKey, Ports};
+use manager::flows::{ANY_PORT, FlowMatch, Ports};
 use manager::instruction;
 
 /// The contents of a file of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// The rules.
+    /// Rules of the file.
     pub rules: Rules,
-    /// Lines that are no rules, as they are written. They are kept.
+    /// Lines that are no rules, as they are written. They are preserved.
     pub foreign: Vec<String>,
 }
 
 impl Content {
-    /// Reads lines. Empty lines and comments, from ` #` on, are left out.
+    /// Parses lines. Empty lines and comments, from ` #` on, are left out.
     pub fn read(text: &str) -> Self {
-        let (mut content, mut entries) = (Self::default(), BTreeSet::new());
+        let mut content = Self::default();
+        let mut entries = BTreeSet::new();
         for line in text.lines() {
             let line = bare(line);
             if line.is_empty() {
@@ -30,7 +31,7 @@ impl Content {
             }
             match rule(line) {
                 Ok(rule) if content.rules.contains(&rule) => {}
-                // A line that contradicts one before it is not in force.
+                // A line that contradicts an earlier one has no effect.
                 Ok(rule) if entries.insert(entry(&rule)) => {
                     content.rules.insert(rule);
                 }
@@ -40,7 +41,7 @@ impl Content {
         content
     }
 
-    /// The lines, in canonical order.
+    /// Renders the lines in canonical order.
     pub fn lines(&self) -> String {
         let mut text = String::new();
         for rule in &self.rules {
@@ -55,7 +56,7 @@ impl Content {
     }
 }
 
-/// What only one rule can occupy ([`Rule::same_entry`]), as text.
+/// Renders the table entry that a rule occupies ([`Rule::same_entry`]).
 fn entry(rule: &Rule) -> String {
     let mut text = String::new();
     match rule {
@@ -75,7 +76,7 @@ fn entry(rule: &Rule) -> String {
     text
 }
 
-/// A line without its comment.
+/// Removes the comment of a line.
 fn bare(line: &str) -> &str {
     let line = line.trim();
     if line.starts_with('#') {
@@ -85,7 +86,7 @@ fn bare(line: &str) -> &str {
     }
 }
 
-/// The line of a rule.
+/// Renders the line of a rule.
 pub fn line(rule: &Rule) -> String {
     let mut line = String::new();
     // Writing to a string does not fail.
@@ -104,14 +105,15 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
             )
         }
         Rule::Session(collector) => write!(out, "session collector={collector}"),
-        // For people: devices that are configured by files get none.
+        // Only for people: devices that are configured by files get none.
         Rule::DtaMap(map) => write!(out, "dta_map collectors={}", map.collectors.join(",")),
         Rule::Sink(port) => write!(out, "sink port={port}"),
         Rule::Instruction(bit) => write!(out, "instruction bit={bit} # {}", instruction::name(*bit)),
         Rule::Filter(filter) => {
             out.push_str("filter");
             write_key(out, &filter.key)?;
-            let (algorithm, metric) = (filter.algorithm.word(), filter.metric.name());
+            let algorithm = filter.algorithm.word();
+            let metric = filter.metric.name();
             write!(
                 out,
                 " algorithm={algorithm} metric={metric} threshold={}",
@@ -146,25 +148,31 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
     }
 }
 
-fn write_key(out: &mut String, key: &FlowKey) -> std::fmt::Result {
-    let mut pair = |name: &str, value: Option<&dyn Display>| match value {
+fn write_key(out: &mut String, key: &FlowMatch) -> std::fmt::Result {
+    write_pair(out, "src", key.src)?;
+    write_pair(out, "dst", key.dst)?;
+    write_pair(out, "sport", ports_text(key.sport))?;
+    write_pair(out, "dport", ports_text(key.dport))?;
+    write_pair(out, "proto", key.proto)?;
+    write_pair(out, "dscp", key.dscp)
+}
+
+fn write_pair(out: &mut String, name: &str, value: Option<impl Display>) -> std::fmt::Result {
+    match value {
         Some(value) => write!(out, " {name}={value}"),
         None => Ok(()),
-    };
-    let range = |(first, last): Ports| match (first, last) {
+    }
+}
+
+fn ports_text((first, last): Ports) -> Option<String> {
+    match (first, last) {
         ANY_PORT => None,
         _ if first == last => Some(first.to_string()),
         _ => Some(format!("{first}-{last}")),
-    };
-    pair("src", key.src.as_ref().map(|src| src as _))?;
-    pair("dst", key.dst.as_ref().map(|dst| dst as _))?;
-    pair("sport", range(key.sport).as_ref().map(|ports| ports as _))?;
-    pair("dport", range(key.dport).as_ref().map(|ports| ports as _))?;
-    pair("proto", key.proto.as_ref().map(|proto| proto as _))?;
-    pair("dscp", key.dscp.as_ref().map(|dscp| dscp as _))
+    }
 }
 
-/// The rule of a line without comment.
+/// Parses the rule of a line without comment.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -176,7 +184,7 @@ pub fn rule(line: &str) -> Result<Rule, String> {
     };
     let mut words = line.split_whitespace();
     let kind = words.next().unwrap_or_default();
-    let mut pairs = Pairs::of(words)?;
+    let mut pairs = Pairs::parse(words)?;
     let rule = match kind {
         "encoding" => {
             let l4_checksum = pairs.word("l4_checksum", |word| {
@@ -227,11 +235,11 @@ pub fn rule(line: &str) -> Result<Rule, String> {
     Ok(rule)
 }
 
-/// The pairs of a line that have not been read.
+/// The pairs of a line that have not been used yet.
 struct Pairs<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Pairs<'a> {
-    fn of(words: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+    fn parse(words: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let mut pairs = BTreeMap::new();
         for word in words {
             let (key, value) = word
@@ -265,9 +273,9 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    fn word<T>(&mut self, key: &str, of: impl Fn(&str) -> Option<T>) -> Result<T, String> {
+    fn word<T>(&mut self, key: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, String> {
         let text = self.0.remove(key).ok_or_else(|| format!("`{key}` is missing"))?;
-        of(text).ok_or_else(|| wrong(key, text))
+        parse(text).ok_or_else(|| wrong(key, text))
     }
 
     fn ports(&mut self, key: &str) -> Result<Ports, String> {
@@ -281,12 +289,12 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    fn key(&mut self) -> Result<FlowKey, String> {
+    fn key(&mut self) -> Result<FlowMatch, String> {
         let dscp: Option<u8> = self.optional("dscp")?;
         if let Some(dscp) = dscp.filter(|dscp| *dscp > 63) {
             return Err(wrong("dscp", &dscp.to_string()));
         }
-        Ok(FlowKey {
+        Ok(FlowMatch {
             src: self.optional::<Prefix>("src")?,
             dst: self.optional::<Prefix>("dst")?,
             sport: self.ports("sport")?,
@@ -314,7 +322,7 @@ pub(crate) mod tests {
 
     /// One rule of each kind, and of each form of a key.
     pub(crate) fn every_rule() -> Rules {
-        let key = FlowKey {
+        let key = FlowMatch {
             src: "10.0.0.0/8".parse().ok(),
             dst: "10.1.0.9".parse().ok(),
             sport: (1000, 2000),
@@ -330,9 +338,9 @@ pub(crate) mod tests {
             sample: 1,
             drops: true,
         };
-        let v6 = FlowKey {
+        let v6 = FlowMatch {
             dst: "fd00::/16".parse().ok(),
-            ..FlowKey::default()
+            ..FlowMatch::default()
         };
         Rules::from([
             Rule::Encoding(Encoding {
@@ -364,7 +372,7 @@ pub(crate) mod tests {
             Rule::Watch(Arc::new(Watch {
                 sample: 9,
                 drops: false,
-                ..watch(FlowKey::default(), Mode::Mx)
+                ..watch(FlowMatch::default(), Mode::Mx)
             })),
         ])
     }

@@ -1,4 +1,4 @@
-//! A client of gNMI: calls over one connection, which is made again when it is lost.
+//! A gNMI client over one connection, which is made again when it is lost.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,18 +30,18 @@ const CONNECT: Duration = Duration::from_millis(700);
 /// A dead peer is noticed after a few of these.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// Where a device is, and how it is spoken to.
+/// The address of a device, with the credentials and certificates for it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// `host:port`.
+    /// Address as `host:port`.
     pub address: String,
-    /// Name and password.
+    /// User name and password.
     pub user: Option<(String, String)>,
-    /// Certificates of those who may sign the device's, PEM; `None`: no TLS.
+    /// Certificates of those who may sign the device's, PEM; `None` disables TLS.
     pub ca: Option<Vec<u8>>,
-    /// Certificate and key of this client, PEM: for devices that ask for them.
+    /// Certificate and key of this client, PEM, for devices that ask for them.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name in the device's certificate; `None`: that of the address.
+    /// The name in the device's certificate; `None` for that of the address.
     pub name: Option<String>,
 }
 
@@ -55,16 +55,16 @@ impl std::fmt::Debug for Peer {
     }
 }
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No response.
+    /// There was no response.
     Unreachable(String),
     /// Another client has a higher election, or this one may not do it.
     Denied(String),
     /// There is no such path.
     NotFound,
-    /// The device refused.
+    /// The device refused the call.
     Refused(String),
 }
 
@@ -88,7 +88,7 @@ impl From<Status> for Failure {
     }
 }
 
-/// A client.
+/// A gNMI client of one device.
 #[derive(Clone, Debug)]
 pub struct Client {
     grpc: Grpc<Channel>,
@@ -98,10 +98,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that connects when it is used, on the current runtime.
+    /// Creates a client that connects when it is used, on the current runtime.
     ///
     /// # Errors
-    /// As [`Client::check`].
+    /// A sentence, as [`Client::check`].
     pub fn new(peer: &Peer) -> Result<Self, String> {
         let grpc = Grpc::new(endpoint(peer)?.connect_lazy()).max_decoding_message_size(MAX_MESSAGE);
         Ok(Self {
@@ -111,7 +111,7 @@ impl Client {
         })
     }
 
-    /// This client with the time limit of another one, whatever that becomes.
+    /// Returns this client with the time limit of another one, which both then share.
     pub fn with_limit_of(self, other: &Self) -> Self {
         Self {
             limit: Arc::clone(&other.limit),
@@ -119,9 +119,9 @@ impl Client {
         }
     }
 
-    /// Sets how long a device may take to answer a call.
+    /// Sets the time that a device may take to answer a call.
     pub fn set_limit(&self, limit: Duration) {
-        // A number of its own: nothing else depends on it.
+        // An independent number: no other memory access depends on it.
         self.limit.store(
             u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
             Ordering::Relaxed,
@@ -135,7 +135,7 @@ impl Client {
     /// Checks the address, the certificates and the user.
     ///
     /// # Errors
-    /// They cannot be used; a sentence that says what to do.
+    /// A sentence that says what to do if they cannot be used.
     pub fn check(peer: &Peer) -> Result<(), String> {
         user(peer)?;
         endpoint(peer).map(drop)
@@ -169,11 +169,10 @@ impl Client {
                 .await?;
             Ok(response.into_inner())
         };
-        let late = || Failure::Unreachable("it does not answer in time".to_owned());
         time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// The models and encodings of the device.
+    /// Queries the models and encodings of the device.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -181,13 +180,13 @@ impl Client {
         self.call("/gnmi.gNMI/Capabilities", CapabilityRequest {}).await
     }
 
-    /// Adds to `tree` what is at the path of a list; nothing if there is no such path.
+    /// Adds the values at the path of a list to `tree`; none if there is no such path.
     ///
     /// # Errors
     /// See [`Failure`].
     pub async fn get(&mut self, path: &Path, tree: &mut Tree) -> Result<(), Failure> {
         match self.get_at(path, tree).await {
-            // Some devices have entries and containers, and no lists as a whole: the container around it has the list.
+            // Some devices have entries and containers, but no lists as a whole: the container has the list.
             Err(Failure::NotFound) if path.elem.len() > 1 => {
                 let around = Path {
                     elem: path.elem[..path.elem.len() - 1].to_vec(),
@@ -236,17 +235,18 @@ impl Client {
         paths: &[Path],
         mode: SubscriptionMode,
     ) -> Result<Streaming<SubscribeResponse>, Failure> {
-        let subscription = |path: &Path| Subscription {
+        let sample_interval = if mode == SubscriptionMode::Sample {
+            SAMPLE
+        } else {
+            0
+        };
+        let subscription = paths.iter().map(|path| Subscription {
             path: Some(path.clone()),
             mode: mode.into(),
-            sample_interval: if mode == SubscriptionMode::Sample {
-                SAMPLE
-            } else {
-                0
-            },
-        };
+            sample_interval,
+        });
         let list = SubscriptionList {
-            subscription: paths.iter().map(subscription).collect(),
+            subscription: subscription.collect(),
             mode: 0,
             encoding: Encoding::JsonIetf.into(),
         };
@@ -263,9 +263,12 @@ impl Client {
             let codec = ProstCodec::<SubscribeRequest, SubscribeResponse>::default();
             Ok(self.grpc.streaming(request, path, codec).await?.into_inner())
         };
-        let late = || Failure::Unreachable("it does not answer in time".to_owned());
         time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
     }
+}
+
+fn late() -> Failure {
+    Failure::Unreachable("it does not answer in time".to_owned())
 }
 
 fn endpoint(peer: &Peer) -> Result<Endpoint, String> {
@@ -302,17 +305,17 @@ fn endpoint(peer: &Peer) -> Result<Endpoint, String> {
 type User = (AsciiMetadataValue, AsciiMetadataValue);
 
 fn user(peer: &Peer) -> Result<Option<User>, String> {
-    let value = |text: &str| {
-        AsciiMetadataValue::try_from(text).map_err(|_| "user and password are ASCII; correct them".to_owned())
+    let Some((name, password)) = &peer.user else {
+        return Ok(None);
     };
-    let user = peer
-        .user
-        .as_ref()
-        .map(|(name, password)| Ok((value(name)?, value(password)?)));
-    user.transpose()
+    Ok(Some((metadata_value(name)?, metadata_value(password)?)))
 }
 
-/// The requests of a subscription: one, and the stream stays open.
+fn metadata_value(text: &str) -> Result<AsciiMetadataValue, String> {
+    AsciiMetadataValue::try_from(text).map_err(|_| "user and password are ASCII; correct them".to_owned())
+}
+
+/// The single request of a subscription; the stream stays open afterwards.
 struct Once(Option<SubscribeRequest>);
 
 impl Stream for Once {
@@ -326,5 +329,5 @@ impl Stream for Once {
     }
 }
 
-/// Between two samples, ns.
+/// Time between two samples, ns.
 const SAMPLE: u64 = 10_000_000_000;

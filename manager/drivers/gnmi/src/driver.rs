@@ -1,4 +1,4 @@
-//! The driver: requests of the manager as calls of gNMI, and what the device reports by itself.
+//! The driver: executes requests of the manager as gNMI calls, and reports events of the device.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,21 +17,21 @@ use crate::message::{
     Extension, MasterArbitration, Path, Response, SetRequest, SubscriptionMode, TypedValue, Uint128, Update,
     Value,
 };
-use crate::objects::Found;
+use crate::objects::DeviceObjects;
 use crate::tree::Tree;
 
-/// A device.
+/// Settings of one device.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its node id.
+    /// Node id of the device.
     pub node: NodeId,
-    /// Where it is.
+    /// Address and credentials of the device.
     pub peer: Peer,
-    /// Its path map.
+    /// Path map of the device.
     pub map: Arc<PathMap>,
 }
 
-/// A driver.
+/// The tasks of a driver, which stop when it is dropped.
 #[derive(Debug)]
 pub struct Driver {
     commands: mpsc::Sender<Command>,
@@ -39,37 +39,35 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts the tasks of a driver on the current runtime. `tell` gets what it reports.
+    /// Starts the tasks of a driver on the current runtime. `emit` receives its messages.
     ///
     /// # Errors
-    /// The address or the certificates cannot be used; a sentence that says what to do.
+    /// A sentence that says what to do if the address or the certificates cannot be used.
     pub fn start(
         settings: Settings,
-        tell: impl Fn(Message) + Clone + Send + Sync + 'static,
+        emit: impl Fn(Message) + Clone + Send + Sync + 'static,
     ) -> Result<Self, String> {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
         // A connection per task: a stream that is not read does not delay calls.
         let calls = Client::new(&settings.peer)?;
         let stream = Client::new(&settings.peer)?.with_limit_of(&calls);
         let seen = Arc::new(Mutex::new(None));
-        let map = Arc::clone(&settings.map);
-        let (claimed, always) = (Election::default(), Rules::new());
         let session = Session {
             client: calls,
-            map,
-            claimed,
-            always,
+            map: Arc::clone(&settings.map),
+            claimed: Election::default(),
+            always: Rules::new(),
             seen: Arc::clone(&seen),
         };
-        let work = tokio::spawn(work(session, queue, tell.clone()));
-        let watch = tokio::spawn(watch(settings, stream, seen, tell));
+        let work = tokio::spawn(work(session, queue, emit.clone()));
+        let watch = tokio::spawn(watch(settings, stream, seen, emit));
         Ok(Self {
             commands,
             tasks: [work, watch].map(|task| task.abort_handle()),
         })
     }
 
-    /// Hands over a command. `false`: it still has too many.
+    /// Queues a command. Returns `false` if too many are queued already.
     pub fn send(&self, command: Command) -> bool {
         self.commands.try_send(command).is_ok()
     }
@@ -81,20 +79,20 @@ impl Drop for Driver {
     }
 }
 
-/// The digest of the lists that the driver has seen last.
+/// The digest of the lists that the driver has read last.
 type Seen = Arc<Mutex<Option<String>>>;
 
-/// What a driver knows of its device.
+/// The connection to a device, and the driver's knowledge of it.
 struct Session {
     client: Client,
     map: Arc<PathMap>,
     claimed: Election,
-    /// Rules that the device always follows, as the manager wants them to be there.
+    /// Rules that the device always follows, as far as the manager asks for them.
     always: Rules,
     seen: Seen,
 }
 
-async fn work(mut session: Session, mut queue: mpsc::Receiver<Command>, tell: impl Fn(Message)) {
+async fn work(mut session: Session, mut queue: mpsc::Receiver<Command>, emit: impl Fn(Message)) {
     while let Some(command) = queue.recv().await {
         let limit = command.time_limit();
         let Command {
@@ -103,13 +101,13 @@ async fn work(mut session: Session, mut queue: mpsc::Receiver<Command>, tell: im
         // A call has longer than the request, so that it is known which of the two was late.
         session.client.set_limit(limit + Duration::from_secs(1));
         let done = time::timeout(limit, session.execute(request)).await;
-        let late = || {
+        let answer = done.unwrap_or_else(|_| {
             Answer::Late(format!(
                 "the device does not answer within {}",
                 rounded_text(limit)
             ))
-        };
-        tell(Message::Answer(node, id, done.unwrap_or_else(|_| late())));
+        });
+        emit(Message::Answer(node, id, answer));
     }
 }
 
@@ -117,10 +115,10 @@ impl Session {
     async fn execute(&mut self, request: Request) -> Answer {
         let done = match request {
             Request::Claim(election) => self.claim(election).await,
-            Request::Read => self.read().await.map(|(found, etag)| {
-                let mut rules = found.rules();
+            Request::Read => self.read().await.map(|(objects, etag)| {
+                let mut rules = objects.rules();
                 rules.extend(self.always.iter().cloned());
-                let mut foreign = found.foreign;
+                let mut foreign = objects.foreign;
                 foreign.truncate(MAX_FOREIGN);
                 Answer::State(State {
                     etag,
@@ -137,7 +135,7 @@ impl Session {
         };
         done.unwrap_or_else(|failure| match failure {
             Failure::Unreachable(reason) => Answer::Unreachable(reason),
-            // The device does not say which: the other manager shows at devices that do.
+            // The device does not say which. Devices that do report the other manager.
             Failure::Denied(reason) if self.map.arbitrates() => Answer::Unreachable(format!(
                 "denied: another manager has a higher election, or the user may not write ({reason}); stop that manager, or correct the user's role"
             )),
@@ -148,7 +146,7 @@ impl Session {
         })
     }
 
-    /// An empty transaction that carries the election.
+    /// Returns an empty transaction that carries the election.
     fn transaction(&self, election: Election) -> SetRequest {
         let election_id = Some(Uint128 {
             high: election.term,
@@ -171,7 +169,7 @@ impl Session {
     async fn claim(&mut self, election: Election) -> Result<Answer, Failure> {
         self.claimed = election;
         if !self.map.arbitrates() {
-            // Whether it is there.
+            // Checks that the device answers.
             self.client.capabilities().await?;
             return Ok(Answer::Claimed);
         }
@@ -186,14 +184,14 @@ impl Session {
         }
     }
 
-    /// What the lists of the device say, and their version.
-    async fn read(&mut self) -> Result<(Found, Etag), Failure> {
+    /// Reads the lists of the device, and returns their objects and their version.
+    async fn read(&mut self) -> Result<(DeviceObjects, Etag), Failure> {
         let tree = lists(&mut self.client, &self.map).await?;
-        let found = self.map.found(&tree);
-        let digest = digest(&found);
+        let objects = self.map.device_objects(&tree);
+        let digest = digest(&objects);
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(digest.clone());
         let Election { term, epoch } = self.claimed;
-        Ok((found, Etag(format!("{digest}-{term}.{epoch}"))))
+        Ok((objects, Etag(format!("{digest}-{term}.{epoch}"))))
     }
 
     async fn apply(
@@ -202,7 +200,7 @@ impl Session {
         etag: &Etag,
         changes: &[Change],
     ) -> Result<Answer, Failure> {
-        let (found, current) = self.read().await?;
+        let (objects, current) = self.read().await?;
         if election != self.claimed || current != *etag {
             return Ok(Answer::Stale);
         }
@@ -211,10 +209,10 @@ impl Session {
         for change in changes {
             match change {
                 Change::Remove(rule) => {
-                    let paths = found.rules.get(rule).into_iter().flatten();
+                    let paths = objects.rules.get(rule).into_iter().flatten();
                     request
                         .delete
-                        .extend(paths.filter_map(|text| found.paths.get(text).cloned()));
+                        .extend(paths.filter_map(|text| objects.paths.get(text).cloned()));
                     always.remove(rule);
                 }
                 Change::Add(rule) => match self.map.entries(rule) {
@@ -237,13 +235,13 @@ impl Session {
             self.client.set(request).await?;
         }
         self.always = always;
-        // What it did is read by the manager; only changes by others are reported.
+        // The manager reads the result; only changes by others are reported.
         self.read().await?;
         Ok(Answer::Applied)
     }
 }
 
-/// The lists of the map.
+/// Reads the lists of the map.
 async fn lists(client: &mut Client, map: &PathMap) -> Result<Tree, Failure> {
     let mut tree = Tree::default();
     for path in list_paths(map) {
@@ -262,13 +260,13 @@ fn list_paths(map: &PathMap) -> Vec<Path> {
     paths
 }
 
-/// A version of what was found.
-fn digest(found: &Found) -> String {
+/// Returns a version of the objects of a device.
+fn digest(objects: &DeviceObjects) -> String {
     let mut digest = Sha256::new();
-    for (rule, paths) in &found.rules {
+    for (rule, paths) in &objects.rules {
         digest.update(format!("{rule:?}{paths:?}"));
     }
-    digest.update(format!("{:?}", found.foreign));
+    digest.update(format!("{:?}", objects.foreign));
     digest
         .finalize()
         .iter()
@@ -277,41 +275,42 @@ fn digest(found: &Found) -> String {
         .collect()
 }
 
-/// Reports what the device says about its ports, changes by others, and its loss.
-async fn watch(settings: Settings, mut client: Client, seen: Seen, tell: impl Fn(Message)) {
+/// Reports facts about ports, changes by others, and the loss of the device.
+async fn watch(settings: Settings, mut client: Client, seen: Seen, emit: impl Fn(Message)) {
     let Settings { node, map, .. } = settings;
-    let (mut known, mut was_there): (Option<Facts>, bool) = (None, true);
+    let mut known: Option<Facts> = None;
+    let mut was_reachable = true;
     loop {
-        let lost = follow(node, &map, &mut client, &seen, &mut known, &tell).await;
-        // Before anything was known, the answers to requests say that it is not there.
-        if was_there && known.is_some() {
-            tell(Message::Event(node, DeviceEvent::Lost(lost)));
+        let lost = follow(node, &map, &mut client, &seen, &mut known, &emit).await;
+        // Before anything was known, the answers to requests say that the device is not reachable.
+        if was_reachable && known.is_some() {
+            emit(Message::Event(node, DeviceEvent::Lost(lost)));
         }
-        was_there = false;
+        was_reachable = false;
         time::sleep(AGAIN).await;
-        was_there |= client.capabilities().await.is_ok();
+        was_reachable |= client.capabilities().await.is_ok();
     }
 }
 
-/// Follows the device until it is lost. Returns why.
+/// Follows the device until it is lost. Returns the reason.
 async fn follow(
     node: NodeId,
     map: &PathMap,
     client: &mut Client,
     seen: &Seen,
     known: &mut Option<Facts>,
-    tell: &impl Fn(Message),
+    emit: &impl Fn(Message),
 ) -> String {
-    let places: Vec<Path> = map.interfaces.iter().chain(&map.lldp).cloned().collect();
-    let paths: Vec<Path> = places.iter().cloned().chain(list_paths(map)).collect();
+    let interfaces = map.interfaces.iter().chain(&map.lldp).cloned();
+    let paths: Vec<Path> = interfaces.chain(list_paths(map)).collect();
     let mut stream = match client.subscribe(&paths, SubscriptionMode::OnChange).await {
         Ok(stream) => Some(stream),
         Err(Failure::Unreachable(reason)) => return reason,
-        // Not every device tells changes of all of these, or streams at all: it is read at intervals.
+        // Not every device streams changes of all of these, or streams at all: it is read at intervals.
         Err(_) => client.subscribe(&paths, SubscriptionMode::Sample).await.ok(),
     };
     loop {
-        if let Err(failure) = report(node, map, client, seen, known, tell).await {
+        if let Err(failure) = report(node, map, client, seen, known, emit).await {
             return format!("{failure:?}");
         }
         let Some(open) = &mut stream else {
@@ -326,7 +325,7 @@ async fn follow(
     }
 }
 
-/// Waits for a notification, and takes those that have come with it. `Err(None)`: there are none, but intervals help.
+/// Waits for a notification, and skips those that arrive with it. `Err(None)` if there are no notifications, but intervals help.
 async fn next(
     stream: &mut tonic::Streaming<crate::message::SubscribeResponse>,
 ) -> Result<(), Option<String>> {
@@ -346,14 +345,14 @@ async fn next(
     Ok(())
 }
 
-/// Reports facts that are new, and lists that the driver has not seen.
+/// Reports facts that are new, and lists that the driver has not read.
 async fn report(
     node: NodeId,
     map: &PathMap,
     client: &mut Client,
     seen: &Seen,
     known: &mut Option<Facts>,
-    tell: &impl Fn(Message),
+    emit: &impl Fn(Message),
 ) -> Result<(), Failure> {
     let mut tree = Tree::default();
     for path in map.interfaces.iter().chain(&map.lldp) {
@@ -362,28 +361,28 @@ async fn report(
     let facts = facts(map, &tree);
     if known.as_ref() != Some(&facts) {
         *known = Some(facts.clone());
-        tell(Message::Facts(node, Box::new(facts)));
+        emit(Message::Facts(node, Box::new(facts)));
     }
     let before = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let now = digest(&map.found(&lists(client, map).await?));
+    let now = digest(&map.device_objects(&lists(client, map).await?));
     let mut last = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    // A request that was executed meanwhile has seen more.
+    // A request that was executed meanwhile has read more.
     if *last == before && before.is_some_and(|before| before != now) {
         *last = Some(now);
-        tell(Message::Event(node, DeviceEvent::Changed));
+        emit(Message::Event(node, DeviceEvent::Changed));
     }
     Ok(())
 }
 
-/// Commands that wait for a driver; the core sends one at a time, and again after a timeout.
+/// Upper limit of the commands that wait for a driver; the core sends one at a time, and again after a timeout.
 const MAX_COMMANDS: usize = 4;
-/// Lines of others that are shown.
+/// Upper limit of the lines of others that are shown.
 const MAX_FOREIGN: usize = 1000;
-/// Between two attempts to reach a device.
+/// Time between two attempts to reach a device.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Between two reads of a device that does not stream.
+/// Time between two reads of a device that does not stream.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// A device that streams is read again after this time.
+/// Longest time between two reads of a device that streams.
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// Notifications that come so soon after each other are one change.
+/// Notifications that follow each other within this time are one change.
 const CALM: Duration = Duration::from_millis(50);

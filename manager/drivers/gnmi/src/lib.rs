@@ -1,11 +1,11 @@
 //! The driver of devices that are configured by gNMI: rules become objects at paths by a [`PathMap`], in one transaction each.
 //!
-//! Which objects a rule stands for is data: the schemas of vendors and of SONiC differ. What the device says about its ports is
-//! read from OpenConfig interfaces and LLDP.
+//! The objects of a rule are data: the schemas of vendors and of SONiC differ. Facts about ports are read from OpenConfig
+//! interfaces and LLDP.
 //!
 //! - **Fencing** is gNMI's master arbitration, whose election is that of the manager. A device that ignores it is refused, unless its
 //!   map says that this manager is the only one.
-//! - **Truth.** Lists are read from the device. An object that somebody changed counts if it may insert INT, and not if it removes it.
+//! - **Truth.** Lists are read from the device. An object that another writer changed counts if it may insert INT, and not if it removes it.
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -22,5 +22,5 @@ pub use self::client::Peer;
 pub use self::driver::{Driver, Settings};
 pub use self::facts::facts;
 pub use self::map::{PathMap, SHIPPED, shipped};
-pub use self::objects::{Entry, Found};
+pub use self::objects::{DeviceObjects, Entry};
 pub use self::tree::Tree;

@@ -1,4 +1,5 @@
-//! Path maps: how the manager's rules become objects of a device, and where the device says what its ports are, as data.
+//! Path maps: data that says how the manager's rules become objects of a device, and where the device has the facts about its
+//! ports.
 //!
 //! A map is a TOML file. For each kind of rule it lists the objects that the rule stands for: the path of the list, the name of
 //! the entry, and its leaves. Values are texts with at most one placeholder in braces: a key of the rule as the driver `files`
@@ -16,11 +17,11 @@ use settings::setting::{Setting, names};
 use crate::message::Path;
 use crate::path;
 
-/// Objects of a map at most.
+/// Upper limit of the objects of a map.
 const MAX_OBJECTS: usize = 32;
-/// Leaves of an object at most.
+/// Upper limit of the leaves of an object.
 const MAX_LEAVES: usize = 64;
-/// Containers around a leaf at most.
+/// Upper limit of the containers around a leaf.
 const MAX_DEPTH: usize = 8;
 
 section! {
@@ -99,7 +100,7 @@ const KINDS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The keys of a kind of rule; empty: there is no such kind.
+/// Returns the keys of a kind of rule; empty if there is no such kind.
 pub(crate) fn keys_of(kind: &str) -> &'static [&'static str] {
     KINDS
         .iter()
@@ -117,17 +118,15 @@ pub(crate) struct Template {
 
 impl Template {
     fn new(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` needs one placeholder in braces at most, such as \"hopwise_{{id}}\"");
         let (before, placeholder, after) = match text.split_once('{') {
             None => (text, None, ""),
             Some((before, rest)) => {
-                let (name, after) = rest.split_once('}').ok_or_else(wrong)?;
+                let (name, after) = rest.split_once('}').ok_or_else(|| not_a_template(text))?;
                 (before, Some(name.to_owned()), after)
             }
         };
         if [before, after].iter().any(|part| part.contains(['{', '}'])) {
-            return Err(wrong());
+            return Err(not_a_template(text));
         }
         Ok(Self {
             before: before.to_owned(),
@@ -136,7 +135,7 @@ impl Template {
         })
     }
 
-    /// The text with the value of the placeholder; `None` if it has none.
+    /// Renders the text with the value of the placeholder; `None` if it has none.
     pub(crate) fn fill(&self, values: &BTreeMap<String, String>) -> Option<String> {
         let value = match &self.placeholder {
             Some(name) => values.get(name)?,
@@ -145,13 +144,17 @@ impl Template {
         Some(format!("{}{value}{}", self.before, self.after))
     }
 
-    /// The value of the placeholder in a text of this form; empty if there is no placeholder.
+    /// Extracts the value of the placeholder from a text of this form; empty if there is no placeholder.
     pub(crate) fn value<'t>(&self, text: &'t str) -> Option<&'t str> {
         let value = text
             .strip_prefix(self.before.as_str())?
             .strip_suffix(self.after.as_str())?;
         (self.placeholder.is_some() || value.is_empty()).then_some(value)
     }
+}
+
+fn not_a_template(text: &str) -> String {
+    format!("`{text}` needs one placeholder in braces at most, such as \"hopwise_{{id}}\"")
 }
 
 /// An object of a rule.
@@ -161,7 +164,7 @@ pub(crate) struct Object {
     pub(crate) path: Path,
     pub(crate) key: String,
     pub(crate) name: Template,
-    /// Leaves, and whether each is a number.
+    /// Templates of leaves, and whether each is a number.
     pub(crate) leaves: BTreeMap<String, (Template, bool)>,
 }
 
@@ -180,10 +183,10 @@ pub struct PathMap {
     capabilities: Capabilities,
 }
 
-/// The maps that the program has, as templates.
+/// The maps that are part of the program, as templates.
 pub const SHIPPED: [(&str, &str); 1] = [("sonic-tam", include_str!("../maps/sonic-tam.toml"))];
 
-/// A map that the program has, by its name.
+/// Returns a map that is part of the program, by its name.
 pub fn shipped(name: &str) -> Option<&'static str> {
     SHIPPED
         .iter()
@@ -195,7 +198,7 @@ impl PathMap {
     /// Reads a map; `file` is its name in messages.
     ///
     /// # Errors
-    /// Every problem with its line and what to do.
+    /// [`ConfigError`]: every problem with its line and what to do.
     pub fn read(text: &str, file: &str) -> Result<Self, ConfigError> {
         let mut reader = Reader::new(text);
         let mut map = None;
@@ -222,12 +225,12 @@ impl PathMap {
         map.map_or_else(|| Self::read("objects = 0", file), Ok)
     }
 
-    /// What the device can do.
+    /// Returns the capabilities of the device.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    /// Whether the device knows master arbitration.
+    /// Returns whether the device knows master arbitration.
     pub fn arbitrates(&self) -> bool {
         self.arbitration
     }
@@ -258,23 +261,14 @@ fn object(settings: &ObjectSettings) -> Result<Object, String> {
             "an object has at most {MAX_LEAVES} leaves; leave some out"
         ));
     }
-    let check = |text: &String| {
-        let template = Template::new(text)?;
-        match &template.placeholder {
-            Some(name) if !keys.contains(&name.as_str()) && !DERIVED.contains(&name.as_str()) => {
-                Err(format!(
-                    "`{rule}` has no `{{{name}}}`; use one of: {}, {}",
-                    keys.join(", "),
-                    DERIVED.join(", ")
-                ))
-            }
-            _ => Ok(template),
-        }
-    };
     let mut leaves = BTreeMap::new();
     for (all, is_number) in [(texts, false), (numbers, true)] {
         for (leaf, text) in all {
-            if leaf == key || leaves.insert(leaf.clone(), (check(text)?, is_number)).is_some() {
+            if leaf == key
+                || leaves
+                    .insert(leaf.clone(), (template(rule, text)?, is_number))
+                    .is_some()
+            {
                 return Err(format!("the leaf `{leaf}` is there twice; remove one"));
             }
         }
@@ -303,12 +297,34 @@ fn object(settings: &ObjectSettings) -> Result<Object, String> {
         kind: rule.clone(),
         path,
         key: key.clone(),
-        name: check(name)?,
+        name: template(rule, name)?,
         leaves,
     })
 }
 
-/// The map of settings; an error names its key.
+/// Parses a template whose placeholder is a key of the rule, or derived from it.
+fn template(rule: &str, text: &str) -> Result<Template, String> {
+    let template = Template::new(text)?;
+    let keys = keys_of(rule);
+    match &template.placeholder {
+        Some(name) if !keys.contains(&name.as_str()) && !DERIVED.contains(&name.as_str()) => Err(format!(
+            "`{rule}` has no `{{{name}}}`; use one of: {}, {}",
+            keys.join(", "),
+            DERIVED.join(", ")
+        )),
+        _ => Ok(template),
+    }
+}
+
+/// Parses the path of a setting, which may be empty.
+fn optional_path(key: &'static str, text: &str) -> Result<Option<Path>, (&'static str, String)> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    path::parse(text).map(Some).map_err(|error| (key, error))
+}
+
+/// Builds the map from settings; an error names its key.
 fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'static str, String)> {
     if objects.len() > MAX_OBJECTS {
         return Err((
@@ -343,16 +359,12 @@ fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'st
             return Err(("objects", message));
         }
     }
-    let place = |key, text: &str| match text {
-        "" => Ok(None),
-        text => path::parse(text).map(Some).map_err(|error| (key, error)),
-    };
     Ok(PathMap {
         arbitration: settings.arbitration,
         always_instructions: settings.always_instructions,
         always_encoding,
-        interfaces: place("interfaces", &settings.interfaces)?,
-        lldp: place("lldp", &settings.lldp)?,
+        interfaces: optional_path("interfaces", &settings.interfaces)?,
+        lldp: optional_path("lldp", &settings.lldp)?,
         mtu_overhead: settings.mtu_overhead,
         capabilities: capabilities(&settings)?,
         ports: settings.ports,
@@ -361,26 +373,29 @@ fn checked(settings: MapSettings, objects: Vec<Object>) -> Result<PathMap, (&'st
     })
 }
 
+/// Parses the words of a setting; an error names its key.
+fn parse_all<T: Ord>(
+    key: &'static str,
+    words: &[String],
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<BTreeSet<T>, (&'static str, String)> {
+    words
+        .iter()
+        .map(|word| parse(word).ok_or_else(|| (key, format!("there is no `{word}` here; correct it"))))
+        .collect()
+}
+
 fn capabilities(settings: &MapSettings) -> Result<Capabilities, (&'static str, String)> {
-    fn all<T: Ord>(
-        key: &'static str,
-        words: &[String],
-        of: impl Fn(&str) -> Option<T>,
-    ) -> Result<BTreeSet<T>, (&'static str, String)> {
-        let one =
-            |word: &String| of(word).ok_or_else(|| (key, format!("there is no `{word}` here; correct it")));
-        words.iter().map(one).collect()
-    }
-    let matches = all("matches", &settings.matches, |word| {
+    let matches = parse_all("matches", &settings.matches, |word| {
         ["ipv6", "prefixes", "wildcards", "ranges", "dscp"]
             .into_iter()
             .find(|one| *one == word)
     })?;
     let checksums = [L4Checksum::Update, L4Checksum::Leave, L4Checksum::Zero];
-    let l4_checksum = all("l4_checksum", &settings.l4_checksum, |word| {
+    let l4_checksum = parse_all("l4_checksum", &settings.l4_checksum, |word| {
         checksums.into_iter().find(|one| one.word() == word)
     })?;
-    let modes = all("modes", &settings.modes, Mode::from_word)?;
+    let modes = parse_all("modes", &settings.modes, Mode::from_word)?;
     if settings.bits.iter().any(|bit| *bit > 15) {
         return Err((
             "bits",

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use prost::{Enumeration, Message, Oneof};
 
-/// `gnmi.Notification`.
+/// The message `gnmi.Notification`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Notification {
-    /// ns since 1970.
+    /// Time in ns since 1970.
     #[prost(int64, tag = "1")]
     pub timestamp: i64,
-    /// Before all paths.
+    /// Prefix of all paths.
     #[prost(message, optional, tag = "2")]
     pub prefix: Option<Path>,
-    /// Values.
+    /// Paths with their values.
     #[prost(message, repeated, tag = "4")]
     pub update: Vec<Update>,
     /// Paths without values.
@@ -23,21 +23,21 @@ pub struct Notification {
     pub delete: Vec<Path>,
 }
 
-/// `gnmi.Update`.
+/// The message `gnmi.Update`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Update {
-    /// Where.
+    /// Path of the value.
     #[prost(message, optional, tag = "1")]
     pub path: Option<Path>,
-    /// What.
+    /// Value at the path.
     #[prost(message, optional, tag = "3")]
     pub val: Option<TypedValue>,
 }
 
-/// `gnmi.TypedValue`.
+/// The message `gnmi.TypedValue`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypedValue {
-    /// The value.
+    /// Value of any type.
     #[prost(oneof = "Value", tags = "1, 2, 3, 4, 10, 11, 12, 14")]
     pub value: Option<Value>,
 }
@@ -45,50 +45,50 @@ pub struct TypedValue {
 /// A value; other kinds are read as none.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Value {
-    /// Text.
+    /// Text in any characters.
     #[prost(string, tag = "1")]
     StringVal(String),
-    /// A number.
+    /// A signed whole number.
     #[prost(int64, tag = "2")]
     IntVal(i64),
-    /// A number.
+    /// An unsigned whole number.
     #[prost(uint64, tag = "3")]
     UintVal(u64),
-    /// A truth value.
+    /// A Boolean value, `true` or `false`.
     #[prost(bool, tag = "4")]
     BoolVal(bool),
-    /// JSON.
+    /// A subtree as JSON.
     #[prost(bytes, tag = "10")]
     JsonVal(Vec<u8>),
     /// JSON as in RFC 7951.
     #[prost(bytes, tag = "11")]
     JsonIetfVal(Vec<u8>),
-    /// Text.
+    /// Text in ASCII characters.
     #[prost(string, tag = "12")]
     AsciiVal(String),
-    /// A number.
+    /// A floating-point number.
     #[prost(double, tag = "14")]
     DoubleVal(f64),
 }
 
-/// `gnmi.Path`.
+/// The message `gnmi.Path`.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct Path {
-    /// Which tree.
+    /// Name of the tree.
     #[prost(string, tag = "2")]
     pub origin: String,
-    /// The steps.
+    /// Steps of the path.
     #[prost(message, repeated, tag = "3")]
     pub elem: Vec<PathElem>,
-    /// Which device, behind a gateway.
+    /// Name of the device behind a gateway.
     #[prost(string, tag = "4")]
     pub target: String,
 }
 
-/// `gnmi.PathElem`.
+/// The message `gnmi.PathElem`.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct PathElem {
-    /// Its name.
+    /// Name of the step.
     #[prost(string, tag = "1")]
     pub name: String,
     /// The keys of an entry of a list.
@@ -96,23 +96,23 @@ pub struct PathElem {
     pub key: BTreeMap<String, String>,
 }
 
-/// `gnmi.Encoding`.
+/// The enumeration `gnmi.Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Encoding {
-    /// JSON.
+    /// JSON with any conventions.
     Json = 0,
-    /// By the type of a value.
+    /// Determined by the type of a value.
     Proto = 2,
     /// JSON as in RFC 7951.
     JsonIetf = 4,
 }
 
-/// `gnmi.CapabilityRequest`.
+/// The message `gnmi.CapabilityRequest`.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct CapabilityRequest {}
 
-/// `gnmi.CapabilityResponse`.
+/// The message `gnmi.CapabilityResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct CapabilityResponse {
     /// The models of the device.
@@ -126,110 +126,110 @@ pub struct CapabilityResponse {
     pub gnmi_version: String,
 }
 
-/// `gnmi.ModelData`.
+/// The message `gnmi.ModelData`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelData {
-    /// Its name.
+    /// Name of the model.
     #[prost(string, tag = "1")]
     pub name: String,
 }
 
-/// `gnmi.GetRequest`.
+/// The message `gnmi.GetRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetRequest {
-    /// The paths.
+    /// Paths that are queried.
     #[prost(message, repeated, tag = "2")]
     pub path: Vec<Path>,
-    /// 0: configuration and state.
+    /// Type of the data; 0 for configuration and state.
     #[prost(int32, tag = "3")]
     pub r#type: i32,
-    /// Of the response.
+    /// Encoding of the response.
     #[prost(enumeration = "Encoding", tag = "5")]
     pub encoding: i32,
 }
 
-/// `gnmi.GetResponse`.
+/// The message `gnmi.GetResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetResponse {
-    /// The values.
+    /// Values at the paths.
     #[prost(message, repeated, tag = "1")]
     pub notification: Vec<Notification>,
 }
 
-/// `gnmi.SetRequest`: one transaction.
+/// The message `gnmi.SetRequest`: one transaction.
 #[derive(Clone, PartialEq, Message)]
 pub struct SetRequest {
-    /// Executed first.
+    /// Paths to delete, which is executed first.
     #[prost(message, repeated, tag = "2")]
     pub delete: Vec<Path>,
-    /// Executed next.
+    /// Values to replace, which is executed next.
     #[prost(message, repeated, tag = "3")]
     pub replace: Vec<Update>,
-    /// Extensions.
+    /// Extensions of the request.
     #[prost(message, repeated, tag = "5")]
     pub extension: Vec<Extension>,
 }
 
-/// `gnmi.SetResponse`.
+/// The message `gnmi.SetResponse`.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct SetResponse {
-    /// ns since 1970.
+    /// Time in ns since 1970.
     #[prost(int64, tag = "4")]
     pub timestamp: i64,
 }
 
-/// `gnmi.SubscribeRequest`.
+/// The message `gnmi.SubscribeRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct SubscribeRequest {
-    /// To what.
+    /// List of the subscriptions.
     #[prost(message, optional, tag = "1")]
     pub subscribe: Option<SubscriptionList>,
 }
 
-/// `gnmi.SubscriptionList`.
+/// The message `gnmi.SubscriptionList`.
 #[derive(Clone, PartialEq, Message)]
 pub struct SubscriptionList {
-    /// The subscriptions.
+    /// Subscriptions, one for each path.
     #[prost(message, repeated, tag = "2")]
     pub subscription: Vec<Subscription>,
-    /// 0: a stream.
+    /// Mode of the list; 0 for a stream.
     #[prost(int32, tag = "5")]
     pub mode: i32,
-    /// Of the values.
+    /// Encoding of the values.
     #[prost(enumeration = "Encoding", tag = "8")]
     pub encoding: i32,
 }
 
-/// `gnmi.Subscription`.
+/// The message `gnmi.Subscription`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Subscription {
-    /// The path.
+    /// Path that is subscribed to.
     #[prost(message, optional, tag = "1")]
     pub path: Option<Path>,
-    /// When values are sent.
+    /// Mode in which values are sent.
     #[prost(enumeration = "SubscriptionMode", tag = "2")]
     pub mode: i32,
-    /// ns between two samples.
+    /// Time between two samples, ns.
     #[prost(uint64, tag = "3")]
     pub sample_interval: u64,
 }
 
-/// `gnmi.SubscriptionMode`.
+/// The enumeration `gnmi.SubscriptionMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum SubscriptionMode {
-    /// As the device decides.
+    /// The device decides when values are sent.
     TargetDefined = 0,
-    /// When they change.
+    /// Values are sent when they change.
     OnChange = 1,
-    /// At intervals.
+    /// Values are sent at intervals.
     Sample = 2,
 }
 
-/// `gnmi.SubscribeResponse`.
+/// The message `gnmi.SubscribeResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct SubscribeResponse {
-    /// What it is.
+    /// Content of the response.
     #[prost(oneof = "Response", tags = "1, 3")]
     pub response: Option<Response>,
 }
@@ -237,7 +237,7 @@ pub struct SubscribeResponse {
 /// The content of a [`SubscribeResponse`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Response {
-    /// Values.
+    /// Values that have changed.
     #[prost(message, tag = "1")]
     Update(Notification),
     /// All values have been sent once.
@@ -245,23 +245,23 @@ pub enum Response {
     SyncResponse(bool),
 }
 
-/// `gnmi_ext.Extension`.
+/// The message `gnmi_ext.Extension`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Extension {
-    /// Which manager may write.
+    /// Election of the manager that may write.
     #[prost(message, optional, tag = "2")]
     pub master_arbitration: Option<MasterArbitration>,
 }
 
-/// `gnmi_ext.MasterArbitration`.
+/// The message `gnmi_ext.MasterArbitration`.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct MasterArbitration {
-    /// The highest one may write.
+    /// Election id; the manager with the highest may write.
     #[prost(message, optional, tag = "2")]
     pub election_id: Option<Uint128>,
 }
 
-/// `gnmi_ext.Uint128`.
+/// The message `gnmi_ext.Uint128`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Message)]
 pub struct Uint128 {
     /// The upper 64 bits.

@@ -1,4 +1,4 @@
-//! Rules as objects of a device, and back.
+//! Converts rules into objects of a device, and back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,25 +14,25 @@ use crate::tree::{Tree, child, leaf, local};
 /// An entry of a list of the device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its path, with its key.
+    /// Path of the entry, with its key.
     pub path: Path,
-    /// Its leaves.
+    /// Leaves of the entry.
     pub leaves: Map<String, Json>,
 }
 
-/// What is in the lists of a map.
+/// The objects in the lists of a map.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
-    /// The rules, and the paths of their objects.
+pub struct DeviceObjects {
+    /// Rules, each with the paths of its objects.
     pub rules: BTreeMap<Rule, BTreeSet<String>>,
-    /// The paths of all objects by their text.
+    /// Paths of all objects by their text.
     pub paths: BTreeMap<String, Path>,
     /// Objects that are no rules.
     pub foreign: Vec<String>,
 }
 
-impl Found {
-    /// The rules.
+impl DeviceObjects {
+    /// Returns the rules without their objects.
     pub fn rules(&self) -> Rules {
         self.rules.keys().cloned().collect()
     }
@@ -40,23 +40,23 @@ impl Found {
 
 type Values = BTreeMap<String, String>;
 
-/// The kind of a rule, and its keys with their values.
+/// Returns the kind of a rule, and its keys with their values.
 fn pairs(rule: &Rule) -> (String, Values) {
     let line = files::line(rule);
     let mut words = line.split(" #").next().unwrap_or_default().split_whitespace();
     let kind = words.next().unwrap_or_default().to_owned();
-    let pair = |word: &str| {
-        word.split_once('=')
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    };
-    (kind, words.filter_map(pair).collect())
+    let values = words.filter_map(|word| {
+        let (key, value) = word.split_once('=')?;
+        Some((key.to_owned(), value.to_owned()))
+    });
+    (kind, values.collect())
 }
 
 impl PathMap {
-    /// The objects of a rule. Rules that the device always follows have none.
+    /// Returns the objects of a rule. Rules that the device always follows have none.
     ///
     /// # Errors
-    /// The map cannot express the rule; a sentence that says what to do.
+    /// A sentence that says what to do if the map cannot express the rule.
     pub fn entries(&self, rule: &Rule) -> Result<Vec<Entry>, String> {
         match (rule, &self.always_encoding) {
             (Rule::Instruction(_), _) if self.always_instructions => return Ok(Vec::new()),
@@ -73,7 +73,7 @@ impl PathMap {
         if objects.is_empty() {
             return Err(format!("the path map has no object for `{kind}`; add one"));
         }
-        // What cannot be read back would be changed for ever.
+        // A value that cannot be read back would be changed again and again.
         let known: BTreeSet<&str> = objects.iter().flat_map(|object| self.readable(object)).collect();
         for (key, value) in &values {
             let default = self.defaults.get(key);
@@ -87,7 +87,7 @@ impl PathMap {
         objects.into_iter().map(|object| entry(object, &values)).collect()
     }
 
-    /// The keys whose values can be read from an object.
+    /// Returns the keys whose values can be read from an object.
     fn readable<'o>(&self, object: &'o Object) -> Vec<&'o str> {
         let templates = object
             .leaves
@@ -106,7 +106,7 @@ impl PathMap {
         keys
     }
 
-    /// The values with those of the derived placeholders.
+    /// Adds the values of the derived placeholders.
     fn derived(&self, rule: &Rule, mut values: Values) -> Values {
         let digest = Sha256::digest(files::line(rule));
         values.insert(
@@ -128,7 +128,7 @@ impl PathMap {
         values
     }
 
-    /// The keys of a rule from the values of placeholders.
+    /// Returns the keys of a rule from the values of placeholders.
     fn underived(&self, kind: &str, mut values: Values) -> Values {
         if let Some(interface) = values.remove("interface") {
             let port = self.ports.iter().find(|(_, name)| **name == interface);
@@ -157,10 +157,10 @@ impl PathMap {
         values
     }
 
-    /// The rules that the lists of a device stand for.
-    pub fn found(&self, tree: &Tree) -> Found {
-        let mut found = Found::default();
-        // What belongs together has one kind and one value in its names.
+    /// Returns the rules that the lists of a device stand for, with their objects.
+    pub fn device_objects(&self, tree: &Tree) -> DeviceObjects {
+        let mut found = DeviceObjects::default();
+        // Objects that belong together have one kind and one value in their names.
         let mut groups: BTreeMap<(&str, String), Vec<(&Object, Entry)>> = BTreeMap::new();
         for object in &self.objects {
             for entry in entries_of(object, tree) {
@@ -178,10 +178,9 @@ impl PathMap {
         for ((kind, _), group) in groups {
             let rule = self.rule(kind, &group);
             let is_whole = rule.as_ref().is_some_and(|rule| self.is_whole(rule, &group));
+            let Some(rule) = rule else { continue };
             // An object that was changed may insert INT all the same; a sink that was changed may be none.
-            let counts =
-                |rule: &Rule| is_whole || rule.inserted_bits() != 0 || matches!(rule, Rule::Source(_));
-            if let Some(rule) = rule.filter(counts) {
+            if is_whole || rule.inserted_bits() != 0 || matches!(rule, Rule::Source(_)) {
                 let texts: BTreeSet<String> =
                     group.iter().map(|(_, entry)| path::text(&entry.path)).collect();
                 ours.extend(texts.clone());
@@ -197,7 +196,7 @@ impl PathMap {
         found
     }
 
-    /// The rule of objects that belong together.
+    /// Returns the rule of objects that belong together.
     fn rule(&self, kind: &str, group: &[(&Object, Entry)]) -> Option<Rule> {
         let mut values = Values::new();
         for (object, entry) in group {
@@ -226,33 +225,38 @@ impl PathMap {
         files::rule(&line).ok()
     }
 
-    /// Whether the objects are those that the map makes of the rule.
+    /// Returns whether the objects are those that the map makes of the rule.
     fn is_whole(&self, rule: &Rule, group: &[(&Object, Entry)]) -> bool {
-        let Ok(wanted) = self.entries(rule) else {
+        let Ok(desired) = self.entries(rule) else {
             return false;
         };
         let objects = self
             .objects
             .iter()
             .filter(|object| group.iter().any(|(own, _)| own.kind == object.kind));
-        let has = |(object, wanted): (&Object, &Entry)| {
-            group.iter().any(|(own, entry)| {
-                let same = |name: &String| {
-                    let wanted = below(&wanted.leaves, name, |name| name);
-                    let actual = below(&entry.leaves, name, local);
-                    wanted.and_then(leaf) == actual.and_then(leaf)
-                };
-                *own == object
-                    && entry.path.elem.last().map(|last| &last.key)
-                        == wanted.path.elem.last().map(|last| &last.key)
-                    && object.leaves.keys().all(same)
+        let mut pairs = objects.zip(&desired);
+        desired.len() == group.len()
+            && pairs.all(|(object, entry)| {
+                group
+                    .iter()
+                    .any(|(own, actual)| *own == object && is_same(object, entry, actual))
             })
-        };
-        wanted.len() == group.len() && objects.zip(&wanted).all(has)
     }
 }
 
-/// The object of a rule with these values. A leaf whose placeholder has no value is left out.
+/// Returns whether an entry of the device has the keys and leaves of the desired one.
+fn is_same(object: &Object, desired: &Entry, actual: &Entry) -> bool {
+    let desired_keys = desired.path.elem.last().map(|last| &last.key);
+    let actual_keys = actual.path.elem.last().map(|last| &last.key);
+    desired_keys == actual_keys
+        && object.leaves.keys().all(|name| {
+            let desired = below(&desired.leaves, name, |name| name);
+            let actual = below(&actual.leaves, name, local);
+            desired.and_then(leaf) == actual.and_then(leaf)
+        })
+}
+
+/// Builds the object of a rule with these values. A leaf whose placeholder has no value is left out.
 fn entry(object: &Object, values: &Values) -> Result<Entry, String> {
     let name = object.name.fill(values).ok_or_else(|| {
         let placeholder = object.name.placeholder.as_deref().unwrap_or_default();
@@ -284,14 +288,15 @@ fn entry(object: &Object, values: &Values) -> Result<Entry, String> {
     Ok(Entry { path, leaves })
 }
 
-/// What is at `path` in `leaves`: `config/mtu` is the leaf `mtu` in the container `config`. `named`: how a step is called there.
+/// Returns the value at `path` in `leaves`: `config/mtu` is the leaf `mtu` in the container `config`. `named` returns the name of
+/// a step there.
 fn below<'l>(leaves: &'l Map<String, Json>, path: &str, named: fn(&str) -> &str) -> Option<&'l Json> {
     let mut steps = path.split('/');
     let first = leaves.get(named(steps.next()?))?;
     steps.try_fold(first, |place, step| child(place, named(step)))
 }
 
-/// Puts a value at `path`. The map has no leaf inside of another one.
+/// Inserts a value at `path`. The map has no leaf inside of another one.
 fn insert(leaves: &mut Map<String, Json>, path: &str, value: Json) {
     match path.split_once('/') {
         None => _ = leaves.insert(path.to_owned(), value),
@@ -306,30 +311,23 @@ fn insert(leaves: &mut Map<String, Json>, path: &str, value: Json) {
     }
 }
 
-/// The entries of the list of an object: of a list with key leaves, or of a table by name.
+/// Returns the entries of the list of an object: of a list with key leaves, or of a table by name.
 fn entries_of(object: &Object, tree: &Tree) -> Vec<Entry> {
-    let made = |name: String, leaves: &Map<String, Json>| {
+    let named: Vec<(String, &Json)> = match tree.at(&object.path) {
+        Some(Json::Array(list)) => list
+            .iter()
+            .filter_map(|entry| Some((child(entry, local(&object.key)).and_then(leaf)?, entry)))
+            .collect(),
+        Some(Json::Object(table)) => table.iter().map(|(name, entry)| (name.clone(), entry)).collect(),
+        _ => Vec::new(),
+    };
+    let entries = named.into_iter().filter_map(|(name, entry)| {
+        let leaves = entry.as_object()?.clone();
         let mut path = object.path.clone();
         if let Some(last) = path.elem.last_mut() {
             last.key = [(object.key.clone(), name)].into();
         }
-        Entry {
-            path,
-            leaves: leaves.clone(),
-        }
-    };
-    match tree.at(&object.path) {
-        Some(Json::Array(list)) => {
-            let one = |entry: &Json| {
-                let name = child(entry, local(&object.key)).and_then(leaf)?;
-                Some(made(name, entry.as_object()?))
-            };
-            list.iter().filter_map(one).collect()
-        }
-        Some(Json::Object(table)) => {
-            let one = |(name, entry): (&String, &Json)| Some(made(name.clone(), entry.as_object()?));
-            table.iter().filter_map(one).collect()
-        }
-        _ => Vec::new(),
-    }
+        Some(Entry { path, leaves })
+    });
+    entries.collect()
 }

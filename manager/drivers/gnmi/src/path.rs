@@ -4,44 +4,43 @@ use std::collections::BTreeMap;
 
 use crate::message::{Path, PathElem};
 
-/// Steps of a path at most.
+/// Upper limit of the steps of a path.
 const MAX_STEPS: usize = 64;
 
-/// The path of a text.
+/// Parses the text of a path.
 ///
 /// # Errors
 /// A sentence that says what to do.
 pub fn parse(text: &str) -> Result<Path, String> {
-    let wrong = |what: &str| {
-        format!("`{text}` is not a path: {what}; write \"/interfaces/interface[name=eth0]\" or the like")
-    };
-    let (origin, mut rest) = text.split_once('/').ok_or_else(|| wrong("it has no `/`"))?;
+    let (origin, mut rest) = text
+        .split_once('/')
+        .ok_or_else(|| not_a_path(text, "it has no `/`"))?;
     let origin = origin.strip_suffix(':').unwrap_or(origin);
     if !origin
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
     {
-        return Err(wrong("it begins with neither `/` nor an origin"));
+        return Err(not_a_path(text, "it begins with neither `/` nor an origin"));
     }
     let mut elem = Vec::new();
     loop {
         let end = rest.find(['/', '[']).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         if name.is_empty() || name.contains(']') {
-            return Err(wrong("a step has no name"));
+            return Err(not_a_path(text, "a step has no name"));
         }
-        let (key, after) = keys(after).ok_or_else(|| wrong("a key is not [name=value]"))?;
+        let (key, after) = keys(after).ok_or_else(|| not_a_path(text, "a key is not [name=value]"))?;
         elem.push(PathElem {
             name: name.to_owned(),
             key,
         });
         if elem.len() > MAX_STEPS {
-            return Err(wrong("it has too many steps"));
+            return Err(not_a_path(text, "it has too many steps"));
         }
         rest = match after.strip_prefix('/') {
             Some(next) => next,
             None if after.is_empty() => break,
-            None => return Err(wrong("something follows a key")),
+            None => return Err(not_a_path(text, "something follows a key")),
         };
     }
     Ok(Path {
@@ -51,7 +50,11 @@ pub fn parse(text: &str) -> Result<Path, String> {
     })
 }
 
-/// The keys at the beginning of a text, and the rest of it. A value ends at the next `]`.
+fn not_a_path(text: &str, reason: &str) -> String {
+    format!("`{text}` is not a path: {reason}; write \"/interfaces/interface[name=eth0]\" or the like")
+}
+
+/// Parses the keys at the beginning of a text, and returns them with the rest of it. A value ends at the next `]`.
 fn keys(mut text: &str) -> Option<(BTreeMap<String, String>, &str)> {
     let mut keys = BTreeMap::new();
     while let Some(inner) = text.strip_prefix('[') {
@@ -63,7 +66,7 @@ fn keys(mut text: &str) -> Option<(BTreeMap<String, String>, &str)> {
     Some((keys, text))
 }
 
-/// The text of a path.
+/// Renders a path as text.
 pub fn text(path: &Path) -> String {
     let mut text = if path.origin.is_empty() {
         String::new()

@@ -1,4 +1,4 @@
-//! What a device has at its paths, as one JSON tree, whether it sends whole subtrees as JSON or one leaf at a time.
+//! The values at the paths of a device as one JSON tree, whether it sends whole subtrees as JSON or one leaf at a time.
 //!
 //! Names lose their module (`openconfig-interfaces:interface` is `interface`): devices differ in where they write it.
 
@@ -6,12 +6,12 @@ use serde_json::{Map, Number, Value as Json};
 
 use crate::message::{Notification, Path, PathElem, Value};
 
-/// Entries of a list at most.
+/// Upper limit of the entries of a list.
 const MAX_ENTRIES: usize = 8192;
-/// Steps of a path at most. Each is a level of the tree, and the tree is dropped by recursion.
+/// Upper limit of the steps of a path. Each is a level of the tree, and the tree is dropped by recursion.
 const MAX_STEPS: usize = 64;
 
-/// A tree of values.
+/// A JSON tree of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree(Json);
 
@@ -25,7 +25,7 @@ impl Tree {
     /// Adds the values of a notification.
     ///
     /// # Errors
-    /// It is not JSON, or a list or a path is too long.
+    /// A sentence if it is not JSON, or a list or a path is too long.
     pub fn add(&mut self, notification: &Notification) -> Result<(), String> {
         let prefix = notification.prefix.iter().flat_map(|path| &path.elem);
         for update in &notification.update {
@@ -33,41 +33,42 @@ impl Tree {
                 continue;
             };
             let json = json(value)?;
-            let length = |path: Option<&Path>| path.map_or(0, |path| path.elem.len());
-            if length(notification.prefix.as_ref()) + length(update.path.as_ref()) > MAX_STEPS {
+            let steps_of_prefix = notification.prefix.as_ref().map_or(0, |path| path.elem.len());
+            let steps_of_path = update.path.as_ref().map_or(0, |path| path.elem.len());
+            if steps_of_prefix + steps_of_path > MAX_STEPS {
                 return Err(format!("the device sends a path of more than {MAX_STEPS} steps"));
             }
             let steps = prefix
                 .clone()
                 .chain(update.path.iter().flat_map(|path| &path.elem));
-            let mut place = &mut self.0;
+            let mut node = &mut self.0;
             for step in steps {
-                place = descend(place, step)?;
+                node = descend(node, step)?;
             }
-            merge(place, json)?;
+            merge(node, json)?;
         }
         Ok(())
     }
 
-    /// What is below a path without keys in its last step.
+    /// Returns the value below a path without keys in its last step.
     pub fn at(&self, path: &Path) -> Option<&Json> {
         path.elem
             .iter()
-            .try_fold(&self.0, |place, step| child(place, local(&step.name)))
+            .try_fold(&self.0, |node, step| child(node, local(&step.name)))
     }
 }
 
-/// A name without its module.
+/// Removes the module from a name.
 pub(crate) fn local(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, name)| name)
 }
 
-/// The member of an object.
+/// Returns a member of an object.
 pub(crate) fn child<'a>(json: &'a Json, name: &str) -> Option<&'a Json> {
     json.as_object()?.get(name)
 }
 
-/// A leaf as text; a number and the text of that number are the same.
+/// Renders a leaf as text; a number and the text of that number are equal.
 pub(crate) fn leaf(json: &Json) -> Option<String> {
     match json {
         Json::String(text) => Some(text.clone()),
@@ -89,23 +90,15 @@ fn json(value: &Value) -> Result<Json, String> {
     })
 }
 
-/// The place of a step below `place`, which is made if it is not there.
-fn descend<'a>(place: &'a mut Json, step: &PathElem) -> Result<&'a mut Json, String> {
-    let below = object(place).entry(local(&step.name)).or_insert(Json::Null);
+/// Returns the value of a step below `node`, which is made if it does not exist.
+fn descend<'a>(node: &'a mut Json, step: &PathElem) -> Result<&'a mut Json, String> {
+    let below = object(node).entry(local(&step.name)).or_insert(Json::Null);
     if step.key.is_empty() {
         return Ok(below);
     }
     let list = array(below);
-    let has = |entry: &Json| {
-        step.key
-            .iter()
-            .all(|(name, value)| match child(entry, local(name)) {
-                Some(Json::String(text)) => text == value,
-                other => other.and_then(leaf).as_ref() == Some(value),
-            })
-    };
     // Leaves of one entry come one after another.
-    let index = list.iter().rposition(has);
+    let index = list.iter().rposition(|entry| has_keys(entry, step));
     let index = match index {
         Some(index) => index,
         None if list.len() < MAX_ENTRIES => {
@@ -121,41 +114,51 @@ fn descend<'a>(place: &'a mut Json, step: &PathElem) -> Result<&'a mut Json, Str
     Ok(&mut list[index])
 }
 
+/// Returns whether an entry of a list has the keys of a step.
+fn has_keys(entry: &Json, step: &PathElem) -> bool {
+    step.key
+        .iter()
+        .all(|(name, value)| match child(entry, local(name)) {
+            Some(Json::String(text)) => text == value,
+            other => other.and_then(leaf).as_ref() == Some(value),
+        })
+}
+
 fn too_many(name: &str) -> String {
     format!("the device has more than {MAX_ENTRIES} entries of `{name}`; this driver reads no more")
 }
 
-fn object(place: &mut Json) -> &mut Map<String, Json> {
-    if !place.is_object() {
-        *place = Json::Object(Map::new());
+fn object(node: &mut Json) -> &mut Map<String, Json> {
+    if !node.is_object() {
+        *node = Json::Object(Map::new());
     }
-    match place {
+    match node {
         Json::Object(map) => map,
         _ => unreachable!("made an object above"),
     }
 }
 
-fn array(place: &mut Json) -> &mut Vec<Json> {
-    if !place.is_array() {
-        *place = Json::Array(Vec::new());
+fn array(node: &mut Json) -> &mut Vec<Json> {
+    if !node.is_array() {
+        *node = Json::Array(Vec::new());
     }
-    match place {
+    match node {
         Json::Array(list) => list,
         _ => unreachable!("made a list above"),
     }
 }
 
-/// Adds what a value says to what is there.
-fn merge(place: &mut Json, value: Json) -> Result<(), String> {
+/// Merges a value into the one at `node`.
+fn merge(node: &mut Json, value: Json) -> Result<(), String> {
     match value {
         Json::Object(map) => {
-            let own = object(place);
+            let own = object(node);
             for (name, value) in map {
                 merge(own.entry(local(&name)).or_insert(Json::Null), value)?;
             }
         }
         Json::Array(list) => {
-            let own = array(place);
+            let own = array(node);
             for entry in list {
                 let mut made = Json::Null;
                 merge(&mut made, entry)?;
@@ -165,7 +168,7 @@ fn merge(place: &mut Json, value: Json) -> Result<(), String> {
                 return Err(too_many("a list"));
             }
         }
-        other => *place = other,
+        other => *node = other,
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gnmi::PathMap;
 use manager::device::{Mode, Rule, Rules, Watch};
-use manager::flows::FlowKey;
+use manager::flows::FlowMatch;
 use serde_json::json;
 
 fn map() -> PathMap {
@@ -13,11 +13,11 @@ fn map() -> PathMap {
 }
 
 fn watch(hops: u8, sample: u32) -> Rule {
-    let key = FlowKey {
+    let key = FlowMatch {
         src: "10.0.0.0/8".parse().ok(),
         dport: (443, 443),
         proto: Some(6),
-        ..FlowKey::default()
+        ..FlowMatch::default()
     };
     Rule::Watch(Arc::new(Watch {
         key,
@@ -76,7 +76,7 @@ fn rules_are_objects_of_config_db_and_changes_a_patch() {
 #[test]
 fn what_the_map_cannot_express_is_refused() {
     let filter = manager::device::Filter {
-        key: FlowKey::default(),
+        key: FlowMatch::default(),
         algorithm: manager::device::FilterAlgorithm::Change,
         metric: detect::Metric::HopLatency,
         threshold: 0,

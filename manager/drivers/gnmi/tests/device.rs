@@ -13,7 +13,7 @@ use manager::device::{
     Watch,
 };
 use manager::driver::{Facts, Message, Neighbour, PortFacts};
-use manager::flows::FlowKey;
+use manager::flows::FlowMatch;
 use serde_json::json;
 use support::{Conduct, Server};
 use tokio::runtime::Runtime;
@@ -26,11 +26,11 @@ fn map(text: &str) -> Arc<PathMap> {
 }
 
 fn watch(hops: u8) -> Rule {
-    let key = FlowKey {
+    let key = FlowMatch {
         src: "10.0.0.0/8".parse().ok(),
         dport: (443, 443),
         proto: Some(6),
-        ..FlowKey::default()
+        ..FlowMatch::default()
     };
     Rule::Watch(Arc::new(Watch {
         key,

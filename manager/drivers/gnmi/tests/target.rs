@@ -17,7 +17,7 @@ use manager::device::{
     Watch,
 };
 use manager::driver::Message;
-use manager::flows::FlowKey;
+use manager::flows::FlowMatch;
 
 /// What the models of that server have room for: interfaces with a description and an MTU.
 const MAP: &str = r#"
@@ -211,9 +211,9 @@ impl Talk {
 const ELECTION: Election = Election { term: 1, epoch: 1 };
 
 fn watch(hops: u8) -> Rule {
-    let key = FlowKey {
+    let key = FlowMatch {
         dst: "10.0.0.0/8".parse().ok(),
-        ..FlowKey::default()
+        ..FlowMatch::default()
     };
     Rule::Watch(Arc::new(Watch {
         key,

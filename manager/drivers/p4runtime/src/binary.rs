@@ -1,18 +1,18 @@
-//! P4Info as text: what `p4c --p4runtime-files x.txtpb` writes, in the text format of Protocol Buffers
-//! (<https://protobuf.dev/reference/protobuf/textformat-spec/>). It becomes the binary form, field by field, so that nothing of it is lost.
+//! Converts P4Info from the text that `p4c --p4runtime-files x.txtpb` writes, in the text format of Protocol Buffers
+//! (<https://protobuf.dev/reference/protobuf/textformat-spec/>), into the binary form, field by field, so that nothing of it is
+//! lost.
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-/// Nested messages.
+/// Upper limit of the depth of nested messages.
 const MAX_DEPTH: usize = 16;
 
-/// What a field holds.
+/// The type of a field's value.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// A text or bytes.
     Text,
     Number,
-    /// A word, and the number of each.
+    /// A word of the enumeration, with its number.
     Word(&'static [(&'static str, u64)]),
     Message(Fields),
 }
@@ -239,10 +239,10 @@ fn width() -> &'static [(&'static str, u32, Kind)] {
     &[("bitwidth", 1, Number), ("max_bitwidth", 1, Number)]
 }
 
-/// The binary form of a P4Info in text form.
+/// Converts a P4Info from its text form into the binary form.
 ///
 /// # Errors
-/// What is wrong, with its line.
+/// A description of the problem, with its line.
 pub fn to_binary(text: &str) -> Result<Vec<u8>, String> {
     let mut reader = Reader { text, at: 0 };
     let mut binary = Vec::new();
@@ -266,7 +266,7 @@ impl<'t> Reader<'t> {
         ))
     }
 
-    /// The next byte that is neither space nor comment.
+    /// Returns the next byte that is neither space nor comment.
     fn peek(&mut self) -> Option<u8> {
         loop {
             let rest = &self.text[self.at..];
@@ -279,23 +279,24 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn take(&mut self, byte: u8) -> bool {
+    /// Skips the byte if it is the next one, and returns whether it was.
+    fn skip(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == Some(byte);
         self.at += usize::from(is_next);
         is_next
     }
 
-    /// A name, a word or a number.
+    /// Reads a name, a word or a number.
     fn word(&mut self) -> &'t str {
         self.peek();
         let rest = &self.text[self.at..];
-        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let word = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let word = &rest[..end.unwrap_or(rest.len())];
         self.at += word.len();
         word
     }
 
-    /// Fields up to the end of the message.
+    /// Reads fields up to the end of the message.
     fn message(
         &mut self,
         fields: &[(&str, u32, Kind)],
@@ -310,12 +311,12 @@ impl<'t> Reader<'t> {
             let Some((_, number, kind)) = fields.iter().find(|(known, ..)| *known == name) else {
                 return self.refuse(&format!("`{name}` is not known here"));
             };
-            let has_colon = self.take(b':');
+            let has_colon = self.skip(b':');
             if !has_colon && !matches!(kind, Message(_)) {
                 return self.refuse(&format!("`{name}` has no value"));
             }
             self.field(*number, *kind, depth, out)?;
-            let _ = self.take(b',') || self.take(b';');
+            let _ = self.skip(b',') || self.skip(b';');
         }
         Ok(())
     }
@@ -333,9 +334,9 @@ impl<'t> Reader<'t> {
             Text | Message(_) => {
                 let mut bytes = Vec::new();
                 match kind {
-                    Message(fields) if self.take(b'{') => {
+                    Message(fields) if self.skip(b'{') => {
                         self.message(fields(), depth + 1, &mut bytes)?;
-                        if !self.take(b'}') {
+                        if !self.skip(b'}') {
                             return self.refuse("a `{` without a `}`");
                         }
                     }
@@ -362,12 +363,12 @@ impl<'t> Reader<'t> {
         parsed.or_else(|_| self.refuse(&format!("`{word}` is no number")))
     }
 
-    /// Texts that follow each other are one.
+    /// Reads texts that follow each other as one.
     fn string(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
         if self.peek() != Some(b'"') {
             return self.refuse("a text in quotes is missing");
         }
-        while self.take(b'"') {
+        while self.skip(b'"') {
             loop {
                 let Some(byte) = self.text.as_bytes().get(self.at) else {
                     return self.refuse("a text does not end");

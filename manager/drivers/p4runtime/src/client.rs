@@ -1,4 +1,4 @@
-//! A client of P4Runtime: one connection to one device.
+//! A P4Runtime client with one connection to one device.
 
 use std::io;
 use std::pin::Pin;
@@ -26,26 +26,26 @@ use crate::message::{
     StreamMessageRequest, StreamMessageResponse, StreamRequest, Uint128, Update, WriteRequest, WriteResponse,
 };
 
-/// Entries of one answer at most.
+/// Upper limit of the entries in one answer.
 pub const MAX_ENTITIES: usize = 1 << 16;
 /// Longest message of a device: P4Info, or a part of its entries.
 const MAX_MESSAGE: usize = 64 << 20;
-/// Messages to the device that may wait: timer frames of a fifth of a second at most.
+/// Upper limit of the queued messages to the device: timer frames of a fifth of a second.
 const MAX_QUEUE: usize = 1024;
 const CONNECT: Duration = Duration::from_secs(1);
 /// A dead peer is noticed by the kernel after a few of these.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// Where a device is, and how it is spoken to.
+/// The address of a device, with its number and certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// `host:port`.
+    /// Address as `host:port`.
     pub address: String,
-    /// Its number in P4Runtime.
+    /// Id of the device in P4Runtime.
     pub device_id: u64,
-    /// The role of the client; empty: the default one.
+    /// Role of the client; empty for the default one.
     pub role: String,
-    /// TLS; `None`: none.
+    /// TLS settings; `None` connects without TLS.
     pub tls: Option<Tls>,
 }
 
@@ -57,7 +57,7 @@ pub type Connecting = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>
 pub struct Connector(Arc<dyn Fn(String) -> Connecting + Send + Sync>);
 
 impl Connector {
-    /// `connect` gets `host:port`.
+    /// Creates a connector from a function that connects to `host:port`.
     pub fn new(connect: impl Fn(String) -> Connecting + Send + Sync + 'static) -> Self {
         Self(Arc::new(connect))
     }
@@ -92,7 +92,7 @@ pub struct Tls {
     pub ca: Vec<u8>,
     /// Certificate and key of the client, PEM.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name in the device's certificate; `None`: that of the address.
+    /// The name in the device's certificate; `None` for that of the address.
     pub name: Option<String>,
 }
 
@@ -105,16 +105,16 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
-    /// No response.
+    /// There was no response.
     Unreachable(String),
-    /// The device says that it has no program, when it is asked for that or for entries. Its words.
+    /// The device answers a request for its program or entries that it has no program. With its message.
     NoProgram(String),
-    /// Another client is primary.
+    /// Another client is the primary one.
     NotPrimary,
-    /// The device refused: its code, its words, and the result of each update, if it gave them.
+    /// The device refused: its code, its message, and the result of each update, if it gave them.
     Refused(Code, String, Vec<Error>),
 }
 
@@ -124,7 +124,7 @@ impl Failure {
             "" => format!("{:?}", status.code()),
             message => message.chars().take(300).collect(),
         };
-        // The connection failed: the device has said nothing.
+        // The connection failed: the device did not answer.
         if std::error::Error::source(status).is_some() {
             return Self::Unreachable(causes(status));
         }
@@ -137,9 +137,9 @@ impl Failure {
         }
     }
 
-    /// This failure of a request for the program or for entries. There, FAILED_PRECONDITION means that the device has no program; of other
-    /// requests it may mean anything.
-    fn of_query(self) -> Self {
+    /// Converts this failure of a request for the program or for entries. There, FAILED_PRECONDITION means that the device has no
+    /// program; of other requests it may mean anything.
+    fn into_query_failure(self) -> Self {
         match self {
             Self::Refused(Code::FailedPrecondition, words, _) => Self::NoProgram(words),
             failure => failure,
@@ -158,12 +158,14 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// The results of updates in the details of a status.
+/// Decodes the results of updates in the details of a status.
 fn errors(details: &[u8]) -> Vec<Error> {
     let status = Status::decode(details).unwrap_or_default();
-    let is_error = |url: &str| url.ends_with("/p4.v1.Error");
-    let all = status.details.iter().filter(|any| is_error(&any.type_url));
-    all.map(|any| Error::decode(any.value.as_slice()).unwrap_or_default())
+    status
+        .details
+        .iter()
+        .filter(|any| any.type_url.ends_with("/p4.v1.Error"))
+        .map(|any| Error::decode(any.value.as_slice()).unwrap_or_default())
         .collect()
 }
 
@@ -172,11 +174,11 @@ fn errors(details: &[u8]) -> Vec<Error> {
 pub struct Client {
     calls: Calls,
     queue: mpsc::Sender<StreamMessageRequest>,
-    /// What the device says by itself.
+    /// Messages of the device on the stream.
     receive: Streaming<StreamMessageResponse>,
 }
 
-/// Calls that need no stream.
+/// The calls that need no stream.
 #[derive(Clone, Debug)]
 pub struct Calls {
     grpc: Grpc<Channel>,
@@ -184,7 +186,7 @@ pub struct Calls {
     role: String,
 }
 
-/// The queue of a stream.
+/// The receiving end of the queue of a stream.
 struct Queue(mpsc::Receiver<StreamMessageRequest>);
 
 impl Stream for Queue {
@@ -196,11 +198,11 @@ impl Stream for Queue {
 }
 
 impl Client {
-    /// Connects, `via` something else if so, and opens the stream, with the first request for arbitration: some devices answer nothing
-    /// before it.
+    /// Connects, through `via` if it is given, and opens the stream with the first request for arbitration: some devices answer
+    /// nothing before it.
     ///
     /// # Errors
-    /// The device cannot be reached; a sentence says why.
+    /// [`Failure`] with a sentence that says why the device cannot be reached.
     pub async fn connect(peer: &Peer, via: Option<&Connector>, election: Uint128) -> Result<Self, Failure> {
         let channel = channel(peer, via).await.map_err(Failure::Unreachable)?;
         let grpc = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE);
@@ -226,10 +228,10 @@ impl Client {
         })
     }
 
-    /// Asks to be primary with another election id.
+    /// Requests to become primary with another election id.
     ///
     /// # Errors
-    /// The stream has ended.
+    /// [`Failure::Unreachable`] if the stream has ended.
     pub fn claim(&self, election: Uint128) -> Result<(), Failure> {
         self.send(self.calls.arbitration(election))
     }
@@ -237,16 +239,17 @@ impl Client {
     /// Sends a message on the stream.
     ///
     /// # Errors
-    /// The stream has ended, or the device does not take its messages.
+    /// [`Failure::Unreachable`] if the stream has ended, or the device does not accept its messages.
     pub fn send(&self, message: StreamMessageRequest) -> Result<(), Failure> {
-        let ended = |_| Failure::Unreachable("the stream has ended".to_owned());
-        self.queue.try_send(message).map_err(ended)
+        self.queue
+            .try_send(message)
+            .map_err(|_| Failure::Unreachable("the stream has ended".to_owned()))
     }
 
-    /// The next message on the stream. It may be dropped while it waits.
+    /// Waits for the next message on the stream. The future may be dropped while it waits.
     ///
     /// # Errors
-    /// The stream has ended.
+    /// [`Failure`] if the stream has ended.
     pub async fn next(&mut self) -> Result<StreamMessageResponse, Failure> {
         match self.receive.message().await {
             Ok(Some(message)) => Ok(message),
@@ -255,7 +258,7 @@ impl Client {
         }
     }
 
-    /// The calls.
+    /// Returns the calls of this connection.
     pub fn calls(&self) -> Calls {
         self.calls.clone()
     }
@@ -263,9 +266,8 @@ impl Client {
 
 async fn channel(peer: &Peer, via: Option<&Connector>) -> Result<Channel, String> {
     let scheme = if peer.tls.is_some() { "https" } else { "http" };
-    let bad = |error: &dyn std::fmt::Display| format!("{} is no address: {error}", peer.address);
-    let endpoint =
-        Endpoint::from_shared(format!("{scheme}://{}", peer.address)).map_err(|error| bad(&error))?;
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{}", peer.address))
+        .map_err(|error| format!("{} is no address: {error}", peer.address))?;
     // No keepalive of HTTP/2: gRPC's C++ servers close connections that ping more often than every 5 minutes.
     let mut endpoint = endpoint
         .connect_timeout(CONNECT)
@@ -290,7 +292,7 @@ async fn channel(peer: &Peer, via: Option<&Connector>) -> Result<Channel, String
     connected.map_err(|error| format!("{}: {}", peer.address, causes(&error)))
 }
 
-/// An error with its innermost cause, which says what is wrong.
+/// Renders the innermost cause of an error, which says what is wrong.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -338,36 +340,38 @@ impl Calls {
             .map_err(|status| Failure::new(&status))
     }
 
-    /// The program of the device, and the cookie of whoever loaded it.
+    /// Queries the program of the device, and the cookie of the client that loaded it.
     ///
     /// # Errors
-    /// It has none, or refuses.
+    /// [`Failure::NoProgram`] if it has none; other failures if it refuses.
     pub async fn program(&mut self) -> Result<(P4Info, Option<Cookie>), Failure> {
         let request = GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
             response_type: ResponseType::P4infoAndCookie.into(),
         };
         let path = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
-        let response: GetForwardingPipelineConfigResponse =
-            self.call(path, request).await.map_err(Failure::of_query)?;
+        let response: GetForwardingPipelineConfigResponse = self
+            .call(path, request)
+            .await
+            .map_err(Failure::into_query_failure)?;
         let config = response.config.unwrap_or_default();
         // PI, and so BMv2, answers with an empty configuration.
         if config == ForwardingPipelineConfig::default() {
             return Err(Failure::NoProgram("it has no program".to_owned()));
         }
-        let unreadable = |why: String| Failure::Refused(Code::DataLoss, why, Vec::new());
-        let bytes = config.p4info.filter(|bytes| !bytes.is_empty());
-        let bytes =
-            bytes.ok_or_else(|| unreadable("it does not give the P4Info of its program".to_owned()))?;
-        let info = P4Info::decode(bytes.as_slice());
-        let info = info.map_err(|error| unreadable(format!("its P4Info cannot be read: {error}")))?;
+        let bytes = config
+            .p4info
+            .filter(|bytes| !bytes.is_empty())
+            .ok_or_else(|| unreadable("it does not give the P4Info of its program".to_owned()))?;
+        let info = P4Info::decode(bytes.as_slice())
+            .map_err(|error| unreadable(format!("its P4Info cannot be read: {error}")))?;
         Ok((info, config.cookie))
     }
 
-    /// Asks for something short, to see whether the device is there.
+    /// Sends a short request to check whether the device answers.
     ///
     /// # Errors
-    /// It is not.
+    /// [`Failure`] if it does not, or has no program.
     pub async fn alive(&mut self) -> Result<(), Failure> {
         let request = GetForwardingPipelineConfigRequest {
             device_id: self.device_id,
@@ -375,7 +379,7 @@ impl Calls {
         };
         let path = "/p4.v1.P4Runtime/GetForwardingPipelineConfig";
         let response: Result<GetForwardingPipelineConfigResponse, _> = self.call(path, request).await;
-        match response.map_err(Failure::of_query) {
+        match response.map_err(Failure::into_query_failure) {
             Err(failure @ (Failure::Unreachable(_) | Failure::NoProgram(_))) => Err(failure),
             _ => Ok(()),
         }
@@ -384,7 +388,7 @@ impl Calls {
     /// Loads a program.
     ///
     /// # Errors
-    /// The device refuses.
+    /// [`Failure`] if the device refuses.
     pub async fn load(&mut self, election: Uint128, config: ForwardingPipelineConfig) -> Result<(), Failure> {
         let request = SetForwardingPipelineConfigRequest {
             device_id: self.device_id,
@@ -399,10 +403,10 @@ impl Calls {
             .map(|_: SetForwardingPipelineConfigResponse| ())
     }
 
-    /// Executes changes.
+    /// Executes changes of entries.
     ///
     /// # Errors
-    /// The device refuses, or refused some of them.
+    /// [`Failure`] if the device refuses the request, or some of the changes.
     pub async fn write(&mut self, election: Uint128, updates: Vec<Update>) -> Result<(), Failure> {
         let request = WriteRequest {
             device_id: self.device_id,
@@ -416,10 +420,10 @@ impl Calls {
             .map(|_: WriteResponse| ())
     }
 
-    /// The entities that match.
+    /// Reads the entities that match.
     ///
     /// # Errors
-    /// The device refuses, or has too many.
+    /// [`Failure`] if the device refuses, or has more than [`MAX_ENTITIES`].
     pub async fn read(&mut self, entities: Vec<Entity>) -> Result<Vec<Entity>, Failure> {
         let request = ReadRequest {
             device_id: self.device_id,
@@ -429,14 +433,13 @@ impl Calls {
         self.ready().await?;
         let path = PathAndQuery::from_static("/p4.v1.P4Runtime/Read");
         let codec: ProstCodec<ReadRequest, ReadResponse> = ProstCodec::default();
-        let failure = |status: tonic::Status| Failure::new(&status).of_query();
         let opened = self
             .grpc
             .server_streaming(Request::new(request), path, codec)
             .await;
-        let mut stream = opened.map_err(failure)?.into_inner();
+        let mut stream = opened.map_err(query_failure)?.into_inner();
         let mut all = Vec::new();
-        while let Some(part) = stream.message().await.map_err(failure)? {
+        while let Some(part) = stream.message().await.map_err(query_failure)? {
             all.extend(part.entities);
             if all.len() > MAX_ENTITIES {
                 let text = format!("it has more than {MAX_ENTITIES} entries in the tables of the map");
@@ -445,4 +448,12 @@ impl Calls {
         }
         Ok(all)
     }
+}
+
+fn query_failure(status: tonic::Status) -> Failure {
+    Failure::new(&status).into_query_failure()
+}
+
+fn unreadable(reason: String) -> Failure {
+    Failure::Refused(Code::DataLoss, reason, Vec::new())
 }

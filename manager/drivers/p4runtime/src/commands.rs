@@ -1,4 +1,4 @@
-//! Entries as commands of BMv2's `simple_switch_CLI`, for switches that somebody else configures.
+//! Renders entries as commands of BMv2's `simple_switch_CLI`, for switches that somebody else configures.
 //!
 //! The program has no command that removes an entry by its key, so that the commands empty the tables of the map first. While they run, the
 //! switch has no sinks: run them while its ports are down, or while no packet of the domain carries INT.
@@ -14,18 +14,22 @@ use crate::message::{MatchType, P4Action, P4Info, P4MatchField, P4Table, Preambl
 use crate::program::{Form, Local, Program, Row};
 use crate::translate::Entries;
 
-/// The commands that give a switch these rules, and nothing else in the tables of the map.
+/// Renders the commands that give a switch these rules, and no other entries in the tables of the map.
 ///
 /// # Errors
-/// The map does not fit the program, or cannot express a rule: one sentence.
+/// One sentence if the map does not fit the program, or cannot express a rule.
 pub fn commands(map: &Map, info: &P4Info, local: &Local, rules: &Rules) -> Result<String, String> {
     let program = Program::new(map, info, local)
         .map_err(|problems| format!("the map does not fit the program: {}", problems.join("; ")))?;
-    let (mut out, mut seen) = (String::new(), BTreeSet::new());
-    // The last kinds first: what inserts INT goes before what removes it.
+    let mut out = String::new();
+    let mut seen = BTreeSet::new();
+    // The last kinds first: entries that insert INT are removed before those that remove it.
     for row in program.rows.iter().rev() {
-        if let Some(line) = emptied(row, info).filter(|line| seen.insert(line.clone())) {
+        if let Some(line) = emptied(row, info)
+            && !seen.contains(&line)
+        {
             out.push_str(&line);
+            seen.insert(line);
         }
     }
     let mut entries = BTreeSet::new();
@@ -56,7 +60,6 @@ fn emptied(row: &Row, info: &P4Info) -> Option<String> {
 
 fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
     let mut line = String::new();
-    let unknown = || "an entry is of no table of the program; please report it".to_owned();
     match (&entry.key, &entry.content) {
         (Key::Group(group), _) => {
             return Err(format!(
@@ -81,7 +84,7 @@ fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
             let _ = writeln!(line, "mirroring_add {session} {port}");
         }
         (Key::Default(table), Content::Action(action, params)) => {
-            let (table, action) = of(info, *table, *action).ok_or_else(unknown)?;
+            let (table, action) = table_and_action(info, *table, *action).ok_or_else(unknown_table)?;
             let _ = write!(
                 line,
                 "table_set_default {} {}",
@@ -99,7 +102,7 @@ fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
             },
             Content::Action(action, params),
         ) => {
-            let (table, action) = of(info, *table, *action).ok_or_else(unknown)?;
+            let (table, action) = table_and_action(info, *table, *action).ok_or_else(unknown_table)?;
             let _ = write!(
                 line,
                 "table_add {} {}",
@@ -107,25 +110,33 @@ fn command(entry: &Entry, info: &P4Info) -> Result<String, String> {
                 name(&action.preamble)
             );
             for field in &table.match_fields {
-                let _ = write!(line, " {}", written(field, fields.get(&field.id)));
+                let _ = write!(line, " {}", field_text(field, fields.get(&field.id)));
             }
             line.push_str(" =>");
             write_params(&mut line, action, params);
-            // BMv2's first entry is that with the least number, P4Runtime's that with the greatest.
+            // In BMv2, the lowest number comes first; in P4Runtime, the highest.
             if *priority != 0 {
                 let _ = write!(line, " {}", i32::MAX - priority);
             }
             line.push('\n');
         }
-        _ => return Err(unknown()),
+        _ => return Err(unknown_table()),
     }
     Ok(line)
 }
 
-fn of(info: &P4Info, table: u32, action: u32) -> Option<(&P4Table, &P4Action)> {
-    let has = |preamble: &Option<Preamble>, id| preamble.as_ref().is_some_and(|preamble| preamble.id == id);
-    let table = info.tables.iter().find(|one| has(&one.preamble, table))?;
-    Some((table, info.actions.iter().find(|one| has(&one.preamble, action))?))
+fn unknown_table() -> String {
+    "an entry is of no table of the program; please report it".to_owned()
+}
+
+fn table_and_action(info: &P4Info, table: u32, action: u32) -> Option<(&P4Table, &P4Action)> {
+    let table = info.tables.iter().find(|one| has_id(&one.preamble, table))?;
+    let action = info.actions.iter().find(|one| has_id(&one.preamble, action))?;
+    Some((table, action))
+}
+
+fn has_id(preamble: &Option<Preamble>, id: u32) -> bool {
+    preamble.as_ref().is_some_and(|preamble| preamble.id == id)
 }
 
 fn preamble<'a>(mut all: impl Iterator<Item = &'a Option<Preamble>>, id: u32) -> Option<&'a Preamble> {
@@ -146,8 +157,8 @@ fn write_params(line: &mut String, action: &P4Action, params: &std::collections:
     }
 }
 
-/// A field of a key; one that is left out matches everything.
-fn written(declared: &P4MatchField, field: Option<&Field>) -> String {
+/// Renders a field of a key; one that is left out matches everything.
+fn field_text(declared: &P4MatchField, field: Option<&Field>) -> String {
     let width = u32::try_from(declared.bitwidth).unwrap_or(128).clamp(1, 128);
     let most = u128::MAX >> (128 - width);
     let all = format!("{most:#x}");

@@ -1,4 +1,4 @@
-//! Counters of a program that are shown: what a pipeline map says about its arrays, and the names of what was read.
+//! Counters of a program that are shown: the arrays that a pipeline map names, and the names of the counters that were read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +6,9 @@ use manager::driver::Counter;
 use settings::read::{Node, Reader, span_of};
 use settings::section;
 
-/// Counters with a name at most, those of all objects of an array as one.
+/// Upper limit of counters with a name, those of all objects of an array counted as one.
 pub const MAX_NAMES: usize = 128;
-/// Counters of a device that are shown at most.
+/// Upper limit of the counters of a device that are shown.
 pub const MAX_COUNTERS: usize = 1024;
 
 section! {
@@ -25,11 +25,13 @@ section! {
 }
 
 fn is_name(name: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    name.len() <= 40 && name.bytes().all(is_word)
+    name.len() <= 40
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-/// Checks what a map says.
+/// Checks the counters of a map.
 pub(crate) fn check(all: &[CounterSettings], root: &Node<'_>, reader: &mut Reader<'_>) {
     let mut names = BTreeSet::new();
     for (index, counters) in all.iter().enumerate() {
@@ -74,10 +76,11 @@ impl Counters {
     /// Adds an array with `size` counters.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of what does not fit.
     pub(crate) fn add(&mut self, id: u32, size: i64, settings: &CounterSettings) -> Result<(), String> {
         let CounterSettings { array, names, each } = settings;
-        let (size, count) = (usize::try_from(size).unwrap_or(0), names.len());
+        let size = usize::try_from(size).unwrap_or(0);
+        let count = names.len();
         self.0.insert(id, settings.clone());
         match each {
             _ if size < count => Err(format!(
@@ -90,25 +93,26 @@ impl Counters {
         }
     }
 
-    /// The ids of the arrays.
+    /// Returns the ids of the arrays.
     pub(crate) fn arrays(&self) -> impl Iterator<Item = u32> {
         self.0.keys().copied()
     }
 
-    /// What counters mean, each as array, place and packets; sorted, those of the device first. Objects that have counted nothing are left out.
+    /// Names counters, each given as array, index and packets; sorted, those of the device first. Objects that have counted
+    /// nothing are left out.
     pub(crate) fn named(&self, counted: impl Iterator<Item = (u32, usize, u64)>) -> Vec<Counter> {
         let mut own = Vec::new();
         let mut of_objects: BTreeMap<(&str, usize), Vec<(&str, u64)>> = BTreeMap::new();
-        for (array, place, packets) in counted {
+        for (array, index, packets) in counted {
             let Some(CounterSettings { names, each, .. }) = self.0.get(&array) else {
                 continue;
             };
-            let at = if each.is_some() {
-                place % names.len().max(1)
+            let name_index = if each.is_some() {
+                index % names.len().max(1)
             } else {
-                place
+                index
             };
-            let Some(name) = names.get(at).filter(|name| !name.is_empty()) else {
+            let Some(name) = names.get(name_index).filter(|name| !name.is_empty()) else {
                 continue;
             };
             match each {
@@ -120,7 +124,7 @@ impl Counters {
                 }),
                 Some(each) => {
                     of_objects
-                        .entry((each, place / names.len()))
+                        .entry((each, index / names.len()))
                         .or_default()
                         .push((name, packets));
                 }
@@ -131,18 +135,15 @@ impl Counters {
         for ((each, number), mut counters) in of_objects {
             counters.sort_unstable();
             counters.dedup_by_key(|(name, _)| *name);
-            let counts = counters.iter().any(|(_, packets)| *packets > 0);
-            own.extend(
-                counters
-                    .into_iter()
-                    .filter(|_| counts)
-                    .map(|(name, packets)| Counter {
-                        object: Some(format!("{each} {number}")),
-                        about: None,
-                        name: name.to_owned(),
-                        packets,
-                    }),
-            );
+            if counters.iter().all(|(_, packets)| *packets == 0) {
+                continue;
+            }
+            own.extend(counters.into_iter().map(|(name, packets)| Counter {
+                object: Some(format!("{each} {number}")),
+                about: None,
+                name: name.to_owned(),
+                packets,
+            }));
         }
         own.truncate(MAX_COUNTERS);
         own

@@ -1,4 +1,4 @@
-//! The driver: executes what the manager asks for, and reports what happens.
+//! The driver: executes the manager's requests, and reports events of the device.
 //!
 //! The device's election id is the manager's election: the term in its upper half, the epoch in its lower. A device executes only what
 //! its primary client sends, so that a late request of an older claim is refused.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use manager::device::{Answer, Change, Command, DeviceEvent, Election, Etag, NodeId, Request, Rules, State};
 use manager::driver::{Counter, Facts, Message, Reported};
-use manager::flows::FlowKey;
+use manager::flows::FlowMatch;
 use prost::Message as _;
 use settings::values::rounded_text;
 use sha2::{Digest, Sha256};
@@ -29,16 +29,16 @@ use crate::program::{Local, Program};
 use crate::refused::RefusedRequest;
 use crate::translate::{Meaning, changed};
 
-/// What a driver needs to know.
+/// Settings of one device.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the device is.
+    /// Address of the device.
     pub peer: Peer,
-    /// How it is reached, if not from this process's network.
+    /// Connector to the device, if it is not reached from this process's network.
     pub via: Option<Connector>,
     /// The map, and its name for people.
     pub map: (String, Arc<Map>),
-    /// What the device's settings say.
+    /// Local settings of the device.
     pub local: Local,
     /// The program that is loaded if the device has none.
     pub load: Option<Arc<Load>>,
@@ -52,13 +52,13 @@ pub struct Load {
 }
 
 impl Load {
-    /// From P4Info in its binary form, and the form of the device.
+    /// Creates a program from P4Info in its binary form, and the form of the device.
     pub fn new(p4info: Vec<u8>, config: Vec<u8>) -> Self {
         Self { p4info, config }
     }
 
-    /// Whether a device with this P4Info has this program, as far as that says it.
-    fn is(&self, info: &P4Info) -> bool {
+    /// Returns whether a device with this P4Info has this program, as far as P4Info shows it.
+    fn matches(&self, info: &P4Info) -> bool {
         P4Info::decode(self.p4info.as_slice()).as_ref() == Ok(info)
     }
 
@@ -85,7 +85,7 @@ impl Load {
     }
 }
 
-/// A driver.
+/// The task of a driver, which stops when it is dropped.
 #[derive(Debug)]
 pub struct Driver {
     commands: mpsc::Sender<Command>,
@@ -93,8 +93,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts the task of a driver on the current runtime. `report` gets its messages.
-    pub fn start(settings: Settings, report: impl Fn(Message) + Send + Sync + 'static) -> Self {
+    /// Starts the task of a driver on the current runtime. `emit` receives its messages.
+    pub fn start(settings: Settings, emit: impl Fn(Message) + Send + Sync + 'static) -> Self {
         let (commands, queue) = mpsc::channel(MAX_COMMANDS);
         let work = Work {
             settings,
@@ -108,7 +108,7 @@ impl Driver {
             counted_since: time::Instant::now(),
             count_again: time::Instant::now(),
             another: None,
-            report: Box::new(report),
+            emit: Box::new(emit),
         };
         Self {
             commands,
@@ -116,7 +116,7 @@ impl Driver {
         }
     }
 
-    /// Hands over a command. `false`: it still has too many.
+    /// Queues a command. Returns `false` if too many are queued already.
     pub fn send(&self, command: Command) -> bool {
         self.commands.try_send(command).is_ok()
     }
@@ -128,26 +128,25 @@ impl Drop for Driver {
     }
 }
 
-/// A connection.
+/// A connection to the device, with its claim.
 struct Session {
     client: Client,
-    /// Number of the connection.
     number: u64,
     claim: Election,
-    /// `None`: the claim did not succeed.
+    /// The program of the device; `None` if the claim did not succeed.
     program: Option<Arc<Program>>,
     /// A program is being loaded, or has been since the last claim.
     loading: Option<Loading>,
-    /// It refused to return its counters; it is not asked for them again.
+    /// The device refused to return its counters and is not asked for them again.
     without_counters: bool,
     /// The task that reads its counters.
     counting: Option<JoinHandle<Counted>>,
 }
 
-/// The counts of a device, and whether it refused to return its counters; `None`: it did not answer in time.
+/// The counts of a device, and whether it refused to return its counters; `None` if it did not answer in time.
 type Counted = Option<Result<(Counts, bool), Failure>>;
 
-/// A program on its way into a device.
+/// The progress of loading a program into a device.
 enum Loading {
     Running(JoinHandle<Result<(), Failure>>),
     Done(Result<(), Failure>),
@@ -165,8 +164,8 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// The next message of the device, or the end of the loading of its program or of the reading of its counters. It may be dropped while
-    /// it waits.
+    /// Waits for the next message of the device, or the end of the loading of its program or of the reading of its counters. The
+    /// future may be dropped while it waits.
     async fn next(&mut self) -> Next {
         let Self {
             client,
@@ -200,23 +199,23 @@ struct Work {
     settings: Settings,
     session: Option<Session>,
     connections: u64,
-    /// The rules that the device was last asked to have; see [`crate::translate`].
+    /// The last requested rules of the device; see [`crate::translate`].
     remembered: Rules,
-    /// What its filters by rule do, as last read.
+    /// Descriptions of its filters by rule, as last read.
     filters: BTreeMap<String, String>,
     facts: Option<Facts>,
     frames: FrameClock,
     /// The time limit of the last command.
     limit: Duration,
-    /// Counters were last requested at this time, and are again at that one at the earliest: a slow device gets a pause.
+    /// Time of the last request for counters. A slow device gets a pause until `count_again`.
     counted_since: time::Instant,
     count_again: time::Instant,
     /// The cookie of a program that is not the one to load, if that was reported.
     another: Option<Cookie>,
-    report: Box<dyn Fn(Message) + Send + Sync>,
+    emit: Box<dyn Fn(Message) + Send + Sync>,
 }
 
-/// Which timer frame comes next, and how many are due, in frames times ms of a period.
+/// The next timer frame, and the number of due frames times the ms of a period.
 #[derive(Debug)]
 struct FrameClock {
     interval: time::Interval,
@@ -236,7 +235,7 @@ impl FrameClock {
     }
 }
 
-/// Something that happens beside commands.
+/// An event beside commands.
 enum Next {
     Frames,
     Stream(Result<Option<StreamResponse>, Failure>),
@@ -244,8 +243,8 @@ enum Next {
     Counted(Counted),
 }
 
-/// What was read.
-struct Seen {
+/// The rules and entries that were read from the device.
+struct ReadState {
     program: Arc<Program>,
     meaning: Meaning,
     etag: Etag,
@@ -267,7 +266,7 @@ impl Work {
         }
     }
 
-    /// Waits for the session, or until timer frames are due. It may be dropped while it waits.
+    /// Waits for the session, or until timer frames are due. The future may be dropped while it waits.
     async fn next(&mut self) -> Next {
         let sends_frames = self.sends_frames();
         let session = async {
@@ -291,10 +290,10 @@ impl Work {
         }
     }
 
-    /// The result of a call, which may take long: meanwhile timer frames are sent, and the messages of the device are read.
+    /// Executes a call, which may take long: meanwhile timer frames are sent, and the messages of the device are read.
     ///
     /// # Errors
-    /// The call fails, or the session ends before it has a result.
+    /// [`Failure`] if the call fails, or the session ends before it has a result.
     async fn call<T>(&mut self, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let mut call = std::pin::pin!(call);
         loop {
@@ -318,7 +317,7 @@ impl Work {
     }
 
     fn event(&self, event: DeviceEvent) {
-        (self.report)(Message::Event(self.node(), event));
+        (self.emit)(Message::Event(self.node(), event));
     }
 
     fn lose(&mut self, reason: String) {
@@ -336,11 +335,11 @@ impl Work {
         self.limit = limit;
         let done = time::timeout(limit, self.execute(request)).await;
         let answer = done.unwrap_or_else(|_| {
-            // What was under way is over: a stream in an unknown state is not used again.
+            // A stream in an unknown state is not used again, unless a program is being loaded.
             self.session = self.session.take().filter(|session| session.loading.is_some());
             Answer::Late(self.late(limit))
         });
-        (self.report)(Message::Answer(node, id, answer));
+        (self.emit)(Message::Answer(node, id, answer));
     }
 
     fn late(&self, limit: Duration) -> String {
@@ -357,7 +356,7 @@ impl Work {
             Request::Read => self
                 .read()
                 .await
-                .map_or_else(|answer| answer, |seen| Answer::State(state(seen))),
+                .map_or_else(|answer| answer, |read| Answer::State(state(read))),
             Request::Apply {
                 election,
                 etag,
@@ -387,7 +386,7 @@ impl Work {
             Err(failure) => {
                 self.session = None;
                 match failure {
-                    // It answers, and will not be more of a help if it is asked another time at once.
+                    // The device answers, and asking again at once would not help.
                     Failure::Refused(..) => Answer::Refused(failure.to_string()),
                     failure => Answer::Unreachable(failure.to_string()),
                 }
@@ -395,7 +394,7 @@ impl Work {
         }
     }
 
-    /// The program has been loaded, or could not be.
+    /// Processes the end of loading the program.
     fn loaded(&mut self, result: Result<(), Failure>) {
         if let Some(session) = &mut self.session {
             session.loading = Some(Loading::Done(result));
@@ -444,7 +443,13 @@ impl Work {
         };
         let (name, map) = &self.settings.map;
         match Program::new(map, &info, &self.settings.local) {
-            Ok(_) if self.settings.load.as_deref().is_some_and(|load| !load.is(&info)) => {
+            Ok(_)
+                if self
+                    .settings
+                    .load
+                    .as_deref()
+                    .is_some_and(|load| !load.matches(&info)) =>
+            {
                 self.session = None;
                 Ok(Answer::Unreachable(
                     "its program is not that of `load`, and a program that a device has is not replaced: restart the device without it, or correct `load`".to_owned(),
@@ -458,7 +463,7 @@ impl Work {
                 session.program = Some(Arc::new(program));
                 if self.facts.as_ref() != Some(&facts) {
                     self.facts = Some(facts.clone());
-                    (self.report)(Message::Facts(self.settings.local.node, Box::new(facts)));
+                    (self.emit)(Message::Facts(self.settings.local.node, Box::new(facts)));
                 }
                 self.compare(cookie);
                 Ok(Answer::Claimed)
@@ -474,13 +479,13 @@ impl Work {
         }
     }
 
-    /// Reports a device whose program has the P4Info of the one to load, and the cookie of another one: once.
+    /// Reports once a device whose program has the P4Info of the one to load, and the cookie of another one.
     fn compare(&mut self, cookie: Option<Cookie>) {
         let ours = self.settings.load.as_deref().map(Load::cookie);
         let other = cookie.filter(|cookie| ours.is_some_and(|ours| ours != *cookie));
         if other.is_some() && other != self.another {
             let text = "its program has the P4Info of `load`, and was loaded from another version of it, or by another controller: restart the device to load this one";
-            (self.report)(Message::Note(self.node(), text.to_owned()));
+            (self.emit)(Message::Note(self.node(), text.to_owned()));
         }
         self.another = other;
     }
@@ -496,16 +501,15 @@ impl Work {
         };
         let work = async move {
             let config = load.config();
-            let late = |_| Failure::Unreachable("no answer in time".to_owned());
             time::timeout(LOAD, calls.load(election, config))
                 .await
-                .map_err(late)?
+                .map_err(|_| Failure::Unreachable("no answer in time".to_owned()))?
         };
         session.loading = Some(Loading::Running(tokio::spawn(work)));
         Answer::Unreachable(LOADING.to_owned())
     }
 
-    /// The program of a device whose claim stands.
+    /// Returns the program of a device whose claim is valid.
     fn ready(&mut self) -> Result<(Calls, Arc<Program>), Answer> {
         let ready = self.session.as_ref().and_then(|session| {
             session
@@ -516,7 +520,7 @@ impl Work {
         ready.ok_or_else(|| Answer::Unreachable("it is not connected".to_owned()))
     }
 
-    async fn read(&mut self) -> Result<Seen, Answer> {
+    async fn read(&mut self) -> Result<ReadState, Answer> {
         let (mut calls, program) = self.ready()?;
         let entities = self.call(read_entries(&mut calls, &program)).await;
         let entities = entities.map_err(|failure| self.fail(failure))?;
@@ -535,14 +539,14 @@ impl Work {
         self.filters = filters
             .map(|(number, text)| (format!("filter {number}"), text))
             .collect();
-        Ok(Seen {
+        Ok(ReadState {
             program,
             meaning,
             etag,
         })
     }
 
-    /// The answer to a call that failed.
+    /// Converts a failed call into an answer.
     fn fail(&mut self, failure: Failure) -> Answer {
         match failure {
             Failure::Unreachable(reason) => {
@@ -550,14 +554,14 @@ impl Work {
                 Answer::Unreachable(reason)
             }
             Failure::NoProgram(words) => Answer::Refused(format!("it has lost its program ({words})")),
-            // Who is primary now is found by the next claim.
+            // The next claim finds the present primary.
             Failure::NotPrimary => Answer::Stale,
             Failure::Refused(..) => Answer::Refused(failure.to_string()),
         }
     }
 
     async fn apply(&mut self, election: Election, etag: &Etag, changes: &[Change]) -> Result<Answer, Answer> {
-        let Seen {
+        let ReadState {
             program,
             meaning,
             etag: now,
@@ -570,7 +574,7 @@ impl Work {
         let batches = program.plan(&meaning, &rules).map_err(Answer::Refused)?;
         let (mut calls, _) = self.ready()?;
         let full = program.full(&meaning, &batches);
-        // What is there is read back; this only names it.
+        // The rules are read back from the device; these only give them names.
         self.remembered = rules;
         let id = Uint128 {
             high: election.term,
@@ -594,7 +598,7 @@ impl Work {
         Ok(Answer::Applied)
     }
 
-    /// A message on the stream.
+    /// Processes a message on the stream.
     fn message(&mut self, message: Result<Option<StreamResponse>, Failure>) {
         let message = match message {
             Ok(message) => message,
@@ -624,7 +628,7 @@ impl Work {
                     update: Some(StreamRequest::DigestAck(ack)),
                 };
                 if let Some(session) = &self.session {
-                    // The device sends it again without it.
+                    // Without the acknowledgement, the device sends it again.
                     let _ = session.client.send(ack);
                 }
             }
@@ -633,7 +637,7 @@ impl Work {
         }
     }
 
-    /// Whether timer frames are to be sent.
+    /// Returns whether timer frames are to be sent.
     fn sends_frames(&self) -> bool {
         let program = self.session.as_ref().and_then(|session| session.program.as_ref());
         program
@@ -647,7 +651,8 @@ impl Work {
         let Some(role) = session.program.as_ref().and_then(|program| program.role()) else {
             return;
         };
-        let (frames, clock) = (role.frames.as_slice(), &mut self.frames);
+        let frames = role.frames.as_slice();
+        let clock = &mut self.frames;
         let period = u64::try_from(role.period.as_millis()).unwrap_or(u64::MAX).max(1);
         let all = period.saturating_mul(frames.len() as u64);
         // After a pause, each is due once.
@@ -671,22 +676,22 @@ impl Work {
         }
     }
 
-    /// Once a second: begins to read what the device counts, which also shows whether it is there.
+    /// Starts to read the counters of the device once a second, which also shows whether it answers.
     fn tick(&mut self) {
         let Ok((mut calls, program)) = self.ready() else {
             return;
         };
         let limit = self.limit;
         let Some(session) = &mut self.session else { return };
-        let begin = time::Instant::now();
-        if session.counting.is_some() || begin < self.count_again {
+        let start = time::Instant::now();
+        if session.counting.is_some() || start < self.count_again {
             return;
         }
-        self.counted_since = begin;
+        self.counted_since = start;
         let with_counters = !session.without_counters;
         let counted = async move {
             match count(&mut calls, &program, with_counters).await {
-                // Perhaps it only refuses to return its counters: then it is not asked for them again.
+                // It may only refuse to return its counters: then it is not asked for them again.
                 Err(Failure::Refused(..)) if with_counters => count(&mut calls, &program, false)
                     .await
                     .map(|counts| (counts, true)),
@@ -702,11 +707,11 @@ impl Work {
         self.session
             .iter_mut()
             .for_each(|session| session.counting = None);
-        let began = self.counted_since;
-        self.count_again = began + began.elapsed() * REST;
+        let start = self.counted_since;
+        self.count_again = start + start.elapsed() * REST;
     }
 
-    /// The device has returned what it counts, or has not.
+    /// Processes the counts of the device, or the failure to read them.
     fn counted(&mut self, counted: Counted) {
         self.stop_counting();
         match counted {
@@ -727,17 +732,17 @@ impl Work {
                 }
                 let node = self.node();
                 if let Some(matched) = matched {
-                    (self.report)(Message::Matched(node, matched));
+                    (self.emit)(Message::Matched(node, matched));
                 }
                 if let Some(packets) = reports {
-                    (self.report)(Message::Reported(node, Reported { packets, sent: None }));
+                    (self.emit)(Message::Reported(node, Reported { packets, sent: None }));
                 }
                 if !counters.is_empty() {
-                    (self.report)(Message::Counted(node, counters));
+                    (self.emit)(Message::Counted(node, counters));
                 }
             }
             Some(Err(Failure::Unreachable(reason))) => self.lose(reason),
-            // The manager reads it, and so gets to know what is wrong.
+            // The manager reads it, and so learns what is wrong.
             Some(Err(_)) => self.event(DeviceEvent::Changed),
             None => self.lose(self.late(self.limit)),
         }
@@ -748,7 +753,7 @@ impl Work {
 async fn arbitrate(client: &mut Client, id: Uint128) -> Result<MasterArbitrationUpdate, Failure> {
     loop {
         match client.next().await?.update {
-            // One of an older claim says nothing about this one, unless somebody else is primary.
+            // An answer to an older claim is ignored, unless somebody else is primary.
             Some(StreamResponse::Arbitration(answer))
                 if answer.election_id.is_none_or(|primary| primary >= id) || !is_ok(&answer) =>
             {
@@ -763,13 +768,13 @@ fn is_ok(arbitration: &MasterArbitrationUpdate) -> bool {
     arbitration.status.as_ref().is_none_or(|status| status.code == 0)
 }
 
-/// What the manager is told if another client is primary.
+/// Returns the answer for the manager if another client is primary.
 fn not_primary(arbitration: &MasterArbitrationUpdate, ours: Uint128) -> Option<Answer> {
     let primary = arbitration.election_id.unwrap_or_default();
     if is_ok(arbitration) && primary <= ours {
         return None;
     }
-    // A manager's term is a time. Others that are primary are no managers, and leave its other devices alone.
+    // A manager's term is a time. Other primary clients are no managers, and leave its other devices alone.
     if primary > ours && Election::TERMS.contains(&primary.high) {
         return Some(Answer::NotPrimary(Election {
             term: primary.high,
@@ -789,56 +794,59 @@ fn not_primary(arbitration: &MasterArbitrationUpdate, ours: Uint128) -> Option<A
     }))
 }
 
-/// All entries of the tables and sessions of the map.
+/// Reads all entries of the tables and sessions of the map.
 async fn read_entries(calls: &mut Calls, program: &Program) -> Result<Vec<Entity>, Failure> {
-    let mut wanted = Vec::new();
+    let mut queries = Vec::new();
     for (table, facts) in &program.tables {
-        wanted.extend(facts.entries.then(|| entry::all_of(*table, false)));
-        wanted.extend(facts.default.then(|| entry::default_of(*table)));
+        queries.extend(facts.entries.then(|| entry::query_table(*table, false)));
+        queries.extend(facts.default.then(|| entry::query_default(*table)));
     }
-    let mut all = calls.read(wanted).await?;
+    let mut all = calls.read(queries).await?;
     for session in program.sessions() {
-        match calls.read(vec![entry::session(session)]).await {
+        match calls.read(vec![entry::query_session(session)]).await {
             Ok(found) => all.extend(found),
-            // There is none with this number. Other refusals say nothing of that.
+            // There is none with this number. Other refusals do not say that.
             Err(Failure::Refused(Code::NotFound, ..)) => {}
             Err(failure) => return Err(failure),
         }
     }
     if program.has_groups() {
-        all.extend(calls.read(vec![entry::groups()]).await?);
+        all.extend(calls.read(vec![entry::query_groups()]).await?);
     }
     Ok(all)
 }
 
-/// What the device counts, as far as the map says it.
+/// The counts of a device, as far as the map names them.
 #[derive(Default)]
 struct Counts {
     /// Packets that it reported.
     reports: Option<u64>,
     /// Packets that match each entry of the watchlist and that it measures.
-    matched: Option<Vec<(FlowKey, u64)>>,
+    matched: Option<Vec<(FlowMatch, u64)>>,
     /// Its counters with a name.
     counters: Vec<Counter>,
 }
 
-/// What the device counts, by one request. It is asked in any case: so its loss is noticed.
+/// Reads the counters of the device by one request. Without counters, a short request shows whether the device answers.
 async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Result<Counts, Failure> {
     let (reporting, watching) = program.counting_tables();
     let tables: BTreeSet<u32> = reporting.union(&watching).copied().collect();
-    let mut wanted: Vec<Entity> = tables.iter().map(|table| entry::all_of(*table, true)).collect();
+    let mut queries: Vec<Entity> = tables
+        .iter()
+        .map(|table| entry::query_table(*table, true))
+        .collect();
     if with_counters {
-        wanted.extend(program.counters.arrays().map(entry::counters));
+        queries.extend(program.counters.arrays().map(entry::query_counters));
     }
-    if wanted.is_empty() {
+    if queries.is_empty() {
         return calls.alive().await.map(|()| Counts::default());
     }
-    let entities = calls.read(wanted).await?;
+    let entities = calls.read(queries).await?;
     let entries: Vec<(Entry, u64)> = entities.iter().filter_map(Entry::read).collect();
     let packets = entries.iter().filter(|(entry, _)| program.counts_reports(entry));
     let packets = packets.map(|(_, packets)| *packets).fold(0, u64::saturating_add);
-    let mut matched: BTreeMap<FlowKey, u64> = BTreeMap::new();
-    // An entry for flows of both versions of IP is one in each of two tables.
+    let mut matched: BTreeMap<FlowMatch, u64> = BTreeMap::new();
+    // An entry for flows of both versions of IP is in each of two tables.
     for (key, packets) in entries
         .iter()
         .filter_map(|(entry, packets)| program.measured(entry, *packets))
@@ -854,12 +862,12 @@ async fn count(calls: &mut Calls, program: &Program, with_counters: bool) -> Res
     })
 }
 
-fn state(seen: Seen) -> State {
-    let Seen {
+fn state(read: ReadState) -> State {
+    let ReadState {
         program,
         meaning,
         etag,
-    } = seen;
+    } = read;
     let others = program.others(&meaning);
     let remains = meaning.remains.iter().filter_map(|key| meaning.ours.get(key));
     let remains = remains.map(|entry| format!("remains of a rule: {}", program.describe(entry)));
@@ -876,18 +884,18 @@ fn state(seen: Seen) -> State {
     }
 }
 
-/// Commands that wait for a driver; the core sends one at a time, and again after a timeout.
+/// Upper limit of the commands that wait for a driver; the core sends one at a time, and again after a timeout.
 const MAX_COMMANDS: usize = 4;
-/// Entries of others that are listed.
+/// Upper limit of the entries of others that are listed.
 const MAX_FOREIGN: usize = 200;
 /// Time limit of reading counters before the manager has said how long an answer may take.
 const FIRST_LIMIT: Duration = Duration::from_millis(1800);
-/// Counters are read again after this many times as long as reading them took.
+/// Counters are read again after this many times the duration of the last reading.
 const REST: u32 = 4;
 const LOADING: &str = "its program is being loaded";
 /// Time limit of loading a program.
 const LOAD: Duration = Duration::from_secs(60);
-/// Between two looks at which timer frames are due, ms.
+/// Time between two checks of due timer frames, ms.
 const FRAMES_MS: u64 = 10;
-/// Between two counts.
+/// Time between two counts.
 const TICK: Duration = Duration::from_secs(1);

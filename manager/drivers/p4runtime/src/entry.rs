@@ -1,4 +1,4 @@
-//! Entries of a device in a form that can be compared: values without leading zeros, fields by number.
+//! Entries of a device in a comparable form: values without leading zeros, fields by number.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ pub const MARK: &[u8] = b"hopwise";
 pub struct Bytes(Vec<u8>);
 
 impl Bytes {
-    /// From the bytes of a message, canonical or not.
+    /// Creates a value from the bytes of a message, canonical or not.
     pub fn new(bytes: &[u8]) -> Self {
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
         let rest = &bytes[zeros.min(bytes.len())..];
         Self(if rest.is_empty() { vec![0] } else { rest.to_vec() })
     }
 
-    /// The number; `None` if it has more than 128 bits.
+    /// Returns the number, or `None` if it has more than 128 bits.
     pub fn number(&self) -> Option<u128> {
         (self.0.len() <= 16).then(|| {
             self.0
@@ -54,18 +54,18 @@ impl std::fmt::Display for Bytes {
     }
 }
 
-/// A field of a key.
+/// A field of a key with its value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
-    /// One value.
+    /// A single exact value.
     Exact(Bytes),
-    /// Value and mask.
+    /// Value and mask of bits.
     Ternary(Bytes, Bytes),
     /// Value and length of the prefix.
     Lpm(Bytes, i32),
     /// Least and greatest value.
     Range(Bytes, Bytes),
-    /// One value; the field is left out for all.
+    /// One value; the field is left out to match all.
     Optional(Bytes),
 }
 
@@ -80,27 +80,37 @@ impl std::fmt::Display for Field {
     }
 }
 
-/// What tells entries apart.
+/// The key that distinguishes entries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// An entry of a table.
     Table {
-        /// The table.
+        /// Id of the table.
         table: u32,
         /// Priority; 0 where the key has none.
         priority: i32,
-        /// Fields by number.
+        /// Fields of the key by number.
         fields: BTreeMap<u32, Field>,
     },
     /// The default entry of a table.
     Default(u32),
-    /// A clone session.
+    /// A clone session with its number.
     Clone(u32),
-    /// A multicast group.
+    /// A multicast group with its number.
     Group(u32),
 }
 
-/// What an entry does.
+impl Key {
+    /// Returns the table of an entry other than the default one.
+    pub(crate) fn table(&self) -> Option<u32> {
+        match self {
+            Self::Table { table, .. } => Some(*table),
+            Self::Default(_) | Self::Clone(_) | Self::Group(_) => None,
+        }
+    }
+}
+
+/// The effect of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Content {
     /// An action with its parameters by number.
@@ -121,28 +131,28 @@ pub enum Content {
 /// An entry of a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
-    /// What tells it apart.
+    /// Key of the entry.
     pub key: Key,
-    /// What it does.
+    /// Effect of the entry.
     pub content: Content,
-    /// What its owner remembers.
+    /// Metadata that its owner has set.
     pub metadata: Vec<u8>,
 }
 
 impl Entry {
-    /// From a message, with the packets that its direct counter counts. `None`: it is part of the program, or something else than
-    /// an entry.
+    /// Reads an entry from a message, with the packets that its direct counter counts. `None` if it is part of the program, or
+    /// something else than an entry.
     pub fn read(entity: &Entity) -> Option<(Self, u64)> {
         match entity.entity.as_ref()? {
             EntityKind::TableEntry(entry) if entry.is_const => None,
             EntityKind::TableEntry(entry) => {
                 let packets = entry.counter_data.map_or(0, |counter| counter.packet_count);
-                Some((Self::of_table(entry), u64::try_from(packets).unwrap_or(0)))
+                Some((Self::from_table_entry(entry), u64::try_from(packets).unwrap_or(0)))
             }
             EntityKind::PacketReplication(entry) => {
                 let entry = match entry.r#type.as_ref()? {
-                    ReplicationKind::CloneSession(session) => Self::of_session(session),
-                    ReplicationKind::MulticastGroup(group) => Self::of_group(group),
+                    ReplicationKind::CloneSession(session) => Self::from_session(session),
+                    ReplicationKind::MulticastGroup(group) => Self::from_group(group),
                 };
                 Some((entry, 0))
             }
@@ -150,7 +160,7 @@ impl Entry {
         }
     }
 
-    fn of_table(entry: &TableEntry) -> Self {
+    fn from_table_entry(entry: &TableEntry) -> Self {
         let fields = entry.r#match.iter().filter_map(|field| {
             let value = match field.field_match_type.as_ref()? {
                 FieldMatchType::Exact(one) => Field::Exact(Bytes::new(&one.value)),
@@ -162,13 +172,14 @@ impl Entry {
             Some((field.field_id, value))
         });
         let table = entry.table_id;
-        let key = match entry.is_default_action {
-            true => Key::Default(table),
-            false => Key::Table {
+        let key = if entry.is_default_action {
+            Key::Default(table)
+        } else {
+            Key::Table {
                 table,
                 priority: entry.priority,
                 fields: fields.collect(),
-            },
+            }
         };
         let content = match entry.action.as_ref().and_then(|action| action.r#type.as_ref()) {
             Some(TableActionType::Action(action)) => {
@@ -187,7 +198,7 @@ impl Entry {
         }
     }
 
-    fn of_group(group: &MulticastGroupEntry) -> Self {
+    fn from_group(group: &MulticastGroupEntry) -> Self {
         let content = Content::Copies {
             replicas: copies(&group.replicas),
             class: 0,
@@ -200,7 +211,7 @@ impl Entry {
         }
     }
 
-    fn of_session(session: &CloneSessionEntry) -> Self {
+    fn from_session(session: &CloneSessionEntry) -> Self {
         let content = Content::Copies {
             replicas: copies(&session.replicas),
             class: session.class_of_service,
@@ -213,8 +224,8 @@ impl Entry {
         }
     }
 
-    /// The message of a change. The default entry of a table always exists: it is modified, and without an action it becomes again
-    /// what the program says.
+    /// Builds the message of a change. The default entry of a table always exists: it is modified, and without an action it
+    /// becomes again what the program says.
     pub fn update(&self, kind: UpdateType) -> Update {
         let is_default = matches!(self.key, Key::Default(_));
         let bare = kind == UpdateType::Delete;
@@ -290,7 +301,7 @@ fn replication(kind: ReplicationKind) -> EntityKind {
 
 fn replica((port, instance): &(Bytes, u32)) -> Replica {
     let number = port.number().and_then(|number| u32::try_from(number).ok());
-    // The older form of a port is the one that every device takes.
+    // The older form of a port is the one that every device accepts.
     let port = number.map_or_else(|| PortKind::Port(port.to_vec()), PortKind::EgressPort);
     Replica {
         port_kind: Some(port),
@@ -298,23 +309,23 @@ fn replica((port, instance): &(Bytes, u32)) -> Replica {
     }
 }
 
-/// Port and instance of copies. A device returns them in any order.
+/// Returns port and instance of copies, sorted: a device returns them in any order.
 fn copies(replicas: &[Replica]) -> Vec<(Bytes, u32)> {
-    let copy = |replica: &Replica| {
+    let copies = replicas.iter().map(|replica| {
         let port = match &replica.port_kind {
             Some(PortKind::EgressPort(port)) => Bytes::from(u128::from(*port)),
             Some(PortKind::Port(bytes)) => Bytes::new(bytes),
             None => Bytes::from(0),
         };
         (port, replica.instance)
-    };
-    let mut copies: Vec<(Bytes, u32)> = replicas.iter().map(copy).collect();
+    });
+    let mut copies: Vec<(Bytes, u32)> = copies.collect();
     copies.sort_unstable();
     copies
 }
 
-/// Asks for all entries of a table with their counters.
-pub fn all_of(table: u32, counted: bool) -> Entity {
+/// Builds the query for all entries of a table, with or without their counters.
+pub fn query_table(table: u32, counted: bool) -> Entity {
     let counter_data = counted.then(CounterData::default);
     entity(TableEntry {
         table_id: table,
@@ -323,8 +334,8 @@ pub fn all_of(table: u32, counted: bool) -> Entity {
     })
 }
 
-/// Asks for the default entry of a table.
-pub fn default_of(table: u32) -> Entity {
+/// Builds the query for the default entry of a table.
+pub fn query_default(table: u32) -> Entity {
     entity(TableEntry {
         table_id: table,
         is_default_action: true,
@@ -332,8 +343,8 @@ pub fn default_of(table: u32) -> Entity {
     })
 }
 
-/// Asks for all counters of an array.
-pub fn counters(array: u32) -> Entity {
+/// Builds the query for all counters of an array.
+pub fn query_counters(array: u32) -> Entity {
     let counter = CounterEntry {
         counter_id: array,
         ..CounterEntry::default()
@@ -343,18 +354,18 @@ pub fn counters(array: u32) -> Entity {
     }
 }
 
-/// A counter: its array, its place, and the packets that it has counted.
+/// Reads a counter: its array, its index, and the packets that it has counted.
 pub fn counted(entity: &Entity) -> Option<(u32, usize, u64)> {
     let Some(EntityKind::Counter(counter)) = &entity.entity else {
         return None;
     };
-    let place = usize::try_from(counter.index.unwrap_or_default().index).ok()?;
+    let index = usize::try_from(counter.index.unwrap_or_default().index).ok()?;
     let packets = counter.data.map_or(0, |data| data.packet_count);
-    Some((counter.counter_id, place, u64::try_from(packets).unwrap_or(0)))
+    Some((counter.counter_id, index, u64::try_from(packets).unwrap_or(0)))
 }
 
-/// Asks for a clone session.
-pub fn session(number: u32) -> Entity {
+/// Builds the query for a clone session.
+pub fn query_session(number: u32) -> Entity {
     let session = CloneSessionEntry {
         session_id: number,
         ..CloneSessionEntry::default()
@@ -364,8 +375,8 @@ pub fn session(number: u32) -> Entity {
     }
 }
 
-/// Asks for all multicast groups.
-pub fn groups() -> Entity {
+/// Builds the query for all multicast groups.
+pub fn query_groups() -> Entity {
     Entity {
         entity: Some(replication(ReplicationKind::MulticastGroup(
             MulticastGroupEntry::default(),
@@ -426,7 +437,7 @@ fn action(content: &Content) -> Option<TableAction> {
     })
 }
 
-/// A digest of entries in any order.
+/// Computes a digest of entries in any order.
 pub fn digest<'a>(entries: impl Iterator<Item = &'a Entry>) -> [u8; 8] {
     let mut sorted: Vec<&Entry> = entries.collect();
     sorted.sort_unstable();

@@ -1,8 +1,8 @@
 //! The driver of P4Runtime switches.
 //!
-//! A [`map`] says which entries of a program's tables the manager's rules are. [`program`] compares it with the P4Info that the device
-//! returns; [`translate`] turns rules into [`entry`] values and back. [`client`] speaks P4Runtime, and [`driver`] executes what the
-//! manager asks for. Up to `translate` nothing does I/O.
+//! A [`map`] assigns entries of a program's tables to the manager's rules. [`program`] compares it with the P4Info that the
+//! device returns; [`translate`] converts rules into [`entry`] values and back. [`client`] is the P4Runtime client, and
+//! [`driver`] executes the manager's requests. Up to `translate` nothing does I/O.
 #![forbid(unsafe_code)]
 
 pub mod binary;

@@ -1,4 +1,4 @@
-//! Pipeline maps: how the manager's rules become entries of one P4 program, as data.
+//! Pipeline maps: data that says how the manager's rules become entries of one P4 program.
 //!
 //! A map is a TOML file. For each kind of rule it lists the entries that the rule stands for: table, fields of the key, action and
 //! parameters, or a clone session. Values are numbers, or the names of [`Variable`]s.
@@ -18,11 +18,11 @@ use crate::roles::RoleKind;
 use crate::variable::Scope;
 pub use crate::variable::{Value, Variable};
 
-/// Entries of one rule at most.
+/// Upper limit of the entries of one rule.
 pub const MAX_ROWS: usize = 512;
-/// Tables of comparisons at most.
+/// Upper limit of the tables of comparisons.
 const MAX_TERMS: u8 = 128;
-/// Fields of a key, and parameters of an action, at most.
+/// Upper limit of the fields of a key, and of the parameters of an action.
 pub const MAX_VALUES: usize = 32;
 
 section! {
@@ -200,7 +200,7 @@ choice! {
     }
 }
 
-/// Which rule an entry belongs to. Entries are added in this order, as rules are, and removed in the opposite one.
+/// The kind of rule that an entry belongs to. Entries are added in this order, as rules are, and removed in the opposite one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Reports go to a collector.
@@ -211,11 +211,11 @@ pub enum Kind {
     Transit,
     /// A comparison of a filter's rule.
     Term,
-    /// A filter's rule.
+    /// A filter's rule as clauses.
     Clauses,
     /// A filter at a sink.
     Filter,
-    /// The device forwards.
+    /// The device forwards packets.
     Forwarding,
     /// Packets of a port are compared with the watchlist.
     Source,
@@ -224,7 +224,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// All kinds in the order of additions.
     pub const ALL: [Self; 9] = [
         Self::Session,
         Self::Sink,
@@ -237,7 +237,7 @@ impl Kind {
         Self::Watch,
     ];
 
-    /// Its key in a map.
+    /// Returns the key of this kind in a map.
     pub fn word(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -271,26 +271,28 @@ impl Kind {
 /// A pipeline map that is consistent in itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Map {
-    /// Its settings.
     pub(crate) settings: MapSettings,
-    /// Modes.
     pub(crate) modes: BTreeSet<Mode>,
-    /// Instruction bits.
     pub(crate) bits: Bits,
 }
 
 impl Map {
-    /// The entries of a kind of rule.
+    /// Returns the entries of a kind of rule.
     pub(crate) fn rows(&self, kind: Kind) -> &[RowSettings] {
         self.settings.rows(kind)
     }
 
-    /// What a collector's `[profiles]` needs to read the reports: dialect, and the units that differ.
+    /// Returns whether there are entries of a kind of rule.
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        !self.rows(kind).is_empty()
+    }
+
+    /// Returns the settings that a collector's `[profiles]` needs to read the reports: dialect, and the units that differ.
     pub fn profile(&self) -> &BTreeMap<String, String> {
         &self.settings.profile
     }
 
-    /// The role of its device; `None`: it is a switch of the domain.
+    /// Returns the role of its device, or `None` for a switch of the domain.
     pub fn role(&self) -> Option<RoleKind> {
         self.settings.role.map(|role| match role {
             RoleWord::Aggregator => RoleKind::Aggregator,
@@ -298,13 +300,13 @@ impl Map {
         })
     }
 
-    /// How the program encodes INT; `None`: it has no INT in packets.
+    /// Returns the encoding of INT by the program, or `None` if it has no INT in packets.
     pub fn encoding(&self) -> Option<Encoding> {
         let l4_checksum = self.l4_checksum();
         self.settings.dscp.map(|dscp| Encoding { dscp, l4_checksum })
     }
 
-    /// Whether every entry of the watchlist says which share of the packets is measured.
+    /// Returns whether every entry of the watchlist has the share of the packets that are measured.
     pub(crate) fn samples(&self) -> bool {
         let rows = self.rows(Kind::Watch);
         let sample = Value::Variable(Variable::Sample);
@@ -314,7 +316,7 @@ impl Map {
                 .all(|row| row.params.values().any(|value| *value == sample))
     }
 
-    /// Treatment of the L4 checksum.
+    /// Returns the treatment of the L4 checksum.
     pub(crate) fn l4_checksum(&self) -> L4Checksum {
         match self.settings.l4_checksum {
             ChecksumWord::Update => L4Checksum::Update,
@@ -323,10 +325,11 @@ impl Map {
         }
     }
 
-    /// 4-byte words of a record with these bits.
+    /// Counts the 4-byte words of a record with these bits.
     pub(crate) fn words(&self, bits: Bits) -> u64 {
-        let of = |number: u8| u64::from(self.settings.words.get(&number).copied().unwrap_or(1));
-        manager::instruction::numbers(bits).map(of).sum()
+        manager::instruction::numbers(bits)
+            .map(|number| u64::from(self.settings.words.get(&number).copied().unwrap_or(1)))
+            .sum()
     }
 }
 
@@ -346,7 +349,7 @@ impl MapSettings {
     }
 }
 
-/// The maps that the program has.
+/// The maps that are part of the program, with their text.
 pub const SHIPPED: [(&str, &str); 8] = [
     ("hopwise-int", include_str!("../maps/hopwise-int.toml")),
     ("hopwise-sf", include_str!("../maps/hopwise-sf.toml")),
@@ -367,7 +370,7 @@ pub const SHIPPED: [(&str, &str); 8] = [
     ("fabric-tna", include_str!("../maps/fabric-tna.toml")),
 ];
 
-/// A map that the program has.
+/// Returns a map that is part of the program, by its name.
 pub fn shipped(name: &str) -> Option<&'static str> {
     SHIPPED
         .iter()
@@ -375,7 +378,7 @@ pub fn shipped(name: &str) -> Option<&'static str> {
         .map(|(_, text)| *text)
 }
 
-/// A program that can be loaded into BMv2, by the name of its map: P4Info as text, and JSON.
+/// Returns a program that can be loaded into BMv2, by the name of its map: P4Info as text, and JSON.
 pub fn program(name: &str) -> Option<(&'static str, &'static [u8])> {
     macro_rules! compiled {
         ($name:literal) => {{
@@ -398,7 +401,7 @@ pub fn program(name: &str) -> Option<(&'static str, &'static [u8])> {
 /// Reads a map; `file` is its name in messages.
 ///
 /// # Errors
-/// Every problem with its line and what to do.
+/// [`ConfigError`]: every problem with its line and what to do.
 pub fn read(text: &str, file: &str) -> Result<Map, ConfigError> {
     let mut reader = Reader::new(text);
     let mut map = None;
@@ -454,8 +457,10 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
         );
     }
     if settings.role.is_some() {
-        let is_other = |kind: &Kind| *kind != Kind::Forwarding && !settings.rows(*kind).is_empty();
-        if let Some(kind) = Kind::ALL.into_iter().find(is_other) {
+        let other = Kind::ALL
+            .into_iter()
+            .find(|kind| *kind != Kind::Forwarding && !settings.rows(*kind).is_empty());
+        if let Some(kind) = other {
             refuse(
                 &[kind.word()],
                 "no intent concerns a device with a role: its map has `forwarding` and `counters`",
@@ -489,9 +494,12 @@ fn checked(settings: MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) -> M
 
 fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
     let mut refuse = |path: &[&str], message: &str| reader.refuse(span_of(root, path), message);
-    let is_rule = |row: &RowSettings| row.algorithm.as_deref() == Some(FilterAlgorithm::Rule.word());
+    let by_rule = settings
+        .filter
+        .iter()
+        .any(|row| row.algorithm.as_deref() == Some(FilterAlgorithm::Rule.word()));
     match settings.rule_filters.as_slice() {
-        [] if settings.filter.iter().any(is_rule) => {
+        [] if by_rule => {
             refuse(
                 &["filter"],
                 "filters by rule have numbers; add `rule_filters`, the first and the last",
@@ -522,8 +530,11 @@ fn check_rules(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>)
 fn check_bounds(settings: &MapSettings, root: &Node<'_>, reader: &mut Reader<'_>) {
     for kind in Kind::ALL {
         for (index, row) in settings.rows(kind).iter().enumerate() {
-            let of_table = |bound: &&BoundSettings| row.table.as_ref() == Some(&bound.table);
-            for BoundSettings { field, parameter, .. } in settings.bounds.iter().filter(of_table) {
+            let bounds = settings
+                .bounds
+                .iter()
+                .filter(|bound| row.table.as_ref() == Some(&bound.table));
+            for BoundSettings { field, parameter, .. } in bounds {
                 let last = match row.r#match.get(field) {
                     Some(Value::Number(number)) => Some(*number),
                     Some(Value::Range(_, last)) => Some((*last).into()),
@@ -587,21 +598,21 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
     let keys = row.r#match.iter().map(|(name, value)| ("match", name, value));
     let params = row.params.iter().map(|(name, value)| ("params", name, value));
     let values: Vec<_> = keys.chain(params).collect();
-    for (place, name, value) in values {
-        if matches!(value, Value::Range(..)) && place == "params" {
-            let path: Vec<&str> = path.iter().copied().chain([place, name.as_str()]).collect();
+    for (section, name, value) in values {
+        if matches!(value, Value::Range(..)) && section == "params" {
+            let path: Vec<&str> = path.iter().copied().chain([section, name.as_str()]).collect();
             reader.refuse(span_of(root, &path), "a parameter is one number");
         }
         let Value::Variable(variable) = value else {
             continue;
         };
         let mut refuse = |message: String| {
-            let path: Vec<&str> = path.iter().copied().chain([place, name.as_str()]).collect();
+            let path: Vec<&str> = path.iter().copied().chain([section, name.as_str()]).collect();
             reader.refuse(span_of(root, &path), message);
         };
         if !kind.has(variable.scope()) {
             refuse(format!("a rule of `{}` has no value `{variable}`", kind.word()));
-        } else if variable.is_key() && place == "params" {
+        } else if variable.is_key() && section == "params" {
             refuse(format!(
                 "`{variable}` describes packets; it can stand in `match` only"
             ));
@@ -618,7 +629,7 @@ fn check_row(kind: Kind, row: &RowSettings, path: &[&str], root: &Node<'_>, read
     }
 }
 
-/// What is wrong with a multicast group.
+/// Describes the problem of a multicast group.
 fn group_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     let has_more =
         row.table.is_some() || row.clone_session.is_some() || row.port.is_some() || !row.params.is_empty();
@@ -638,7 +649,7 @@ fn group_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     }
 }
 
-/// What an entry has that entries of its kind have not.
+/// Describes a setting that entries of this kind do not have.
 fn kind_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     if row.mode.is_some() && kind != Kind::Watch {
         return Some("only entries of the watchlist have a `mode`; remove it");
@@ -655,7 +666,7 @@ fn kind_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     None
 }
 
-/// What is wrong with algorithm and metric of an entry.
+/// Describes the problem of an entry's algorithm and metric.
 fn filter_problem(kind: Kind, row: &RowSettings) -> Option<&'static str> {
     let algorithm = row.algorithm.as_deref().map(FilterAlgorithm::from_word);
     let compares = matches!(

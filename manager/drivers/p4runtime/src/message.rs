@@ -5,27 +5,27 @@
 
 use prost::{Enumeration, Message, Oneof};
 
-/// `google.protobuf.Any`.
+/// The message `google.protobuf.Any`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Any {
     /// `type.googleapis.com/` and the name of the message.
     #[prost(string, tag = "1")]
     pub type_url: String,
-    /// The message.
+    /// The encoded message itself.
     #[prost(bytes = "vec", tag = "2")]
     pub value: Vec<u8>,
 }
 
-/// `google.rpc.Status`.
+/// The message `google.rpc.Status`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Status {
-    /// A canonical code.
+    /// A canonical status code.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// For people.
+    /// Message for people.
     #[prost(string, tag = "2")]
     pub message: String,
-    /// Of a `Write`: an [`Error`] for each update.
+    /// Details; of a `Write`, an [`Error`] for each update.
     #[prost(message, repeated, tag = "3")]
     pub details: Vec<Any>,
 }
@@ -36,12 +36,12 @@ pub struct Error {
     /// A canonical code; 0 is success.
     #[prost(int32, tag = "1")]
     pub canonical_code: i32,
-    /// For people.
+    /// Message for people.
     #[prost(string, tag = "2")]
     pub message: String,
 }
 
-/// 128 bits.
+/// An unsigned number of 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Message)]
 pub struct Uint128 {
     /// The upper 64 bits.
@@ -55,46 +55,46 @@ pub struct Uint128 {
 /// A role of a client.
 #[derive(Clone, PartialEq, Message)]
 pub struct Role {
-    /// Its name.
+    /// Name of the role.
     #[prost(string, tag = "3")]
     pub name: String,
 }
 
-/// Asks to become the primary client, and tells who is.
+/// Requests to become the primary client, and reports the present one.
 #[derive(Clone, PartialEq, Message)]
 pub struct MasterArbitrationUpdate {
-    /// The device.
+    /// Id of the device.
     #[prost(uint64, tag = "1")]
     pub device_id: u64,
-    /// The role; none: the default one.
+    /// Role of the client; `None` for the default one.
     #[prost(message, optional, tag = "2")]
     pub role: Option<Role>,
-    /// Of the client; in an answer, of the primary.
+    /// Election id of the client; in an answer, of the primary.
     #[prost(message, optional, tag = "3")]
     pub election_id: Option<Uint128>,
-    /// In an answer: `OK` for the primary.
+    /// Result in an answer: `OK` for the primary.
     #[prost(message, optional, tag = "4")]
     pub status: Option<Status>,
 }
 
-/// What a client sends on its stream.
+/// A message of a client on its stream.
 #[derive(Clone, PartialEq, Message)]
 pub struct StreamMessageRequest {
-    /// What.
+    /// Content of the message.
     #[prost(oneof = "StreamRequest", tags = "1, 2, 3")]
     pub update: Option<StreamRequest>,
 }
 
-/// See [`StreamMessageRequest`].
+/// The content of a [`StreamMessageRequest`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum StreamRequest {
-    /// Asks to become primary.
+    /// Requests to become primary.
     #[prost(message, tag = "1")]
     Arbitration(MasterArbitrationUpdate),
     /// A packet for the device.
     #[prost(message, tag = "2")]
     Packet(PacketOut),
-    /// A digest was taken.
+    /// Acknowledges a list of digests.
     #[prost(message, tag = "3")]
     DigestAck(DigestListAck),
 }
@@ -102,7 +102,7 @@ pub enum StreamRequest {
 /// A packet that the device processes as if it had arrived at its CPU port.
 #[derive(Clone, PartialEq, Message)]
 pub struct PacketOut {
-    /// The frame.
+    /// Frame of the packet.
     #[prost(bytes = "vec", tag = "1")]
     pub payload: Vec<u8>,
 }
@@ -110,29 +110,29 @@ pub struct PacketOut {
 /// A packet that the device sent to its CPU port.
 #[derive(Clone, PartialEq, Message)]
 pub struct PacketIn {
-    /// The frame.
+    /// Frame of the packet.
     #[prost(bytes = "vec", tag = "1")]
     pub payload: Vec<u8>,
 }
 
-/// What a device sends on the stream of a client. Other notifications are skipped.
+/// A message of a device on the stream of a client. Other notifications are skipped.
 #[derive(Clone, PartialEq, Message)]
 pub struct StreamMessageResponse {
-    /// What.
+    /// Content of the message.
     #[prost(oneof = "StreamResponse", tags = "1, 2, 3")]
     pub update: Option<StreamResponse>,
 }
 
-/// See [`StreamMessageResponse`].
+/// The content of a [`StreamMessageResponse`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum StreamResponse {
-    /// Who is primary.
+    /// Reports the primary client.
     #[prost(message, tag = "1")]
     Arbitration(MasterArbitrationUpdate),
-    /// A packet.
+    /// A packet from the CPU port.
     #[prost(message, tag = "2")]
     Packet(PacketIn),
-    /// Digests.
+    /// Digests that need an acknowledgement.
     #[prost(message, tag = "3")]
     Digest(DigestList),
 }
@@ -140,10 +140,10 @@ pub enum StreamResponse {
 /// Digests that wait for their acknowledgement.
 #[derive(Clone, PartialEq, Message)]
 pub struct DigestList {
-    /// The digest of P4Info.
+    /// Id of the digest in P4Info.
     #[prost(uint32, tag = "1")]
     pub digest_id: u32,
-    /// The list.
+    /// Number of the list.
     #[prost(uint64, tag = "2")]
     pub list_id: u64,
 }
@@ -151,27 +151,27 @@ pub struct DigestList {
 /// The acknowledgement of a [`DigestList`].
 #[derive(Clone, PartialEq, Message)]
 pub struct DigestListAck {
-    /// The digest of P4Info.
+    /// Id of the digest in P4Info.
     #[prost(uint32, tag = "1")]
     pub digest_id: u32,
-    /// The list.
+    /// Number of the list.
     #[prost(uint64, tag = "2")]
     pub list_id: u64,
 }
 
-/// Changes.
+/// Writes changes of entities.
 #[derive(Clone, PartialEq, Message)]
 pub struct WriteRequest {
-    /// The device.
+    /// Id of the device.
     #[prost(uint64, tag = "1")]
     pub device_id: u64,
-    /// That of the primary.
+    /// Election id of the primary.
     #[prost(message, optional, tag = "3")]
     pub election_id: Option<Uint128>,
     /// The changes. A device may execute those of one request in any order.
     #[prost(message, repeated, tag = "4")]
     pub updates: Vec<Update>,
-    /// What happens after an error.
+    /// Behaviour after an error.
     #[prost(enumeration = "Atomicity", tag = "5")]
     pub atomicity: i32,
     /// The role of the client.
@@ -179,54 +179,54 @@ pub struct WriteRequest {
     pub role: String,
 }
 
-/// What happens to other updates of a request if one fails.
+/// The behaviour for other updates of a request if one fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Atomicity {
     /// They are executed. Every device supports this.
     ContinueOnError = 0,
-    /// None is executed.
+    /// None of them is executed.
     RollbackOnError = 1,
     /// None is executed, and no packet sees a part of them.
     DataplaneAtomic = 2,
 }
 
-/// Nothing.
+/// The empty result of a write.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct WriteResponse {}
 
-/// One change.
+/// A change of one entity.
 #[derive(Clone, PartialEq, Message)]
 pub struct Update {
-    /// What happens to the entity.
+    /// Type of the change.
     #[prost(enumeration = "UpdateType", tag = "1")]
     pub r#type: i32,
-    /// The entity.
+    /// Entity that is changed.
     #[prost(message, optional, tag = "2")]
     pub entity: Option<Entity>,
 }
 
-/// Kind of a change.
+/// The type of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum UpdateType {
-    /// Invalid.
+    /// An invalid type.
     Unspecified = 0,
-    /// A new entity.
+    /// A new entity is inserted.
     Insert = 1,
-    /// Another value of an entity.
+    /// An entity gets another value.
     Modify = 2,
     /// The entity is removed.
     Delete = 3,
 }
 
-/// Asks for entities.
+/// Queries entities of the device.
 #[derive(Clone, PartialEq, Message)]
 pub struct ReadRequest {
-    /// The device.
+    /// Id of the device.
     #[prost(uint64, tag = "1")]
     pub device_id: u64,
-    /// Which; fields that are not set match everything.
+    /// Patterns of the entities; fields that are not set match everything.
     #[prost(message, repeated, tag = "2")]
     pub entities: Vec<Entity>,
     /// The role of the client.
@@ -234,23 +234,23 @@ pub struct ReadRequest {
     pub role: String,
 }
 
-/// Entities.
+/// A part of the queried entities.
 #[derive(Clone, PartialEq, Message)]
 pub struct ReadResponse {
-    /// The entities.
+    /// Entities that match the query.
     #[prost(message, repeated, tag = "1")]
     pub entities: Vec<Entity>,
 }
 
-/// A thing that can be written and read.
+/// An object that can be written and read.
 #[derive(Clone, PartialEq, Message)]
 pub struct Entity {
-    /// What.
+    /// Content of the entity.
     #[prost(oneof = "EntityKind", tags = "2, 7, 9")]
     pub entity: Option<EntityKind>,
 }
 
-/// See [`Entity`].
+/// The content of an [`Entity`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum EntityKind {
     /// An entry of a table.
@@ -259,7 +259,7 @@ pub enum EntityKind {
     /// A counter, or all of an array.
     #[prost(message, tag = "7")]
     Counter(CounterEntry),
-    /// A clone session.
+    /// A clone session or multicast group.
     #[prost(message, tag = "9")]
     PacketReplication(PacketReplicationEngineEntry),
 }
@@ -267,7 +267,7 @@ pub enum EntityKind {
 /// An entry of a table.
 #[derive(Clone, PartialEq, Message)]
 pub struct TableEntry {
-    /// The table.
+    /// Id of the table.
     #[prost(uint32, tag = "1")]
     pub table_id: u32,
     /// The key; fields that match everything are left out.
@@ -285,7 +285,7 @@ pub struct TableEntry {
     /// It is the default entry.
     #[prost(bool, tag = "8")]
     pub is_default_action: bool,
-    /// Whatever the client wants to remember.
+    /// Data of the client, which the device stores.
     #[prost(bytes = "vec", tag = "11")]
     pub metadata: Vec<u8>,
     /// It is part of the program and cannot be changed.
@@ -293,87 +293,87 @@ pub struct TableEntry {
     pub is_const: bool,
 }
 
-/// A field of a key.
+/// A field of a key with its value.
 #[derive(Clone, PartialEq, Message)]
 pub struct FieldMatch {
-    /// The field of P4Info.
+    /// Id of the field in P4Info.
     #[prost(uint32, tag = "1")]
     pub field_id: u32,
-    /// Its value.
+    /// Value of the field.
     #[prost(oneof = "FieldMatchType", tags = "2, 3, 4, 6, 7")]
     pub field_match_type: Option<FieldMatchType>,
 }
 
-/// See [`FieldMatch`].
+/// The value of a [`FieldMatch`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum FieldMatchType {
-    /// One value.
+    /// A single exact value.
     #[prost(message, tag = "2")]
     Exact(Exact),
-    /// Some bits.
+    /// A value of some bits.
     #[prost(message, tag = "3")]
     Ternary(Ternary),
-    /// A prefix.
+    /// A prefix with its length.
     #[prost(message, tag = "4")]
     Lpm(Lpm),
-    /// A range.
+    /// A range of values.
     #[prost(message, tag = "6")]
     Range(Range),
-    /// One value or all.
+    /// One value or all values.
     #[prost(message, tag = "7")]
     Optional(Exact),
 }
 
-/// `FieldMatch.Exact`, and `FieldMatch.Optional`, which has the same field.
+/// The messages `FieldMatch.Exact` and `FieldMatch.Optional`, which have the same field.
 #[derive(Clone, PartialEq, Message)]
 pub struct Exact {
-    /// The value.
+    /// Value to compare with.
     #[prost(bytes = "vec", tag = "1")]
     pub value: Vec<u8>,
 }
 
-/// `FieldMatch.Ternary`.
+/// The message `FieldMatch.Ternary`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Ternary {
-    /// The value.
+    /// Value to compare with.
     #[prost(bytes = "vec", tag = "1")]
     pub value: Vec<u8>,
-    /// The bits that count.
+    /// Mask of the bits that count.
     #[prost(bytes = "vec", tag = "2")]
     pub mask: Vec<u8>,
 }
 
-/// `FieldMatch.LPM`.
+/// The message `FieldMatch.LPM`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Lpm {
-    /// The value.
+    /// Value to compare with.
     #[prost(bytes = "vec", tag = "1")]
     pub value: Vec<u8>,
-    /// The number of bits that count.
+    /// Number of leading bits that count.
     #[prost(int32, tag = "2")]
     pub prefix_len: i32,
 }
 
-/// `FieldMatch.Range`.
+/// The message `FieldMatch.Range`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Range {
-    /// The least value.
+    /// Least value that matches.
     #[prost(bytes = "vec", tag = "1")]
     pub low: Vec<u8>,
-    /// The greatest value.
+    /// Greatest value that matches.
     #[prost(bytes = "vec", tag = "2")]
     pub high: Vec<u8>,
 }
 
-/// What happens to packets that match. Action profiles are skipped: they are never the driver's.
+/// The action for packets that match. Action profiles are skipped: they are never the driver's.
 #[derive(Clone, PartialEq, Message)]
 pub struct TableAction {
-    /// What.
+    /// Type of the action.
     #[prost(oneof = "TableActionType", tags = "1")]
     pub r#type: Option<TableActionType>,
 }
 
-/// See [`TableAction`].
+/// The content of a [`TableAction`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum TableActionType {
     /// An action with its parameters.
@@ -384,21 +384,21 @@ pub enum TableActionType {
 /// An action with its parameters.
 #[derive(Clone, PartialEq, Message)]
 pub struct Action {
-    /// The action of P4Info.
+    /// Id of the action in P4Info.
     #[prost(uint32, tag = "1")]
     pub action_id: u32,
-    /// The parameters.
+    /// Parameters of the action.
     #[prost(message, repeated, tag = "4")]
     pub params: Vec<Param>,
 }
 
-/// `Action.Param`.
+/// The message `Action.Param`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Param {
-    /// The parameter of P4Info.
+    /// Id of the parameter in P4Info.
     #[prost(uint32, tag = "2")]
     pub param_id: u32,
-    /// Its value.
+    /// Value of the parameter.
     #[prost(bytes = "vec", tag = "3")]
     pub value: Vec<u8>,
 }
@@ -406,32 +406,32 @@ pub struct Param {
 /// A counter of an array.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct CounterEntry {
-    /// The array of P4Info.
+    /// Id of the array in P4Info.
     #[prost(uint32, tag = "1")]
     pub counter_id: u32,
-    /// Which one; in a request, none asks for all.
+    /// Index of the counter; in a request, `None` queries all.
     #[prost(message, optional, tag = "2")]
     pub index: Option<Index>,
-    /// What it counts.
+    /// Counts of the counter.
     #[prost(message, optional, tag = "3")]
     pub data: Option<CounterData>,
 }
 
-/// A place in an array.
+/// An index of an array.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Index {
-    /// From 0.
+    /// The index, from 0.
     #[prost(int64, tag = "1")]
     pub index: i64,
 }
 
-/// What a counter counts.
+/// The counts of a counter.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct CounterData {
-    /// Bytes.
+    /// Number of bytes counted.
     #[prost(int64, tag = "1")]
     pub byte_count: i64,
-    /// Packets.
+    /// Number of packets counted.
     #[prost(int64, tag = "2")]
     pub packet_count: i64,
 }
@@ -439,46 +439,46 @@ pub struct CounterData {
 /// A multicast group or a clone session.
 #[derive(Clone, PartialEq, Message)]
 pub struct PacketReplicationEngineEntry {
-    /// What.
+    /// Type of the entry.
     #[prost(oneof = "ReplicationKind", tags = "1, 2")]
     pub r#type: Option<ReplicationKind>,
 }
 
-/// See [`PacketReplicationEngineEntry`].
+/// The content of a [`PacketReplicationEngineEntry`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum ReplicationKind {
-    /// A multicast group.
+    /// A multicast group with its copies.
     #[prost(message, tag = "1")]
     MulticastGroup(MulticastGroupEntry),
-    /// A clone session.
+    /// A clone session with its copies.
     #[prost(message, tag = "2")]
     CloneSession(CloneSessionEntry),
 }
 
-/// Where the packets of a multicast group go.
+/// The copies of packets of a multicast group.
 #[derive(Clone, PartialEq, Message)]
 pub struct MulticastGroupEntry {
-    /// Its number; in a request, 0 asks for all.
+    /// Number of the group; in a request, 0 queries all.
     #[prost(uint32, tag = "1")]
     pub multicast_group_id: u32,
-    /// The copies.
+    /// Copies of each packet.
     #[prost(message, repeated, tag = "2")]
     pub replicas: Vec<Replica>,
 }
 
-/// Where cloned packets go.
+/// The copies of cloned packets.
 #[derive(Clone, PartialEq, Message)]
 pub struct CloneSessionEntry {
-    /// Its number, as in the program.
+    /// Number of the session, as in the program.
     #[prost(uint32, tag = "1")]
     pub session_id: u32,
-    /// The copies.
+    /// Copies of each packet.
     #[prost(message, repeated, tag = "2")]
     pub replicas: Vec<Replica>,
-    /// Class of service.
+    /// Class of service of the copies.
     #[prost(uint32, tag = "3")]
     pub class_of_service: u32,
-    /// Longest copy; 0: no limit.
+    /// Longest copy, bytes; 0 for no limit.
     #[prost(int32, tag = "4")]
     pub packet_length_bytes: i32,
 }
@@ -486,38 +486,38 @@ pub struct CloneSessionEntry {
 /// A copy of a packet.
 #[derive(Clone, PartialEq, Message)]
 pub struct Replica {
-    /// Where it goes.
+    /// Port that it goes to.
     #[prost(oneof = "PortKind", tags = "1, 3")]
     pub port_kind: Option<PortKind>,
-    /// Tells copies to one port apart.
+    /// Number that distinguishes copies to one port.
     #[prost(uint32, tag = "2")]
     pub instance: u32,
 }
 
-/// See [`Replica`].
+/// The port of a [`Replica`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum PortKind {
-    /// A number; the form of P4Runtime up to 1.3, which every device takes.
+    /// A number; the form of P4Runtime up to 1.3, which every device accepts.
     #[prost(uint32, tag = "1")]
     EgressPort(u32),
-    /// Bytes.
+    /// The number as bytes.
     #[prost(bytes, tag = "3")]
     Port(Vec<u8>),
 }
 
-/// Loads a program.
+/// Loads a program into a device.
 #[derive(Clone, PartialEq, Message)]
 pub struct SetForwardingPipelineConfigRequest {
-    /// The device.
+    /// Id of the device.
     #[prost(uint64, tag = "1")]
     pub device_id: u64,
-    /// That of the primary.
+    /// Election id of the primary.
     #[prost(message, optional, tag = "3")]
     pub election_id: Option<Uint128>,
-    /// What is done.
+    /// Action of the request.
     #[prost(enumeration = "ConfigAction", tag = "4")]
     pub action: i32,
-    /// The program.
+    /// Program to load.
     #[prost(message, optional, tag = "5")]
     pub config: Option<ForwardingPipelineConfig>,
     /// The role of the client.
@@ -525,27 +525,27 @@ pub struct SetForwardingPipelineConfigRequest {
     pub role: String,
 }
 
-/// `SetForwardingPipelineConfigRequest.Action`, of which the driver uses one.
+/// The enumeration `SetForwardingPipelineConfigRequest.Action`, of which the driver uses one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ConfigAction {
-    /// Invalid.
+    /// An invalid action.
     Unspecified = 0,
-    /// The program is checked, loaded, and put in force.
+    /// The program is checked, loaded and activated.
     VerifyAndCommit = 3,
 }
 
-/// Nothing.
+/// The empty result of loading a program.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct SetForwardingPipelineConfigResponse {}
 
-/// A program.
+/// A program with its P4Info.
 #[derive(Clone, PartialEq, Message)]
 pub struct ForwardingPipelineConfig {
-    /// A [`P4Info`], not decoded: what this crate does not know of it is passed on.
+    /// A [`P4Info`], not decoded, so that fields that this crate does not know are passed on.
     #[prost(bytes = "vec", optional, tag = "1")]
     pub p4info: Option<Vec<u8>>,
-    /// In the form of the device.
+    /// Program in the form of the device.
     #[prost(bytes = "vec", tag = "2")]
     pub p4_device_config: Vec<u8>,
     /// Identifies the configuration; chosen by the client that loaded it.
@@ -553,191 +553,191 @@ pub struct ForwardingPipelineConfig {
     pub cookie: Option<Cookie>,
 }
 
-/// `ForwardingPipelineConfig.Cookie`.
+/// The message `ForwardingPipelineConfig.Cookie`.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Cookie {
-    /// The number.
+    /// Number that identifies the configuration.
     #[prost(uint64, tag = "1")]
     pub cookie: u64,
 }
 
-/// Asks for the program.
+/// Queries the program of a device.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct GetForwardingPipelineConfigRequest {
-    /// The device.
+    /// Id of the device.
     #[prost(uint64, tag = "1")]
     pub device_id: u64,
-    /// What of it.
+    /// Part of the program to return.
     #[prost(enumeration = "ResponseType", tag = "2")]
     pub response_type: i32,
 }
 
-/// `GetForwardingPipelineConfigRequest.ResponseType`, of which the driver uses two.
+/// The enumeration `GetForwardingPipelineConfigRequest.ResponseType`, of which the driver uses two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ResponseType {
-    /// Everything.
+    /// All parts of the program.
     All = 0,
-    /// Only what a client set to tell programs apart.
+    /// Only the cookie, which a client set to distinguish programs.
     CookieOnly = 1,
     /// P4Info without the device's own form.
     P4infoAndCookie = 2,
 }
 
-/// The program.
+/// The program of a device.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetForwardingPipelineConfigResponse {
-    /// The program.
+    /// Program with the requested parts.
     #[prost(message, optional, tag = "1")]
     pub config: Option<ForwardingPipelineConfig>,
 }
 
-/// What a program offers to its controller.
+/// The objects of a program that its controller can use.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4Info {
-    /// Tables.
+    /// Tables of the program.
     #[prost(message, repeated, tag = "2")]
     pub tables: Vec<P4Table>,
-    /// Actions.
+    /// Actions of the program.
     #[prost(message, repeated, tag = "3")]
     pub actions: Vec<P4Action>,
     /// Arrays of counters.
     #[prost(message, repeated, tag = "5")]
     pub counters: Vec<P4Counter>,
-    /// Counters of tables' entries.
+    /// Counters of the entries of tables.
     #[prost(message, repeated, tag = "6")]
     pub direct_counters: Vec<P4DirectCounter>,
 }
 
-/// Number and name of an object.
+/// Id and name of an object.
 #[derive(Clone, PartialEq, Message)]
 pub struct Preamble {
-    /// Its number.
+    /// Id of the object.
     #[prost(uint32, tag = "1")]
     pub id: u32,
-    /// Its full name.
+    /// Full name of the object.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// Its shortest name that is unique.
+    /// Shortest name that is unique.
     #[prost(string, tag = "3")]
     pub alias: String,
 }
 
-/// `p4.config.v1.Table`.
+/// The message `p4.config.v1.Table`.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4Table {
-    /// Number and name.
+    /// Id and name of the table.
     #[prost(message, optional, tag = "1")]
     pub preamble: Option<Preamble>,
-    /// The fields of its key.
+    /// Fields of its key.
     #[prost(message, repeated, tag = "2")]
     pub match_fields: Vec<P4MatchField>,
-    /// Its actions.
+    /// Actions of its entries.
     #[prost(message, repeated, tag = "3")]
     pub action_refs: Vec<P4ActionRef>,
-    /// Entries.
+    /// Capacity of the table, entries.
     #[prost(int64, tag = "8")]
     pub size: i64,
 }
 
-/// `p4.config.v1.MatchField`.
+/// The message `p4.config.v1.MatchField`.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4MatchField {
-    /// Its number.
+    /// Id of the field.
     #[prost(uint32, tag = "1")]
     pub id: u32,
-    /// Its name.
+    /// Name of the field.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// Its width in bits.
+    /// Width of the field, bits.
     #[prost(int32, tag = "4")]
     pub bitwidth: i32,
-    /// Its kind; not set: one of the program's architecture.
+    /// Kind of match; not set for one of the program's architecture.
     #[prost(enumeration = "MatchType", tag = "5")]
     pub match_type: i32,
 }
 
-/// Kind of a field of a key.
+/// The kind of match of a key's field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum MatchType {
-    /// Another.
+    /// A kind that P4Runtime does not define.
     Unspecified = 0,
-    /// One value.
+    /// A single exact value.
     Exact = 2,
-    /// A prefix.
+    /// A prefix with its length.
     Lpm = 3,
-    /// Some bits.
+    /// A value of some bits.
     Ternary = 4,
-    /// A range.
+    /// A range of values.
     Range = 5,
-    /// One value or all.
+    /// One value or all values.
     Optional = 6,
 }
 
-/// `p4.config.v1.ActionRef`.
+/// The message `p4.config.v1.ActionRef`.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4ActionRef {
-    /// The action.
+    /// Id of the action.
     #[prost(uint32, tag = "1")]
     pub id: u32,
-    /// Where it may be used.
+    /// Entries that may use the action.
     #[prost(enumeration = "Scope", tag = "3")]
     pub scope: i32,
 }
 
-/// `p4.config.v1.ActionRef.Scope`.
+/// The enumeration `p4.config.v1.ActionRef.Scope`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Scope {
-    /// Everywhere.
+    /// Usable in all entries.
     TableAndDefault = 0,
-    /// In entries.
+    /// Usable in entries other than the default one.
     TableOnly = 1,
-    /// In the default entry.
+    /// Usable only in the default entry.
     DefaultOnly = 2,
 }
 
-/// `p4.config.v1.Action`.
+/// The message `p4.config.v1.Action`.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4Action {
-    /// Number and name.
+    /// Id and name of the action.
     #[prost(message, optional, tag = "1")]
     pub preamble: Option<Preamble>,
-    /// Its parameters.
+    /// Parameters of the action.
     #[prost(message, repeated, tag = "2")]
     pub params: Vec<P4Param>,
 }
 
-/// `p4.config.v1.Action.Param`.
+/// The message `p4.config.v1.Action.Param`.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4Param {
-    /// Its number.
+    /// Id of the parameter.
     #[prost(uint32, tag = "1")]
     pub id: u32,
-    /// Its name.
+    /// Name of the parameter.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// Its width in bits.
+    /// Width of the parameter, bits.
     #[prost(int32, tag = "4")]
     pub bitwidth: i32,
 }
 
-/// `p4.config.v1.Counter`.
+/// The message `p4.config.v1.Counter`.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4Counter {
-    /// Number and name.
+    /// Id and name of the array.
     #[prost(message, optional, tag = "1")]
     pub preamble: Option<Preamble>,
-    /// Counters.
+    /// Number of counters in the array.
     #[prost(int64, tag = "3")]
     pub size: i64,
 }
 
-/// `p4.config.v1.DirectCounter`.
+/// The message `p4.config.v1.DirectCounter`.
 #[derive(Clone, PartialEq, Message)]
 pub struct P4DirectCounter {
-    /// Number and name.
+    /// Id and name of the counter.
     #[prost(message, optional, tag = "1")]
     pub preamble: Option<Preamble>,
     /// The table whose entries it counts.

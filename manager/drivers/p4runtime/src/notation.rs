@@ -1,4 +1,4 @@
-//! Values of entries as people write them: addresses as addresses.
+//! Renders the values of entries for people: addresses as addresses.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,29 +7,28 @@ use crate::entry::{Bytes, Field};
 /// The way in which the values of a field or parameter are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
-    /// As a number.
+    /// Written as a number.
     Number,
-    /// As a MAC address.
+    /// Written as a MAC address.
     Mac,
-    /// As an IPv4 address.
+    /// Written as an IPv4 address.
     Ipv4,
-    /// As an IPv6 address.
+    /// Written as an IPv6 address.
     Ipv6,
 }
 
 impl Notation {
-    /// That of a field or parameter with this name and width.
+    /// Chooses the notation of a field or parameter with this name and width.
     pub fn new(name: &str, bits: i32) -> Self {
-        let has = |words: &[&str]| name.split(['_', '.']).any(|word| words.contains(&word));
         match bits {
-            48 if has(&["mac"]) => Self::Mac,
-            32 if has(&["ip", "ipv4"]) => Self::Ipv4,
-            128 if has(&["ip", "ipv6"]) => Self::Ipv6,
+            48 if has_word(name, &["mac"]) => Self::Mac,
+            32 if has_word(name, &["ip", "ipv4"]) => Self::Ipv4,
+            128 if has_word(name, &["ip", "ipv6"]) => Self::Ipv6,
             _ => Self::Number,
         }
     }
 
-    /// A value.
+    /// Renders a value in this notation.
     pub fn value(self, value: &Bytes) -> String {
         let number = value.number().unwrap_or(0);
         match self {
@@ -47,7 +46,7 @@ impl Notation {
         }
     }
 
-    /// The values of a field.
+    /// Renders the values of a field.
     pub fn field(self, field: &Field) -> String {
         match field {
             Field::Exact(value) | Field::Optional(value) => self.value(value),
@@ -60,7 +59,7 @@ impl Notation {
         }
     }
 
-    /// The length of the prefix of addresses that a mask is.
+    /// Returns the length of the prefix that a mask of addresses stands for.
     fn prefix(self, mask: &Bytes) -> Option<u32> {
         let bits: u32 = match self {
             Self::Ipv4 => 32,
@@ -70,4 +69,8 @@ impl Notation {
         let ones = (mask.number()? << (128 - bits)).leading_ones();
         (mask.number()?.count_ones() == ones).then_some(ones)
     }
+}
+
+fn has_word(name: &str, words: &[&str]) -> bool {
+    name.split(['_', '.']).any(|word| words.contains(&word))
 }

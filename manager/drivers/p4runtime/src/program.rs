@@ -1,4 +1,4 @@
-//! A pipeline map bound to the P4Info of a device: names become numbers, and what does not fit is named.
+//! Binds a pipeline map to the P4Info of a device: names become ids, and what does not fit is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -14,40 +14,40 @@ use crate::entry::{Bytes, Field};
 use crate::map::{
     FamilyWord, Kind, Map, PriorityWord, ReplicaSettings, RestartWord, RowSettings, Value, Variable,
 };
-use crate::message::{MatchType, P4Action, P4Info, P4MatchField, P4Table, Preamble, Scope};
+use crate::message::{MatchType, P4Action, P4Info, P4Table, Preamble, Scope};
 use crate::notation::Notation;
 use crate::roles::{self, Role, RoleKind};
 
-/// Problems that are named at most.
+/// Upper limit of the problems that are listed.
 const MAX_PROBLEMS: usize = 20;
 /// Steps of a role's entries in the order of additions: after all of the map.
 const ROLE_STEPS: usize = 1 << 16;
-/// Room of a table whose P4Info does not tell its size.
+/// Capacity of a table whose P4Info does not say its size.
 const UNKNOWN_SIZE: usize = 1024;
 
-/// What the device's settings say.
+/// The local settings of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Local {
-    /// Its node id.
+    /// Node id of the device.
     pub node: NodeId,
-    /// How its reports leave.
+    /// Interface by which its reports leave.
     pub report: Option<Report>,
-    /// What it does after a restart, if not as the map says.
+    /// Behaviour after a restart, if it differs from that in the map.
     pub restart: Option<Restart>,
-    /// Its routes, of a program whose map installs them. None: another controller does.
+    /// Routes of the device, for a program whose map installs them. Without any, another controller installs them.
     pub routes: Vec<Route>,
     /// The MTU of ports, bytes.
     pub mtus: Vec<(u32, u16)>,
-    /// What it does outside the domain; `None`: it is a switch of the domain.
+    /// Role outside the domain; `None` for a switch of the domain.
     pub role: Option<Role>,
 }
 
 /// A route of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where it leads.
+    /// Destination of the route.
     pub to: Prefix,
-    /// The port.
+    /// Port to the next hop.
     pub port: u32,
     /// The MAC address of the port.
     pub source_mac: u64,
@@ -55,14 +55,14 @@ pub struct Route {
     pub mac: u64,
 }
 
-/// How reports leave a device.
+/// The interface by which reports leave a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The port.
+    /// Port of the device.
     pub port: u32,
-    /// Source address.
+    /// Source IPv4 address of reports.
     pub source: Ipv4Addr,
-    /// Source MAC address.
+    /// Source MAC address of reports.
     pub source_mac: u64,
     /// MAC address of the collector, or of the next router.
     pub mac: u64,
@@ -81,7 +81,7 @@ pub struct Program {
     pub(crate) counters: Counters,
 }
 
-/// A table that the map uses.
+/// Facts about a table that the map uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableFacts {
     pub(crate) name: String,
@@ -94,37 +94,37 @@ pub(crate) struct TableFacts {
     pub(crate) size: Option<usize>,
 }
 
-/// An entry of the map.
+/// An entry of the map with the ids of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) kind: Kind,
     pub(crate) family: Option<FamilyWord>,
     pub(crate) mode: Option<Mode>,
-    /// Of a filter: its algorithm, and its metric if it compares one.
+    /// Algorithm of a filter, and its metric if it compares one.
     pub(crate) filter: Option<(FilterAlgorithm, Option<Metric>)>,
-    /// Priority of an entry that is about no flows: one of `forwarding` wins over those that come after it.
+    /// Priority of an entry without flows: one of `forwarding` wins over those that come after it.
     pub(crate) order: u32,
-    /// Its place in the order of additions. Entries of a role share it, so that they are written together.
+    /// Position in the order of additions. Entries of a role share it, so that they are written together.
     pub(crate) step: usize,
     pub(crate) counts_reports: bool,
     pub(crate) counts_matches: bool,
     pub(crate) form: Form,
 }
 
-/// What kind of entry it is.
+/// The form of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// An entry of a table.
     Table {
         table: u32,
         default: bool,
-        /// `None`: the key has no priority.
+        /// Priority of the entry, if the key has one.
         priority: Option<PriorityWord>,
-        fields: Vec<Place>,
+        fields: Vec<BoundValue>,
         action: u32,
-        params: Vec<Place>,
+        params: Vec<BoundValue>,
     },
-    /// A clone session.
+    /// A clone session to a port.
     Clone {
         session: u32,
         port: Value,
@@ -134,12 +134,11 @@ pub(crate) enum Form {
     Group { group: u32, replicas: Vec<(Bytes, u32)> },
 }
 
-/// A field or a parameter.
+/// The value of a field or a parameter, bound to its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BoundValue {
     pub(crate) id: u32,
     pub(crate) name: String,
-    /// Bits.
     pub(crate) width: u32,
     pub(crate) kind: MatchType,
     pub(crate) value: Value,
@@ -149,7 +148,7 @@ impl Program {
     /// Binds `map` to what a device says about its program.
     ///
     /// # Errors
-    /// Each thing that does not fit, in a sentence.
+    /// A sentence about each thing that does not fit.
     pub fn new(map: &Map, info: &P4Info, local: &Local) -> Result<Self, Vec<String>> {
         let mut binding = Binding {
             info,
@@ -159,17 +158,17 @@ impl Program {
         };
         let mut rows = Vec::new();
         for kind in Kind::ALL {
-            let of_tables: Vec<RowSettings> = map.rows(kind).iter().flat_map(tables).collect();
+            let of_tables: Vec<RowSettings> = map.rows(kind).iter().flat_map(table_rows).collect();
             let bound = of_tables.iter().zip((1..=of_tables.len() as u32).rev());
             rows.extend(bound.filter_map(|(row, order)| {
                 let order = if kind == Kind::Forwarding { order } else { 1 };
                 binding.row(kind, row).map(|row| Row { order, ..row })
             }));
         }
-        rows.iter_mut()
-            .enumerate()
-            .for_each(|(index, row)| row.step = index);
-        rows.extend(binding.role(map));
+        for (index, row) in rows.iter_mut().enumerate() {
+            row.step = index;
+        }
+        rows.extend(binding.role_rows(map));
         let counters = binding.counters(map);
         if !binding.problems.is_empty() {
             let mut problems = binding.problems;
@@ -193,34 +192,34 @@ impl Program {
         })
     }
 
-    /// What the device can do.
+    /// Returns the capabilities of the device.
     pub fn capabilities(&self) -> Capabilities {
-        let (matches, watch_entries) = (self.matches(), self.room(Kind::Watch));
-        let filter_entries = self.room(Kind::Filter);
         let can = capabilities(&self.map, &self.local);
-        let width = |(_, row): (usize, &Row)| self.width(row, Variable::Clauses);
-        let clauses = self.rows(Kind::Clauses).map(width).min().unwrap_or(0) as usize;
-        let rules = RuleLimits { clauses, ..can.rules };
+        let clauses = self
+            .rows(Kind::Clauses)
+            .map(|(_, row)| self.width(row, Variable::Clauses))
+            .min()
+            .unwrap_or(0) as usize;
         Capabilities {
-            matches,
-            watch_entries,
-            filter_entries,
-            rules,
+            matches: self.matches(),
+            watch_entries: self.room(Kind::Watch),
+            filter_entries: self.room(Kind::Filter),
+            rules: RuleLimits { clauses, ..can.rules },
             ..can
         }
     }
 
-    /// Its map.
+    /// Returns the map of this program.
     pub fn map(&self) -> &Map {
         &self.map
     }
 
-    /// Instruction bits that the program fills.
+    /// Returns the instruction bits that the program fills.
     pub(crate) fn bits(&self) -> Bits {
         self.map.bits
     }
 
-    /// How the program encodes INT.
+    /// Returns the encoding of INT by the program.
     pub(crate) fn encoding(&self) -> Option<Encoding> {
         self.map.encoding()
     }
@@ -232,48 +231,51 @@ impl Program {
             .filter(move |(_, row)| row.kind == kind)
     }
 
-    /// The clone sessions of the map.
+    /// Returns the clone sessions of the map.
     pub(crate) fn sessions(&self) -> BTreeSet<u32> {
-        let session = |row: &Row| match row.form {
+        let sessions = self.rows.iter().filter_map(|row| match row.form {
             Form::Clone { session, .. } => Some(session),
             Form::Table { .. } | Form::Group { .. } => None,
-        };
-        self.rows.iter().filter_map(session).collect()
+        });
+        sessions.collect()
     }
 
-    /// Whether the map has multicast groups.
+    /// Returns whether the map has multicast groups.
     pub(crate) fn has_groups(&self) -> bool {
         self.rows.iter().any(|row| matches!(row.form, Form::Group { .. }))
     }
 
-    /// What the device does outside the domain.
+    /// Returns the role of the device outside the domain.
     pub fn role(&self) -> Option<&Role> {
         self.local.role.as_ref()
     }
 
-    /// Tables whose counters count reports, and those whose counters count packets that are to be measured.
+    /// Returns the tables whose counters count reports, and those whose counters count packets that are to be measured.
     pub(crate) fn counting_tables(&self) -> (BTreeSet<u32>, BTreeSet<u32>) {
-        let tables = |counts: &dyn Fn(&Row) -> bool| {
-            let table = |row: &Row| match row.form {
-                Form::Table { table, .. } if counts(row) => Some(table),
-                _ => None,
+        let mut reporting = BTreeSet::new();
+        let mut watching = BTreeSet::new();
+        for row in &self.rows {
+            let Form::Table { table, .. } = row.form else {
+                continue;
             };
-            self.rows.iter().filter_map(table).collect()
-        };
-        (
-            tables(&|row| row.counts_reports),
-            tables(&|row| row.counts_matches),
-        )
+            if row.counts_reports {
+                reporting.insert(table);
+            }
+            if row.counts_matches {
+                watching.insert(table);
+            }
+        }
+        (reporting, watching)
     }
 
-    /// Name of a table.
+    /// Returns the name of a table.
     pub(crate) fn table_name(&self, table: u32) -> String {
         self.tables
             .get(&table)
             .map_or_else(|| format!("table {table}"), |facts| facts.name.clone())
     }
 
-    /// A field of a key, with its name.
+    /// Renders a field of a key, with its name.
     pub(crate) fn field_text(&self, table: u32, id: u32, field: &Field) -> String {
         match self.tables.get(&table).and_then(|facts| facts.fields.get(&id)) {
             Some((name, notation)) => format!("{name} {}", notation.field(field)),
@@ -281,7 +283,7 @@ impl Program {
         }
     }
 
-    /// Name of an action.
+    /// Returns the name of an action.
     pub(crate) fn action_name(&self, action: u32) -> String {
         self.actions
             .get(&action)
@@ -289,29 +291,26 @@ impl Program {
             .unwrap_or_else(|| format!("action {action}"))
     }
 
-    /// The fields of the watchlist's key.
-    fn watch_fields(&self) -> Vec<&Place> {
+    /// Returns the fields of the watchlist's key with one of these values.
+    fn watch_fields(&self, variables: &[Variable]) -> Vec<&BoundValue> {
         self.rows(Kind::Watch)
             .filter_map(|(_, row)| match &row.form {
                 Form::Table { fields, .. } => Some(fields.iter()),
                 Form::Clone { .. } | Form::Group { .. } => None,
             })
             .flatten()
+            .filter(|field| {
+                variables
+                    .iter()
+                    .any(|variable| field.value == Value::Variable(*variable))
+            })
             .collect()
     }
 
     fn matches(&self) -> MatchKinds {
-        let fields = self.watch_fields();
-        let of = |variables: &[Variable]| -> Vec<&&Place> {
-            let is = |place: &&&Place| variables.iter().any(|one| place.value == Value::Variable(*one));
-            fields.iter().filter(is).collect()
-        };
-        let (addresses, ports) = (
-            of(&[Variable::Src, Variable::Dst]),
-            of(&[Variable::Sport, Variable::Dport]),
-        );
-        let is_open = |place: &&Place| place.kind != MatchType::Exact;
-        let key = of(&[
+        let addresses = self.watch_fields(&[Variable::Src, Variable::Dst]);
+        let ports = self.watch_fields(&[Variable::Sport, Variable::Dport]);
+        let key = self.watch_fields(&[
             Variable::Src,
             Variable::Dst,
             Variable::Sport,
@@ -319,43 +318,45 @@ impl Program {
             Variable::Proto,
         ]);
         MatchKinds {
-            ipv6: addresses.iter().any(|place| place.width == 128),
+            ipv6: addresses.iter().any(|field| field.width == 128),
             prefixes: addresses
                 .iter()
-                .all(|place| matches!(place.kind, MatchType::Ternary | MatchType::Lpm)),
-            wildcards: key.iter().all(|place| is_open(place)),
-            ranges: ports.iter().all(|place| place.kind == MatchType::Range),
-            dscp: !of(&[Variable::Dscp]).is_empty(),
-            protocol: !of(&[Variable::Proto]).is_empty(),
+                .all(|field| matches!(field.kind, MatchType::Ternary | MatchType::Lpm)),
+            wildcards: key.iter().all(|field| field.kind != MatchType::Exact),
+            ranges: ports.iter().all(|field| field.kind == MatchType::Range),
+            dscp: !self.watch_fields(&[Variable::Dscp]).is_empty(),
+            protocol: !self.watch_fields(&[Variable::Proto]).is_empty(),
             needs_port: self.map.settings.needs_port,
         }
     }
 
-    /// Room of the smallest table for these rules, without what sessions need in it.
+    /// Returns the room of the smallest table for these rules, without what sessions need in it.
     fn room(&self, kind: Kind) -> usize {
-        let room = |of: &u32| {
-            let is_of = |row: &Row| matches!(row.form, Form::Table { table, .. } if table == *of);
-            let used = self.rows(Kind::Session).filter(|(_, row)| is_of(row)).count();
+        let rooms = self.tables_of(kind).into_iter().map(|id| {
+            let used = self
+                .rows(Kind::Session)
+                .filter(|(_, row)| matches!(row.form, Form::Table { table, .. } if table == id))
+                .count();
             let size = self
                 .tables
-                .get(of)
+                .get(&id)
                 .map_or(0, |facts| facts.size.unwrap_or(UNKNOWN_SIZE));
             size.saturating_sub(used)
-        };
-        self.tables_of(kind).iter().map(room).min().unwrap_or(0)
+        });
+        rooms.min().unwrap_or(0)
     }
 
-    /// The tables of the entries of a kind.
+    /// Returns the tables of the entries of a kind.
     pub(crate) fn tables_of(&self, kind: Kind) -> BTreeSet<u32> {
-        let table = |(_, row): (usize, &Row)| match row.form {
+        let tables = self.rows(kind).filter_map(|(_, row)| match row.form {
             Form::Table { table, .. } => Some(table),
             Form::Clone { .. } | Form::Group { .. } => None,
-        };
-        self.rows(kind).filter_map(table).collect()
+        });
+        tables.collect()
     }
 }
 
-/// What a device can do as far as its map says it: until its P4Info is known, keys are those of most programs.
+/// Returns the capabilities of a device as far as its map says them: until its P4Info is known, keys are those of most programs.
 pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
     let restart = local.restart.unwrap_or(match map.settings.restart {
         _ if map.role().is_some() => Restart::Waits,
@@ -365,7 +366,6 @@ pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
         RestartWord::Waits => Restart::Waits,
         RestartWord::Forwards => Restart::Forwards,
     });
-    let has = |kind: Kind| !map.rows(kind).is_empty();
     let proto = Value::Variable(Variable::Proto);
     Capabilities {
         modes: map.modes.clone(),
@@ -383,7 +383,7 @@ pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
             needs_port: map.settings.needs_port,
         },
         watch_entries: UNKNOWN_SIZE,
-        filter_entries: if has(Kind::Filter) { UNKNOWN_SIZE } else { 0 },
+        filter_entries: if map.has(Kind::Filter) { UNKNOWN_SIZE } else { 0 },
         filters: map
             .rows(Kind::Filter)
             .iter()
@@ -393,14 +393,14 @@ pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
         rules: rules(map),
         sampling: map.samples(),
         dta: false,
-        sink: has(Kind::Sink),
-        joint_roles: !has(Kind::Source),
+        sink: map.has(Kind::Sink),
+        joint_roles: !map.has(Kind::Source),
         l4_checksum: [map.l4_checksum()].into(),
         restart,
     }
 }
 
-/// What filters by rule have room for, as far as the map says it.
+/// Returns the limits of filters by rule, as far as the map says them.
 fn rules(map: &Map) -> RuleLimits {
     let settings = &map.settings;
     let filters = match settings.rule_filters.as_slice() {
@@ -424,14 +424,8 @@ fn rules(map: &Map) -> RuleLimits {
     }
 }
 
-/// An entry of a role, as if it were of a map.
-fn of_role(row: &roles::Row) -> RowSettings {
-    let values = |numbers: &roles::Numbers| {
-        numbers
-            .iter()
-            .map(|(name, number)| ((*name).to_owned(), Value::Number(*number)))
-            .collect()
-    };
+/// Converts an entry of a role into the form of a map.
+fn role_settings(row: &roles::Row) -> RowSettings {
     match &row.form {
         roles::Form::Table {
             table,
@@ -452,23 +446,29 @@ fn of_role(row: &roles::Row) -> RowSettings {
             port: Some(Value::Number((*port).into())),
             ..RowSettings::default()
         },
-        roles::Form::Group { group, replicas } => {
-            let replica = |(port, instance): &(u32, u32)| ReplicaSettings {
-                port: *port,
-                instance: *instance,
-            };
-            let replicas = replicas.iter().map(replica).collect();
-            RowSettings {
-                multicast_group: Some(*group),
-                replicas,
-                ..RowSettings::default()
-            }
-        }
+        roles::Form::Group { group, replicas } => RowSettings {
+            multicast_group: Some(*group),
+            replicas: replicas
+                .iter()
+                .map(|(port, instance)| ReplicaSettings {
+                    port: *port,
+                    instance: *instance,
+                })
+                .collect(),
+            ..RowSettings::default()
+        },
     }
 }
 
-/// The entry, or that of each of its tables.
-fn tables(row: &RowSettings) -> Vec<RowSettings> {
+fn values(numbers: &roles::Numbers) -> BTreeMap<String, Value> {
+    numbers
+        .iter()
+        .map(|(name, number)| ((*name).to_owned(), Value::Number(*number)))
+        .collect()
+}
+
+/// Returns the entry, or that of each of its tables.
+fn table_rows(row: &RowSettings) -> Vec<RowSettings> {
     let Some(tables) = row.tables else {
         return vec![row.clone()];
     };
@@ -481,13 +481,13 @@ fn tables(row: &RowSettings) -> Vec<RowSettings> {
         .collect()
 }
 
-/// Algorithm and metric of an entry of a filter.
+/// Returns algorithm and metric of an entry of a filter.
 fn filter_of(row: &RowSettings) -> Option<(FilterAlgorithm, Option<Metric>)> {
     let algorithm = FilterAlgorithm::from_word(row.algorithm.as_deref()?)?;
     Some((algorithm, row.metric.as_deref().and_then(Metric::from_name)))
 }
 
-/// Whether it forwards by routes of the device's settings.
+/// Returns whether the device forwards by routes of its settings.
 fn needs_routes(map: &Map) -> bool {
     let route = Value::Variable(Variable::Route);
     map.rows(Kind::Forwarding)
@@ -495,23 +495,24 @@ fn needs_routes(map: &Map) -> bool {
         .any(|row| row.r#match.values().any(|value| *value == route))
 }
 
-/// The binary form of P4Info, which may be text or binary.
+/// Converts P4Info, which may be text or binary, into the binary form.
 ///
 /// # Errors
-/// It is neither; the sentence says what to do.
+/// A sentence that says what to do if it is neither.
 pub fn info(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
-    let is_text = |text: &str| text.contains("pkg_info") || text.contains("tables");
     let binary = match str::from_utf8(&bytes) {
-        Ok(text) if check_info(&bytes).is_err() && is_text(text) => crate::binary::to_binary(text)?,
+        Ok(text) if check_info(&bytes).is_err() && (text.contains("pkg_info") || text.contains("tables")) => {
+            crate::binary::to_binary(text)?
+        }
         _ => bytes,
     };
     check_info(&binary).map(|()| binary)
 }
 
-/// Whether bytes are P4Info in binary form.
+/// Checks that bytes are P4Info in binary form.
 ///
 /// # Errors
-/// They are not; the sentence says what to do.
+/// A sentence that says what to do if they are not.
 pub fn check_info(bytes: &[u8]) -> Result<(), String> {
     let info = P4Info::decode(bytes).ok().filter(|info| !info.tables.is_empty());
     info.map(|_| ()).ok_or_else(|| {
@@ -540,7 +541,7 @@ impl<'a> Binding<'a> {
         None
     }
 
-    /// The arrays of counters of the map.
+    /// Binds the arrays of counters of the map.
     fn counters(&mut self, map: &Map) -> Counters {
         let mut counters = Counters::default();
         for settings in &map.settings.counters {
@@ -561,23 +562,23 @@ impl<'a> Binding<'a> {
         counters
     }
 
-    /// The entries of the device's role.
-    fn role(&mut self, map: &Map) -> Vec<Row> {
-        let (wanted, role) = (map.role(), self.local.role.as_ref());
-        match (wanted, role) {
-            (_, None) => return Vec::new(),
-            (wanted, Some(role)) if wanted == Some(role.kind) => {}
-            (wanted, Some(role)) => {
-                let (of_map, word) = (wanted.map_or("switch", RoleKind::word), role.kind.word());
-                self.problem::<()>(format!(
-                    "the map is that of a {of_map}, and the device has the role `{word}`"
-                ));
-            }
+    /// Binds the entries of the device's role.
+    fn role_rows(&mut self, map: &Map) -> Vec<Row> {
+        let expected = map.role();
+        let Some(role) = self.local.role.as_ref() else {
+            return Vec::new();
+        };
+        if expected != Some(role.kind) {
+            let map_role = expected.map_or("switch", RoleKind::word);
+            let word = role.kind.word();
+            self.problem::<()>(format!(
+                "the map is that of a {map_role}, and the device has the role `{word}`"
+            ));
         }
         let mut rows = Vec::new();
         let mut used: BTreeMap<u32, usize> = BTreeMap::new();
-        for row in role.into_iter().flat_map(Role::rows) {
-            let Some(bound) = self.row(Kind::Forwarding, &of_role(row)) else {
+        for row in role.rows() {
+            let Some(bound) = self.row(Kind::Forwarding, &role_settings(row)) else {
                 continue;
             };
             if let Form::Table {
@@ -611,8 +612,11 @@ impl<'a> Binding<'a> {
         let form = match (&row.table, row.clone_session) {
             (Some(table), _) => self.table_row(table, row)?,
             (None, None) if row.multicast_group.is_some() => {
-                let copy = |one: &ReplicaSettings| (Bytes::from(u128::from(one.port)), one.instance);
-                let mut replicas: Vec<_> = row.replicas.iter().map(copy).collect();
+                let mut replicas: Vec<_> = row
+                    .replicas
+                    .iter()
+                    .map(|copy| (Bytes::from(u128::from(copy.port)), copy.instance))
+                    .collect();
                 replicas.sort_unstable();
                 Form::Group {
                     group: row.multicast_group?,
@@ -630,18 +634,15 @@ impl<'a> Binding<'a> {
             }
             (None, None) => return None,
         };
-        let mode = row.mode.as_deref().and_then(Mode::from_word);
-        let (family, counts_reports, counts_matches) = (row.family, row.counts_reports, row.counts_matches);
-        let (filter, order, step) = (filter_of(row), 1, 0);
         Some(Row {
             kind,
-            family,
-            mode,
-            filter,
-            order,
-            step,
-            counts_reports,
-            counts_matches,
+            family: row.family,
+            mode: row.mode.as_deref().and_then(Mode::from_word),
+            filter: filter_of(row),
+            order: 1,
+            step: 0,
+            counts_reports: row.counts_reports,
+            counts_matches: row.counts_matches,
             form,
         })
     }
@@ -658,13 +659,14 @@ impl<'a> Binding<'a> {
         let id = table.preamble.as_ref()?.id;
         let fields = self.fields(name, table, row);
         let (action, params) = self.action(name, table, row)?;
-        let needs = |field: &crate::message::P4MatchField| {
-            matches!(
-                field.match_type(),
-                MatchType::Ternary | MatchType::Range | MatchType::Optional
-            )
-        };
-        let priority = (!row.default && table.match_fields.iter().any(needs)).then_some(row.priority);
+        let has_priority = !row.default
+            && table.match_fields.iter().any(|field| {
+                matches!(
+                    field.match_type(),
+                    MatchType::Ternary | MatchType::Range | MatchType::Optional
+                )
+            });
+        let priority = has_priority.then_some(row.priority);
         let counts = info
             .direct_counters
             .iter()
@@ -672,15 +674,13 @@ impl<'a> Binding<'a> {
         if (row.counts_matches || row.counts_reports) && !counts {
             self.problem::<()>(format!("the entries of table `{name}` have no counters"));
         }
-        let place = |field: &P4MatchField| {
-            (
-                field.id,
-                (field.name.clone(), Notation::new(&field.name, field.bitwidth)),
-            )
-        };
+        let names = table.match_fields.iter().map(|field| {
+            let notation = Notation::new(&field.name, field.bitwidth);
+            (field.id, (field.name.clone(), notation))
+        });
         let facts = self.tables.entry(id).or_insert_with(|| TableFacts {
             name: name.to_owned(),
-            fields: table.match_fields.iter().map(place).collect(),
+            fields: names.collect(),
             default: false,
             entries: false,
             size: usize::try_from(table.size).ok().filter(|size| *size > 0),
@@ -697,8 +697,8 @@ impl<'a> Binding<'a> {
         })
     }
 
-    fn fields(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Vec<Place> {
-        let mut places = Vec::new();
+    fn fields(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Vec<BoundValue> {
+        let mut fields = Vec::new();
         for (field, value) in &row.r#match {
             let Some(found) = table.match_fields.iter().find(|one| one.name == *field) else {
                 let names: Vec<&str> = table.match_fields.iter().map(|one| one.name.as_str()).collect();
@@ -712,7 +712,7 @@ impl<'a> Binding<'a> {
                 ));
                 continue;
             };
-            let place = Place {
+            let bound = BoundValue {
                 id: found.id,
                 name: field.clone(),
                 width: u32::try_from(found.bitwidth).unwrap_or(0),
@@ -720,25 +720,25 @@ impl<'a> Binding<'a> {
                 value: *value,
             };
             let what = format!("the field `{field}` of table `{name}`");
-            self.check_place(&place, &what);
-            self.check_kind(&place, &what);
-            places.push(place);
+            self.check_value(&bound, &what);
+            self.check_kind(&bound, &what);
+            fields.push(bound);
         }
-        let is_missing = |field: &&crate::message::P4MatchField| {
-            !row.default
-                && matches!(field.match_type(), MatchType::Exact | MatchType::Unspecified)
-                && !row.r#match.contains_key(&field.name)
-        };
-        for field in table.match_fields.iter().filter(is_missing) {
+        for field in &table.match_fields {
+            let needs_value =
+                !row.default && matches!(field.match_type(), MatchType::Exact | MatchType::Unspecified);
+            if !needs_value || row.r#match.contains_key(&field.name) {
+                continue;
+            }
             self.problem::<()>(format!(
                 "the field `{}` of table `{name}` must have a value, and the map gives none",
                 field.name
             ));
         }
-        places
+        fields
     }
 
-    fn action(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Option<(u32, Vec<Place>)> {
+    fn action(&mut self, name: &str, table: &P4Table, row: &RowSettings) -> Option<(u32, Vec<BoundValue>)> {
         let info = self.info;
         let found = info
             .actions
@@ -771,7 +771,7 @@ impl<'a> Binding<'a> {
         Some((id, self.params(&row.action, action, row)))
     }
 
-    fn params(&mut self, name: &str, action: &P4Action, row: &RowSettings) -> Vec<Place> {
+    fn params(&mut self, name: &str, action: &P4Action, row: &RowSettings) -> Vec<BoundValue> {
         let unknown: Vec<&String> = row
             .params
             .keys()
@@ -788,7 +788,7 @@ impl<'a> Binding<'a> {
                 "the action `{name}` has no parameter `{param}`; it has {has}"
             ));
         }
-        let mut places = Vec::new();
+        let mut params = Vec::new();
         for param in &action.params {
             let Some(value) = row.params.get(&param.name) else {
                 self.problem::<()>(format!(
@@ -797,27 +797,27 @@ impl<'a> Binding<'a> {
                 ));
                 continue;
             };
-            let place = Place {
+            let bound = BoundValue {
                 id: param.id,
                 name: param.name.clone(),
                 width: u32::try_from(param.bitwidth).unwrap_or(0),
                 kind: MatchType::Exact,
                 value: *value,
             };
-            self.check_place(
-                &place,
+            self.check_value(
+                &bound,
                 &format!("the parameter `{}` of action `{name}`", param.name),
             );
-            places.push(place);
+            params.push(bound);
         }
-        places
+        params
     }
 
-    /// Checks that a value can have the width of its place.
-    fn check_place(&mut self, place: &Place, what: &str) {
-        self.check_local(place.value);
-        let width = place.width;
-        let fits = match place.value {
+    /// Checks that a value fits the width of its field or parameter.
+    fn check_value(&mut self, bound: &BoundValue, what: &str) {
+        self.check_local(bound.value);
+        let width = bound.width;
+        let fits = match bound.value {
             Value::Number(number) => width >= 128 || number >> width == 0,
             Value::Range(_, number) => width >= 64 || number >> width == 0,
             Value::Variable(Variable::Src | Variable::Dst | Variable::Route) => width == 32 || width == 128,
@@ -837,7 +837,7 @@ impl<'a> Binding<'a> {
             Value::Variable(_) => (1..=128).contains(&width),
         };
         if !fits {
-            let value = match place.value {
+            let value = match bound.value {
                 Value::Number(number) => number.to_string(),
                 Value::Range(first, last) => format!("{first}-{last}"),
                 Value::Variable(variable) => variable.word().to_owned(),
@@ -847,12 +847,12 @@ impl<'a> Binding<'a> {
     }
 
     /// Checks that the kind of a field can express its value.
-    fn check_kind(&mut self, place: &Place, what: &str) {
+    fn check_kind(&mut self, bound: &BoundValue, what: &str) {
         let is_prefix = matches!(
-            place.value,
+            bound.value,
             Value::Variable(Variable::Src | Variable::Dst | Variable::Route)
         );
-        match place.kind {
+        match bound.kind {
             MatchType::Unspecified => {
                 self.problem(format!("{what} has a kind that P4Runtime does not define"))
             }

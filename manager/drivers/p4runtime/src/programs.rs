@@ -6,17 +6,17 @@ use crate::text::{self, Message};
 /// A P4 program of this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Included {
-    /// Its name.
+    /// Name of the program.
     pub name: &'static str,
-    /// What it does.
+    /// Description of the program.
     pub about: &'static str,
-    /// The built-in map that says which entries the manager writes; `None`: the manager does not drive it.
+    /// The built-in map with the entries that the manager writes; `None` if the manager does not drive it.
     pub map: Option<&'static str>,
-    /// Its P4Info as text.
+    /// P4Info as text.
     pub text: &'static str,
 }
 
-/// All of them.
+/// All programs of this project.
 pub const INCLUDED: [Included; 5] = [
     Included {
         name: "int",
@@ -53,54 +53,53 @@ pub const INCLUDED: [Included; 5] = [
 /// Numbers of the objects of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Tables.
+    /// Number of tables.
     pub tables: usize,
-    /// Actions.
+    /// Number of actions.
     pub actions: usize,
-    /// Arrays of registers, and their bits in total.
+    /// Number of register arrays, and their bits in total.
     pub registers: (usize, u64),
-    /// Arrays of counters.
+    /// Number of counter arrays.
     pub counters: usize,
 }
 
 impl Included {
-    /// The program of this name.
+    /// Returns the program of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         INCLUDED.iter().find(|program| program.name == name)
     }
 
-    /// Its P4Info.
+    /// Parses its P4Info.
     ///
     /// # Errors
-    /// As [`text::info`]; not of a program of this project, which a test reads.
+    /// As [`text::info`]; never of a program of this project, which a test reads.
     pub fn info(&self) -> Result<P4Info, String> {
         text::info(self.text)
     }
 
-    /// The architecture, and the numbers of its objects.
+    /// Returns the architecture, and the numbers of its objects.
     pub fn size(&self) -> (String, Size) {
         let root = Message::read(self.text).unwrap_or_default();
-        let bits = |register: &Message| width(register) * u64::from(register.number("size"));
+        let bits = root
+            .all("registers")
+            .map(|register| width(register) * u64::from(register.number("size")));
         let size = Size {
             tables: root.all("tables").count(),
             actions: root.all("actions").count(),
-            registers: (
-                root.all("registers").count(),
-                root.all("registers").map(bits).sum(),
-            ),
+            registers: (root.all("registers").count(), bits.sum()),
             counters: root.all("counters").count() + root.all("direct_counters").count(),
         };
-        let arch = root.first("pkg_info").map(|of| of.text("arch").to_owned());
+        let arch = root.first("pkg_info").map(|info| info.text("arch").to_owned());
         (arch.unwrap_or_default(), size)
     }
 }
 
-/// Bits of a register; 0: it is a structure.
+/// Returns the bits of a register, or 0 for a structure.
 fn width(register: &Message) -> u64 {
     let bits = register
         .first("type_spec")
-        .and_then(|of| of.first("bitstring"))
-        .and_then(|of| of.first("bit"));
+        .and_then(|spec| spec.first("bitstring"))
+        .and_then(|bits| bits.first("bit"));
     bits.map_or(0, |bits| bits.number("bitwidth").into())
 }
 

@@ -1,4 +1,4 @@
-//! Requests that a device refused, in words for people.
+//! Messages about requests that a device refused.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) struct RefusedRequest<'a> {
 }
 
 impl RefusedRequest<'_> {
-    /// A sentence about the first update that was refused, with the reason.
+    /// Describes the first update that was refused, with the reason.
     pub(crate) fn text(&self, reason: &str, errors: &[Error]) -> String {
         let failed: Vec<(&Entry, &Error)> = self.batch.iter().map(|(_, entry)| entry).zip(errors).collect();
         let failed: Vec<_> = failed
@@ -50,7 +50,8 @@ impl RefusedRequest<'_> {
     }
 }
 
-/// `full`: what is known of a table that has no room for it. Not every device says so by its code: PI, and so BMv2, answers UNKNOWN.
+/// Describes an error code. `full` is a sentence about a table without room; not every device has a code for that: PI, and so
+/// BMv2, answers UNKNOWN.
 fn code_text(error: &Error, full: Option<&String>) -> String {
     let code = Code::from_i32(error.canonical_code);
     let short: String = error.message.chars().take(300).collect();

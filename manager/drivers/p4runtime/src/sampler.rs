@@ -1,5 +1,5 @@
-//! Samplers: what counts the packets of entries that measure a share of them. Each rule that samples has its own, which its entries share, and
-//! which it keeps as long as one of them is there. Which one it is says nothing about the rule.
+//! Samplers count the packets of entries that measure a share of them. Each rule that samples has its own, which its entries
+//! share, and keeps it as long as one of them exists. The number of a sampler says nothing about the rule.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use manager::device::Rule;
 
 use crate::entry::{Bytes, Content, Entry, Key};
 use crate::map::{Value, Variable};
-use crate::program::{Form, Place, Program};
+use crate::program::{BoundValue, Form, Program};
 use crate::translate::Entries;
 
 impl Program {
-    /// The entries of rules, with their samplers, for a device that has `installed`.
+    /// Encodes rules, with their samplers, for a device that has `installed`.
     ///
     /// # Errors
-    /// The program cannot express a rule; a sentence says which, and what to do.
+    /// A sentence that says what to do about a rule that the program cannot express.
     pub fn encode_all<'a>(
         &self,
         rules: impl IntoIterator<Item = &'a Rule>,
@@ -51,8 +51,8 @@ impl Program {
             };
             let Some(width) = entries
                 .iter()
-                .find_map(|entry| self.place(entry))
-                .map(|place| place.width)
+                .find_map(|entry| self.sampler_param(entry))
+                .map(|param| param.width)
             else {
                 continue;
             };
@@ -70,7 +70,7 @@ impl Program {
         Ok(parts.into_iter().flatten().collect())
     }
 
-    /// Whether two entries are the same, apart from their samplers.
+    /// Returns whether two entries are equal, apart from their samplers.
     pub(crate) fn is_same(&self, one: &Entry, other: &Entry) -> bool {
         let mut one = one.clone();
         if let Some(number) = self.sampler(other) {
@@ -79,33 +79,35 @@ impl Program {
         one == *other
     }
 
-    /// The parameter of an entry that is its sampler.
-    fn place(&self, entry: &Entry) -> Option<&Place> {
+    /// Returns the parameter of an entry that is its sampler.
+    fn sampler_param(&self, entry: &Entry) -> Option<&BoundValue> {
         let (Key::Table { table, .. }, Content::Action(action, _)) = (&entry.key, &entry.content) else {
             return None;
         };
-        let is_sampler = |place: &&Place| place.value == Value::Variable(Variable::Sampler);
+        let sampler = Value::Variable(Variable::Sampler);
         self.rows.iter().find_map(|row| match &row.form {
             Form::Table {
-                table: of,
-                action: its,
+                table: row_table,
+                action: row_action,
                 params,
                 ..
-            } if (of, its) == (table, action) => params.iter().find(is_sampler),
+            } if (row_table, row_action) == (table, action) => {
+                params.iter().find(|param| param.value == sampler)
+            }
             _ => None,
         })
     }
 
     fn sampler(&self, entry: &Entry) -> Option<u128> {
-        let place = self.place(entry)?;
+        let param = self.sampler_param(entry)?;
         let Content::Action(_, params) = &entry.content else {
             return None;
         };
-        params.get(&place.id)?.number()
+        params.get(&param.id)?.number()
     }
 
     fn set_sampler(&self, entry: &mut Entry, number: u128) {
-        let Some(id) = self.place(entry).map(|place| place.id) else {
+        let Some(id) = self.sampler_param(entry).map(|param| param.id) else {
             return;
         };
         if let Content::Action(_, params) = &mut entry.content

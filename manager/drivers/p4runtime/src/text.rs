@@ -1,18 +1,16 @@
 //! P4Info in the text form that compilers write (`.p4info.txtpb`).
 
-use std::collections::BTreeMap;
-
 use crate::message::{
     MatchType, P4Action, P4ActionRef, P4Counter, P4DirectCounter, P4Info, P4MatchField, P4Param, P4Table,
     Preamble, Scope,
 };
 
-/// Longest text.
+/// Longest text, bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// Deepest message.
+/// Upper limit of the depth of nested messages.
 const MAX_DEPTH: usize = 16;
 
-/// A message: its fields in order.
+/// A message with its fields in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     fields: Vec<(String, Item)>,
@@ -23,15 +21,15 @@ pub struct Message {
 pub enum Item {
     /// A number, a word, or a string without its quotation marks.
     Text(String),
-    /// A message.
+    /// A nested message.
     Message(Message),
 }
 
 impl Message {
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
-    /// It is no such text; a sentence with the line.
+    /// A sentence with the line if it is no such text.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("it has more than {MAX_BYTES} bytes; give a P4Info file"));
@@ -45,7 +43,7 @@ impl Message {
         }
     }
 
-    /// The messages of this name.
+    /// Returns the messages of this name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Self> {
         self.fields
             .iter()
@@ -56,12 +54,12 @@ impl Message {
             })
     }
 
-    /// The first message of this name.
+    /// Returns the first message of this name.
     pub fn first<'a>(&'a self, name: &'a str) -> Option<&'a Self> {
         self.all(name).next()
     }
 
-    /// The value of this name; empty if it is absent.
+    /// Returns the value of this name; empty if it is absent.
     pub fn text(&self, name: &str) -> &str {
         let found = self.fields.iter().find_map(|(field, item)| match item {
             Item::Text(text) if field == name => Some(text.as_str()),
@@ -70,18 +68,17 @@ impl Message {
         found.unwrap_or_default()
     }
 
-    /// The number of this name; 0 if it is absent, or none.
+    /// Returns the number of this name; 0 if it is absent or not a number.
     pub fn number(&self, name: &str) -> u32 {
         self.text(name).parse().unwrap_or(0)
     }
 
     fn preamble(&self) -> Option<Preamble> {
-        let of = self.first("preamble")?;
-        let [name, alias] = ["name", "alias"].map(|name| of.text(name).to_owned());
+        let preamble = self.first("preamble")?;
         Some(Preamble {
-            id: of.number("id"),
-            name,
-            alias,
+            id: preamble.number("id"),
+            name: preamble.text("name").to_owned(),
+            alias: preamble.text("alias").to_owned(),
         })
     }
 }
@@ -96,23 +93,24 @@ impl<'a> Reader<'a> {
         Err(format!("line {}: {what}; this is no P4Info as text", self.line))
     }
 
-    fn take(&mut self, bytes: usize) -> &'a str {
-        let (taken, rest) = self.rest.split_at(bytes);
-        self.line += taken.matches('\n').count();
+    /// Returns the next bytes and skips them.
+    fn advance(&mut self, bytes: usize) -> &'a str {
+        let (text, rest) = self.rest.split_at(bytes);
+        self.line += text.matches('\n').count();
         self.rest = rest;
-        taken
+        text
     }
 
     /// Skips blanks and comments.
     fn skip(&mut self) {
         loop {
             let blank = self.rest.len() - self.rest.trim_start().len();
-            self.take(blank);
+            self.advance(blank);
             if !self.rest.starts_with('#') {
                 return;
             }
             let end = self.rest.find('\n').unwrap_or(self.rest.len());
-            self.take(end);
+            self.advance(end);
         }
     }
 
@@ -120,14 +118,14 @@ impl<'a> Reader<'a> {
         let end = self
             .rest
             .find(|c: char| !c.is_ascii_alphanumeric() && !"_-+.[]".contains(c));
-        match self.take(end.unwrap_or(self.rest.len())) {
+        match self.advance(end.unwrap_or(self.rest.len())) {
             "" => self.wrong("a name or a value is missing"),
             word => Ok(word.to_owned()),
         }
     }
 
     fn quoted(&mut self) -> Result<String, String> {
-        self.take(1);
+        self.advance(1);
         let mut escaped = false;
         let end = self.rest.find(|c| {
             let ends = c == '"' && !escaped;
@@ -138,11 +136,11 @@ impl<'a> Reader<'a> {
             return self.wrong("a string does not end");
         };
         let text = self
-            .take(end)
+            .advance(end)
             .replace("\\\"", "\"")
             .replace("\\n", "\n")
             .replace("\\\\", "\\");
-        self.take(1);
+        self.advance(1);
         Ok(text)
     }
 
@@ -160,17 +158,17 @@ impl<'a> Reader<'a> {
             self.skip();
             let is_scalar = self.rest.starts_with(':');
             if is_scalar {
-                self.take(1);
+                self.advance(1);
                 self.skip();
             }
             let item = match self.rest.as_bytes().first() {
                 Some(b'{') => {
-                    self.take(1);
+                    self.advance(1);
                     let inner = self.message(depth + 1)?;
                     if self.rest.is_empty() {
                         return self.wrong("a `}` is missing");
                     }
-                    self.take(1);
+                    self.advance(1);
                     Item::Message(inner)
                 }
                 Some(b'"') => Item::Text(self.quoted()?),
@@ -182,10 +180,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The P4Info of a text.
+/// Parses P4Info from text.
 ///
 /// # Errors
-/// As [`Message::read`]; or it has no table.
+/// As [`Message::read`], or a sentence if it has no table.
 pub fn info(text: &str) -> Result<P4Info, String> {
     let root = Message::read(text)?;
     let info = P4Info {
@@ -202,51 +200,52 @@ pub fn info(text: &str) -> Result<P4Info, String> {
 }
 
 fn table(table: &Message) -> P4Table {
-    let kinds = BTreeMap::from([
-        ("EXACT", MatchType::Exact),
-        ("LPM", MatchType::Lpm),
-        ("TERNARY", MatchType::Ternary),
-        ("RANGE", MatchType::Range),
-        ("OPTIONAL", MatchType::Optional),
-    ]);
-    let field = |field: &Message| P4MatchField {
-        id: field.number("id"),
-        name: field.text("name").to_owned(),
-        bitwidth: field.number("bitwidth") as i32,
-        match_type: kinds
-            .get(field.text("match_type"))
-            .copied()
-            .unwrap_or(MatchType::Unspecified)
-            .into(),
-    };
-    let reference = |reference: &Message| {
-        let scope = match reference.text("scope") {
-            "TABLE_ONLY" => Scope::TableOnly,
-            "DEFAULT_ONLY" => Scope::DefaultOnly,
-            _ => Scope::TableAndDefault,
-        };
-        P4ActionRef {
-            id: reference.number("id"),
-            scope: scope.into(),
-        }
-    };
     P4Table {
         preamble: table.preamble(),
-        match_fields: table.all("match_fields").map(field).collect(),
-        action_refs: table.all("action_refs").map(reference).collect(),
+        match_fields: table.all("match_fields").map(match_field).collect(),
+        action_refs: table.all("action_refs").map(action_ref).collect(),
         size: table.number("size").into(),
     }
 }
 
+fn match_field(field: &Message) -> P4MatchField {
+    let match_type = match field.text("match_type") {
+        "EXACT" => MatchType::Exact,
+        "LPM" => MatchType::Lpm,
+        "TERNARY" => MatchType::Ternary,
+        "RANGE" => MatchType::Range,
+        "OPTIONAL" => MatchType::Optional,
+        _ => MatchType::Unspecified,
+    };
+    P4MatchField {
+        id: field.number("id"),
+        name: field.text("name").to_owned(),
+        bitwidth: field.number("bitwidth") as i32,
+        match_type: match_type.into(),
+    }
+}
+
+fn action_ref(reference: &Message) -> P4ActionRef {
+    let scope = match reference.text("scope") {
+        "TABLE_ONLY" => Scope::TableOnly,
+        "DEFAULT_ONLY" => Scope::DefaultOnly,
+        _ => Scope::TableAndDefault,
+    };
+    P4ActionRef {
+        id: reference.number("id"),
+        scope: scope.into(),
+    }
+}
+
 fn action(action: &Message) -> P4Action {
-    let param = |param: &Message| P4Param {
+    let params = action.all("params").map(|param| P4Param {
         id: param.number("id"),
         name: param.text("name").to_owned(),
         bitwidth: param.number("bitwidth") as i32,
-    };
+    });
     P4Action {
         preamble: action.preamble(),
-        params: action.all("params").map(param).collect(),
+        params: params.collect(),
     }
 }
 

@@ -1,9 +1,10 @@
-//! Rules to entries and back.
+//! Translates rules into entries and back.
 //!
-//! Several rules may be one entry (the instructions of a node), a rule may be several entries (a session), and a rule may be none (how
-//! INT is encoded, which the program fixes). What a program cannot express of a rule is lost when its entries are read. So the driver
-//! remembers which rules it was asked for: an entry is read as the remembered rule that it expresses, and otherwise as the plainest
-//! rule that it expresses. What the device has is never taken from memory: a rule is there only if all of its entries are.
+//! Several rules may be one entry (the instructions of a node), a rule may be several entries (a session), and a rule may be none
+//! (the encoding of INT, which the program fixes). What a program cannot express of a rule is lost when its entries are read. So
+//! the driver remembers the requested rules: an entry is read as the remembered rule that it expresses, and otherwise as the
+//! plainest rule that it expresses. The rules of a device are never taken from memory: a rule is present only if all of its
+//! entries are.
 
 mod span;
 
@@ -14,36 +15,36 @@ use std::sync::Arc;
 use detect::table::Row as TermRow;
 use detect::{Metric, Prefix};
 use manager::device::{Change, Encoding, Filter, FilterAlgorithm, Mode, OtherEntries, Rule, Rules, Watch};
-use manager::flows::{ANY_PORT, FlowKey, Ports};
+use manager::flows::{ANY_PORT, FlowMatch, Ports};
 use manager::instruction::{self, Bits};
 
 use crate::entry::{Bytes, Content, Entry, Field, Key, MARK};
 use crate::map::{FamilyWord, Kind, PriorityWord, Value, Variable};
 use crate::message::{MatchType, UpdateType};
-use crate::program::{Form, Place, Program, Route, Row};
+use crate::program::{BoundValue, Form, Program, Report, Route, Row};
 use span::{address, address_number, ones, port_span, prefix_span, span};
 
 /// Remaining hop count of an entry that has none.
 const DEFAULT_HOPS: u8 = 8;
-/// Updates of one request.
+/// Upper limit of the updates in one request.
 const MAX_UPDATES: usize = 100;
 
-/// Entries by key.
+/// Entries by their key.
 pub type Entries = BTreeMap<Key, Entry>;
 
 /// A range of numbers, as a key has it.
 pub(crate) type Span = (u128, u128);
 
-/// What a device's entries mean.
+/// The rules and entries that a device's entries stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meaning {
     /// The rules that the driver installed.
     pub rules: Rules,
-    /// Its entries: those of the rules, and remains of rules that are not complete.
+    /// Entries of the driver: those of the rules, and remnants of rules that are not complete.
     pub ours: Entries,
     /// Keys of the entries that belong to no rule.
     pub remains: BTreeSet<Key>,
-    /// Entries of others.
+    /// Entries of other controllers.
     pub foreign: Vec<Entry>,
 }
 
@@ -67,8 +68,8 @@ pub(crate) enum Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    /// The flows of an entry of a watchlist or a filter.
-    fn flows(&self) -> Option<&'a FlowKey> {
+    /// Returns the flows of an entry of a watchlist or a filter.
+    fn flows(&self) -> Option<&'a FlowMatch> {
         match self {
             Self::Watch(watch) => Some(&watch.key),
             Self::Filter(filter) => Some(&filter.key),
@@ -77,26 +78,34 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Priority of a key: of two nested keys, the narrower has the greater one. It depends on the key alone. The watchlist of a device
-/// is closed under intersection, so that no other keys need to be compared.
-fn precedence(key: &FlowKey) -> u32 {
-    let prefix = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u32::from(prefix.len()) + 1);
-    let narrow = |(first, last): Ports| u32::from(u16::MAX) - (u32::from(last) - u32::from(first));
+/// Returns the priority of a key: of two nested keys, the narrower has the greater one. It depends on the key alone. The
+/// watchlist of a device is closed under intersection, so that no other keys need to be compared.
+fn precedence(key: &FlowMatch) -> u32 {
     let fields = u32::from(key.proto.is_some()) + u32::from(key.dscp.is_some());
-    1 + prefix(key.src) + prefix(key.dst) + narrow(key.sport) + narrow(key.dport) + fields
+    1 + prefix_bits(key.src) + prefix_bits(key.dst) + narrowness(key.sport) + narrowness(key.dport) + fields
+}
+
+fn prefix_bits(prefix: Option<Prefix>) -> u32 {
+    prefix.map_or(0, |prefix| u32::from(prefix.len()) + 1)
+}
+
+fn narrowness((first, last): Ports) -> u32 {
+    u32::from(u16::MAX) - (u32::from(last) - u32::from(first))
 }
 
 impl Program {
-    /// The entries of a rule.
+    /// Encodes a rule as entries.
     ///
     /// # Errors
-    /// The program cannot express it; a sentence says what to do.
+    /// A sentence that says what to do if the program cannot express it.
     pub fn encode(&self, rule: &Rule) -> Result<Vec<Entry>, String> {
         match rule {
             Rule::Encoding(encoding) => self.check_encoding(*encoding).map(|()| Vec::new()),
             Rule::Session(collector) => {
-                let narrow = |row: &Row| self.width(row, Variable::Collector) == 32;
-                if collector.is_ipv6() && self.rows(Kind::Session).any(|(_, row)| narrow(row)) {
+                let is_ipv4_only = self
+                    .rows(Kind::Session)
+                    .any(|(_, row)| self.width(row, Variable::Collector) == 32);
+                if collector.is_ipv6() && is_ipv4_only {
                     return Err(
                         "the program reports over IPv4 only; use a collector with an IPv4 address".to_owned(),
                     );
@@ -132,9 +141,9 @@ impl Program {
         }
     }
 
-    fn check_encoding(&self, wanted: Encoding) -> Result<(), String> {
+    fn check_encoding(&self, requested: Encoding) -> Result<(), String> {
         match self.encoding() {
-            Some(fixed) if fixed == wanted => Ok(()),
+            Some(fixed) if fixed == requested => Ok(()),
             Some(fixed) => Err(format!(
                 "the program marks INT by DSCP {} and fixes the L4 checksum; write dscp = {} and l4_checksum = \"{}\" in [manager]",
                 fixed.dscp,
@@ -159,8 +168,10 @@ impl Program {
         if watch.sample > 1 && !self.map.samples() {
             return Err("the program cannot sample packets; remove `sample` from the intent".to_owned());
         }
-        let port = |(first, last): Ports| (first, last) != ANY_PORT && first > 0;
-        if self.map.settings.needs_port && !port(watch.key.sport) && !port(watch.key.dport) {
+        let has_port = [watch.key.sport, watch.key.dport]
+            .into_iter()
+            .any(|(first, last)| (first, last) != ANY_PORT && first > 0);
+        if self.map.settings.needs_port && !has_port {
             return Err(
                 "the program inserts INT into packets without ports; add a port to the intent".to_owned(),
             );
@@ -172,8 +183,9 @@ impl Program {
         if self.rows(Kind::Filter).next().is_none() {
             return Err("the program has no filter; remove `filter` from the intent".to_owned());
         }
-        if !self.rows(Kind::Filter).any(|(_, row)| is_of(row, filter)) {
-            let (algorithm, metric) = (filter.algorithm.word(), filter.metric);
+        if !self.rows(Kind::Filter).any(|(_, row)| is_filter_row(row, filter)) {
+            let algorithm = filter.algorithm.word();
+            let metric = filter.metric;
             return Err(format!(
                 "the program has no filter {algorithm} of {metric}; use another metric or filter"
             ));
@@ -198,14 +210,13 @@ impl Program {
         Ok(entries)
     }
 
-    /// The entries by which the device forwards: of some of them there is one for each route or port of its settings.
+    /// Encodes the rule that the device forwards: some entries exist once for each route or port of its settings.
     fn forwarding(&self) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         for (_, row) in self.rows(Kind::Forwarding) {
-            let has = |variable| self.width(row, variable) > 0;
-            let given: Vec<Given<'_>> = if has(Variable::Route) {
+            let given: Vec<Given<'_>> = if self.width(row, Variable::Route) > 0 {
                 self.local.routes.iter().map(Given::Route).collect()
-            } else if has(Variable::MtuPort) {
+            } else if self.width(row, Variable::MtuPort) > 0 {
                 self.local
                     .mtus
                     .iter()
@@ -218,10 +229,10 @@ impl Program {
                 entries.push(self.entry(row, given)?);
             }
         }
-        match entries.is_empty() {
-            true => Err("the program has no `forwarding` for this".to_owned()),
-            false => Ok(entries),
+        if entries.is_empty() {
+            return Err("the program has no `forwarding` for this".to_owned());
         }
+        Ok(entries)
     }
 
     pub(crate) fn entry(&self, row: &Row, given: &Given<'_>) -> Result<Entry, String> {
@@ -265,14 +276,15 @@ impl Program {
                 action,
                 params,
             } => {
-                let place = |place: &Place| {
-                    let value = self.number(place.value, given)?.unwrap_or(0);
-                    fits(place, value).map(|()| (place.id, Bytes::from(value)))
-                };
-                let params: BTreeMap<u32, Bytes> = params.iter().map(place).collect::<Result<_, String>>()?;
+                let mut values = BTreeMap::new();
+                for param in params {
+                    let value = self.number(param.value, given)?.unwrap_or(0);
+                    check_width(param, value)?;
+                    values.insert(param.id, Bytes::from(value));
+                }
                 let mut key = BTreeMap::new();
-                for place in fields {
-                    key.extend(self.field(place, given)?.map(|field| (place.id, field)));
+                for bound in fields {
+                    key.extend(self.field(bound, given)?.map(|field| (bound.id, field)));
                 }
                 let priority = match (priority, given.flows()) {
                     (None, _) => 0,
@@ -281,45 +293,39 @@ impl Program {
                     (Some(PriorityWord::First), _) => self.map.settings.max_priority,
                 };
                 let priority = i32::try_from(priority).unwrap_or(i32::MAX);
-                let key = match default {
-                    true => Key::Default(*table),
-                    false => Key::Table {
+                let key = if *default {
+                    Key::Default(*table)
+                } else {
+                    Key::Table {
                         table: *table,
                         priority,
                         fields: key,
-                    },
+                    }
                 };
                 let marked = self.map.settings.metadata && !default;
                 let metadata = if marked { MARK.to_vec() } else { Vec::new() };
                 Ok(Entry {
                     key,
-                    content: Content::Action(*action, params),
+                    content: Content::Action(*action, values),
                     metadata,
                 })
             }
         }
     }
 
-    /// The number of a value; `None`: it is a part of a key that is left open.
+    /// Returns the number of a value, or `None` for a part of a key that is left open.
     fn number(&self, value: Value, given: &Given<'_>) -> Result<Option<u128>, String> {
         let variable = match value {
             Value::Number(number) => return Ok(Some(number)),
             Value::Range(number, _) => return Ok(Some(number.into())),
             Value::Variable(variable) => variable,
         };
-        let report = self.local.report;
-        let of_report = |get: &dyn Fn(crate::program::Report) -> u64| {
-            let lacking = || "it is not known how reports leave the device; add `report`".to_owned();
-            report
-                .map(|report| Some(u128::from(get(report))))
-                .ok_or_else(lacking)
-        };
         match (variable, given) {
             (Variable::Node, _) => Ok(Some(self.local.node.into())),
-            (Variable::ReportPort, _) => of_report(&|report| report.port.into()),
-            (Variable::ReportSource, _) => of_report(&|report| u32::from(report.source).into()),
-            (Variable::ReportSourceMac, _) => of_report(&|report| report.source_mac),
-            (Variable::ReportMac, _) => of_report(&|report| report.mac),
+            (Variable::ReportPort, _) => Ok(Some(self.report()?.port.into())),
+            (Variable::ReportSource, _) => Ok(Some(u32::from(self.report()?.source).into())),
+            (Variable::ReportSourceMac, _) => Ok(Some(self.report()?.source_mac.into())),
+            (Variable::ReportMac, _) => Ok(Some(self.report()?.mac.into())),
             (Variable::RoutePort, Given::Route(route)) => Ok(Some(route.port.into())),
             (Variable::RouteSourceMac, Given::Route(route)) => Ok(Some(route.source_mac.into())),
             (Variable::RouteMac, Given::Route(route)) => Ok(Some(route.mac.into())),
@@ -336,12 +342,18 @@ impl Program {
             (Variable::Clauses, Given::Term(_, _, clauses) | Given::Clauses(_, clauses)) => {
                 Ok(Some((*clauses).into()))
             }
-            (variable, Given::Term(_, row, _)) => Ok(variable.of_comparison(row)),
+            (variable, Given::Term(_, row, _)) => Ok(variable.in_comparison(row)),
             (Variable::Threshold, Given::Filter(filter)) => Ok(Some(filter.threshold.into())),
             (Variable::Proto, Given::Filter(filter)) => Ok(filter.key.proto.map(u128::from)),
             (variable, Given::Watch(watch)) => self.watched(variable, watch),
             (variable, _) => Err(format!("the rule has no `{variable}`")),
         }
+    }
+
+    fn report(&self) -> Result<Report, String> {
+        self.local
+            .report
+            .ok_or_else(|| "it is not known how reports leave the device; add `report`".to_owned())
     }
 
     fn watched(&self, variable: Variable, watch: &Watch) -> Result<Option<u128>, String> {
@@ -363,36 +375,37 @@ impl Program {
         })
     }
 
-    /// A field of a key; `None`: every value.
-    fn field(&self, place: &Place, given: &Given<'_>) -> Result<Option<Field>, String> {
-        let span = match (place.value, given.flows(), given) {
+    /// Encodes a field of a key, or returns `None` if every value matches.
+    fn field(&self, bound: &BoundValue, given: &Given<'_>) -> Result<Option<Field>, String> {
+        let span = match (bound.value, given.flows(), given) {
             (Value::Range(first, last), ..) => Some((first.into(), last.into())),
-            (Value::Variable(Variable::Src), Some(key), _) => prefix_span(key.src, place)?,
-            (Value::Variable(Variable::Dst), Some(key), _) => prefix_span(key.dst, place)?,
-            (Value::Variable(Variable::Route), _, Given::Route(route)) => prefix_span(Some(route.to), place)?,
+            (Value::Variable(Variable::Src), Some(key), _) => prefix_span(key.src, bound)?,
+            (Value::Variable(Variable::Dst), Some(key), _) => prefix_span(key.dst, bound)?,
+            (Value::Variable(Variable::Route), _, Given::Route(route)) => prefix_span(Some(route.to), bound)?,
             (Value::Variable(Variable::Sport), Some(key), _) => port_span(key.sport),
             (Value::Variable(Variable::Dport), Some(key), _) => port_span(key.dport),
             (value, _, given) => self.number(value, given)?.map(|number| (number, number)),
         };
-        if let (Value::Variable(Variable::Clauses), Some((clauses, _))) = (place.value, span) {
-            fits(place, clauses)?;
+        if let (Value::Variable(Variable::Clauses), Some((clauses, _))) = (bound.value, span) {
+            check_width(bound, clauses)?;
             return Ok((clauses != 0).then(|| Field::Ternary(clauses.into(), clauses.into())));
         }
         let Some((low, high)) = span else {
-            return match place.kind {
+            return match bound.kind {
                 MatchType::Exact => Err(format!(
                     "the key of the program needs one value for `{}`",
-                    place.name
+                    bound.name
                 )),
                 _ => Ok(None),
             };
         };
-        fits(place, high)?;
-        let (all, single) = (ones(place.width), low == high);
+        check_width(bound, high)?;
+        let all = ones(bound.width);
+        let single = low == high;
         // Low and high of a prefix differ in the bits that do not count.
         let is_prefix = (low ^ high) & (low ^ high).wrapping_add(1) == 0 && low & (low ^ high) == 0;
         let mask = all & !(low ^ high);
-        match place.kind {
+        match bound.kind {
             MatchType::Exact if single => Ok(Some(Field::Exact(low.into()))),
             MatchType::Optional if single => Ok(Some(Field::Optional(low.into()))),
             MatchType::Range => Ok(Some(Field::Range(low.into(), high.into()))),
@@ -405,12 +418,12 @@ impl Program {
             }
             _ => Err(format!(
                 "the field `{}` of the program cannot match a range; list the values",
-                place.name
+                bound.name
             )),
         }
     }
 
-    /// What entries mean. `remembered`: the rules that the driver was asked for.
+    /// Converts entries into the rules that they stand for. `remembered` are the requested rules.
     pub fn decode(&self, entries: Vec<Entry>, remembered: &Rules) -> Meaning {
         let mut meaning = Meaning::default();
         for entry in entries {
@@ -421,21 +434,9 @@ impl Program {
             }
         }
         let mut covered: BTreeSet<Key> = BTreeSet::new();
-        let mut take = |rule: &Rule, meaning: &mut Meaning| {
-            let Ok(parts) = self.encode(rule) else { return };
-            let parts = self.as_numbered(parts, &meaning.ours);
-            let is_there = |part: &Entry| {
-                meaning
-                    .ours
-                    .get(&part.key)
-                    .is_some_and(|one| self.is_same(one, part))
-            };
-            if parts.iter().all(is_there) && !self.has_more(&parts, &meaning.ours) {
-                covered.extend(parts.into_iter().map(|part| part.key));
-                meaning.rules.insert(rule.clone());
-            }
-        };
-        remembered.iter().for_each(|rule| take(rule, &mut meaning));
+        for rule in remembered {
+            self.add_rule(rule, &mut meaning, &mut covered);
+        }
         let rest: Vec<Entry> = {
             let known: BTreeSet<Key> = self.covered_by(&meaning.rules, &meaning.ours);
             meaning
@@ -449,12 +450,12 @@ impl Program {
         let mut tried = BTreeSet::new();
         for entry in rest {
             for rule in self.candidates(&entry, &meaning.ours) {
-                let taken = meaning
+                let is_occupied = meaning
                     .rules
                     .iter()
                     .any(|other| other != &rule && other.same_entry(&rule));
-                if !taken && tried.insert(rule.clone()) {
-                    take(&rule, &mut meaning);
+                if !is_occupied && tried.insert(rule.clone()) {
+                    self.add_rule(&rule, &mut meaning, &mut covered);
                 }
             }
         }
@@ -467,13 +468,29 @@ impl Program {
         meaning
     }
 
+    /// Adds a rule and covers its entries, if the device has all of them.
+    fn add_rule(&self, rule: &Rule, meaning: &mut Meaning, covered: &mut BTreeSet<Key>) {
+        let Ok(parts) = self.encode(rule) else { return };
+        let parts = self.as_numbered(parts, &meaning.ours);
+        let is_whole = parts.iter().all(|part| {
+            meaning
+                .ours
+                .get(&part.key)
+                .is_some_and(|one| self.is_same(one, part))
+        });
+        if is_whole && !self.has_more(&parts, &meaning.ours) {
+            covered.extend(parts.into_iter().map(|part| part.key));
+            meaning.rules.insert(rule.clone());
+        }
+    }
+
     fn covered_by(&self, rules: &Rules, ours: &Entries) -> BTreeSet<Key> {
         let parts = rules.iter().filter_map(|rule| self.encode(rule).ok());
         let parts = parts.flat_map(|parts| self.as_numbered(parts, ours));
         parts.map(|part| part.key).collect()
     }
 
-    /// Whether an entry is the driver's; `None`: it is nobody's, such as a default entry of the program.
+    /// Returns whether an entry is the driver's, or `None` if it is nobody's, such as a default entry of the program.
     fn is_ours(&self, entry: &Entry) -> Option<bool> {
         let looks_like_ours = self.rows.iter().any(|row| self.values(row, entry).is_some());
         match entry.key {
@@ -483,7 +500,7 @@ impl Program {
         }
     }
 
-    /// The plainest rules that an entry may be a part of.
+    /// Returns the plainest rules that an entry may be a part of.
     fn candidates(&self, entry: &Entry, ours: &Entries) -> Vec<Rule> {
         let mut rules = Vec::new();
         for row in &self.rows {
@@ -491,7 +508,7 @@ impl Program {
                 continue;
             };
             let number = |variable: Variable| values.get(&variable).map(|(low, _)| *low);
-            let port = || number(Variable::Port).and_then(|port| u32::try_from(port).ok());
+            let port = number(Variable::Port).and_then(|port| u32::try_from(port).ok());
             match row.kind {
                 Kind::Session => {
                     let port = number(Variable::CollectorPort).and_then(|port| u16::try_from(port).ok());
@@ -499,8 +516,8 @@ impl Program {
                     let address = number(Variable::Collector).and_then(|number| address(number, width));
                     rules.extend(address.zip(port).map(|to| Rule::Session(to.into())));
                 }
-                Kind::Sink => rules.extend(port().map(Rule::Sink)),
-                Kind::Source => rules.extend(port().map(Rule::Source)),
+                Kind::Sink => rules.extend(port.map(Rule::Sink)),
+                Kind::Source => rules.extend(port.map(Rule::Source)),
                 Kind::Forwarding => rules.push(Rule::Forwarding),
                 Kind::Transit => rules.extend(instruction::numbers(self.bits()).map(Rule::Instruction)),
                 Kind::Filter => rules.extend(
@@ -519,11 +536,11 @@ impl Program {
         let Form::Table { fields, params, .. } = &row.form else {
             return 0;
         };
-        let place = fields
+        let bound = fields
             .iter()
             .chain(params)
-            .find(|place| place.value == Value::Variable(variable));
-        place.map_or(0, |place| place.width)
+            .find(|bound| bound.value == Value::Variable(variable));
+        bound.map_or(0, |bound| bound.width)
     }
 
     pub(crate) fn filter(
@@ -536,7 +553,8 @@ impl Program {
         let threshold = values
             .get(&Variable::Threshold)
             .map_or(Some(0), |(low, _)| u64::try_from(*low).ok())?;
-        let (key, metric) = (self.flows(row, values)?, metric.unwrap_or(Metric::FlowPath));
+        let key = self.flows(row, values)?;
+        let metric = metric.unwrap_or(Metric::FlowPath);
         let number = values.get(&Variable::FilterNumber).map(|(low, _)| *low);
         let rule = match algorithm {
             FilterAlgorithm::Rule => Some(self.rule_text(number?, ours)?.into()),
@@ -551,40 +569,40 @@ impl Program {
         })
     }
 
-    /// The flows of an entry.
-    fn flows(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<FlowKey> {
-        let prefix = |variable: Variable| match values.get(&variable) {
-            None => Some(None),
-            Some((low, high)) => {
-                let width = self.width(row, variable);
-                let length = width.checked_sub(128 - (low ^ high).leading_zeros())?;
-                Prefix::new(address(*low, width)?, u8::try_from(length).ok()?)
-                    .ok()
-                    .map(Some)
-            }
-        };
-        let ports = |variable: Variable| match values.get(&variable) {
-            None => Some(ANY_PORT),
-            Some((low, high)) => Some((u16::try_from(*low).ok()?, u16::try_from(*high).ok()?)),
-        };
-        let byte = |variable: Variable| values.get(&variable).map(|(low, _)| *low as u8);
-        Some(FlowKey {
-            src: prefix(Variable::Src)?,
-            dst: prefix(Variable::Dst)?,
-            sport: ports(Variable::Sport)?,
-            dport: ports(Variable::Dport)?,
-            proto: byte(Variable::Proto),
-            dscp: byte(Variable::Dscp),
+    /// Returns the flows of an entry.
+    fn flows(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<FlowMatch> {
+        Some(FlowMatch {
+            src: self.prefix(row, values, Variable::Src)?,
+            dst: self.prefix(row, values, Variable::Dst)?,
+            sport: ports(values, Variable::Sport)?,
+            dport: ports(values, Variable::Dport)?,
+            proto: byte(values, Variable::Proto),
+            dscp: byte(values, Variable::Dscp),
         })
     }
 
+    /// Returns the prefix of a variable: `Some(None)` if the entry leaves it open, `None` if its values are no prefix.
+    fn prefix(
+        &self,
+        row: &Row,
+        values: &BTreeMap<Variable, Span>,
+        variable: Variable,
+    ) -> Option<Option<Prefix>> {
+        let Some((low, high)) = values.get(&variable) else {
+            return Some(None);
+        };
+        let width = self.width(row, variable);
+        let length = width.checked_sub(128 - (low ^ high).leading_zeros())?;
+        let prefix = Prefix::new(address(*low, width)?, u8::try_from(length).ok()?);
+        prefix.ok().map(Some)
+    }
+
     fn watch(&self, row: &Row, values: &BTreeMap<Variable, Span>) -> Option<Watch> {
-        let byte = |variable: Variable| values.get(&variable).map(|(low, _)| *low as u8);
         Some(Watch {
             key: self.flows(row, values)?,
             mode: row.mode.or(self.map.modes.first().copied()).unwrap_or(Mode::Md),
             bits: read_bits(values).unwrap_or(self.bits()),
-            hops: byte(Variable::Hops).unwrap_or(DEFAULT_HOPS),
+            hops: byte(values, Variable::Hops).unwrap_or(DEFAULT_HOPS),
             sample: values
                 .get(&Variable::Sample)
                 .map_or(Some(1), |(low, _)| u32::try_from(*low).ok())?,
@@ -592,7 +610,7 @@ impl Program {
         })
     }
 
-    /// The values of the variables of a row in an entry; `None`: it is not an entry of this row.
+    /// Returns the values of the variables of a row in an entry, or `None` if it is not an entry of this row.
     pub(crate) fn values(&self, row: &Row, entry: &Entry) -> Option<BTreeMap<Variable, Span>> {
         let mut values = BTreeMap::new();
         let mut set = |value: Value, span: Span| match value {
@@ -631,9 +649,9 @@ impl Program {
                 Key::Group(found),
                 Content::Copies { replicas: copies, .. },
             ) => {
-                let instances =
-                    |copies: &[(Bytes, u32)]| copies.iter().map(|(_, one)| *one).collect::<BTreeSet<_>>();
-                (group == found && instances(replicas) == instances(copies)).then_some(())?;
+                let expected: BTreeSet<u32> = replicas.iter().map(|(_, instance)| *instance).collect();
+                let instances: BTreeSet<u32> = copies.iter().map(|(_, instance)| *instance).collect();
+                (group == found && expected == instances).then_some(())?;
             }
             (
                 Form::Table {
@@ -664,13 +682,13 @@ impl Program {
                 },
                 content,
             ) => {
-                let known = |id: &u32| fields.iter().any(|place| place.id == *id);
-                let fits = table == found && key.keys().all(known);
+                let is_known = key.keys().all(|id| fields.iter().any(|field| field.id == *id));
+                let fits = table == found && is_known;
                 (fits && read_params(*action, params, content, &mut set)).then_some(())?;
-                for place in fields {
-                    match key.get(&place.id) {
-                        Some(field) => set(place.value, span(field, place)?).then_some(())?,
-                        None => matches!(place.value, Value::Variable(one) if one.is_key()).then_some(())?,
+                for bound in fields {
+                    match key.get(&bound.id) {
+                        Some(field) => set(bound.value, span(field, bound)?).then_some(())?,
+                        None => matches!(bound.value, Value::Variable(one) if one.is_key()).then_some(())?,
                     }
                 }
             }
@@ -679,21 +697,21 @@ impl Program {
         Some(values)
     }
 
-    /// The requests that lead from what the device has to `rules`, in their order: removals, modifications, additions.
+    /// Plans the requests that change the rules of the device to `rules`, in their order: removals, modifications, additions.
     ///
     /// # Errors
-    /// The program cannot express a rule, or an entry of somebody else is in the way.
+    /// A sentence if the program cannot express a rule, or an entry of another controller conflicts.
     pub fn plan(&self, meaning: &Meaning, rules: &Rules) -> Result<Vec<Batch>, String> {
-        let mut wanted: BTreeMap<Key, (Entry, (Kind, usize))> = BTreeMap::new();
+        let mut desired: BTreeMap<Key, (Entry, (Kind, usize))> = BTreeMap::new();
         for entry in self.encode_all(rules, &meaning.ours)? {
             let rank = self.rank(&entry);
-            wanted.insert(entry.key.clone(), (entry, rank));
+            desired.insert(entry.key.clone(), (entry, rank));
         }
-        let in_the_way = meaning
+        let conflict = meaning
             .foreign
             .iter()
-            .find(|entry| wanted.contains_key(&entry.key) && !meaning.ours.contains_key(&entry.key));
-        if let Some(entry) = in_the_way {
+            .find(|entry| desired.contains_key(&entry.key) && !meaning.ours.contains_key(&entry.key));
+        if let Some(entry) = conflict {
             return Err(format!(
                 "{} was installed by somebody else; remove it",
                 self.describe(entry)
@@ -701,13 +719,13 @@ impl Program {
         }
         let mut steps: Vec<((u8, i64, i64), UpdateType, Entry)> = Vec::new();
         for (key, entry) in &meaning.ours {
-            if !wanted.contains_key(key) {
+            if !desired.contains_key(key) {
                 let (kind, index) = self.rank(entry);
                 let order = (0, -(kind as i64), -(index as i64));
                 steps.push((order, UpdateType::Delete, entry.clone()));
             }
         }
-        for (entry, (kind, index)) in wanted.into_values() {
+        for (entry, (kind, index)) in desired.into_values() {
             let (phase, update) = match meaning.ours.get(&entry.key) {
                 Some(old) if *old == entry => continue,
                 Some(_) => (1, UpdateType::Modify),
@@ -731,25 +749,26 @@ impl Program {
         Ok(batches)
     }
 
-    /// Tables in which the entries of a device and those of some batches do not fit, with a sentence about each.
+    /// Finds the tables in which the entries of a device and those of some batches do not fit, with a sentence about each.
     pub(crate) fn full(&self, meaning: &Meaning, batches: &[Batch]) -> BTreeMap<u32, String> {
-        let table = |key: &Key| match key {
-            Key::Table { table, .. } => Some(*table),
-            Key::Default(_) | Key::Clone(_) | Key::Group(_) => None,
-        };
         let mut full = BTreeMap::new();
         for (id, facts) in &self.tables {
             let Some(size) = facts.size else { continue };
-            let is_of = |key: &Key| table(key) == Some(*id);
-            let ours = meaning.ours.keys().filter(|key| is_of(key)).count();
-            let theirs = meaning.foreign.iter().filter(|entry| is_of(&entry.key)).count();
-            let updates = |wanted: UpdateType| {
-                let all = batches.iter().flatten();
-                all.filter(|(kind, entry)| *kind == wanted && is_of(&entry.key))
-                    .count()
-            };
-            let needed =
-                (ours + theirs + updates(UpdateType::Insert)).saturating_sub(updates(UpdateType::Delete));
+            let ours = meaning.ours.keys().filter(|key| key.table() == Some(*id)).count();
+            let theirs = meaning
+                .foreign
+                .iter()
+                .filter(|entry| entry.key.table() == Some(*id))
+                .count();
+            let mut inserted = 0;
+            let mut deleted = 0;
+            for (update, entry) in batches.iter().flatten() {
+                if entry.key.table() == Some(*id) {
+                    inserted += usize::from(*update == UpdateType::Insert);
+                    deleted += usize::from(*update == UpdateType::Delete);
+                }
+            }
+            let needed = (ours + theirs + inserted).saturating_sub(deleted);
             if needed > size {
                 let others = match theirs {
                     0 => String::new(),
@@ -765,33 +784,37 @@ impl Program {
         full
     }
 
-    /// Entries in the tables of watchlist and filters that belong to no rule.
+    /// Counts the entries in the tables of watchlist and filters that belong to no rule.
     pub(crate) fn others(&self, meaning: &Meaning) -> OtherEntries {
         let remains = meaning.remains.iter().filter_map(|key| meaning.ours.get(key));
         let others: Vec<&Entry> = meaning.foreign.iter().chain(remains).collect();
-        let most = |kind: Kind| {
-            let of_table = |table: u32| {
-                let is_of =
-                    |entry: &&&Entry| matches!(entry.key, Key::Table { table: of, .. } if of == table);
-                others.iter().filter(is_of).count()
-            };
-            self.tables_of(kind).into_iter().map(of_table).max().unwrap_or(0)
-        };
         OtherEntries {
-            watch: most(Kind::Watch),
-            filter: most(Kind::Filter),
+            watch: self.most_in_table(Kind::Watch, &others),
+            filter: self.most_in_table(Kind::Filter, &others),
         }
     }
 
-    /// Whether the direct counter of an entry counts reports.
+    /// Counts these entries in the table of a kind that has most of them.
+    fn most_in_table(&self, kind: Kind, entries: &[&Entry]) -> usize {
+        let counts = self.tables_of(kind).into_iter().map(|table| {
+            entries
+                .iter()
+                .filter(|entry| entry.key.table() == Some(table))
+                .count()
+        });
+        counts.max().unwrap_or(0)
+    }
+
+    /// Returns whether the direct counter of an entry counts reports.
     pub(crate) fn counts_reports(&self, entry: &Entry) -> bool {
         self.rows
             .iter()
             .any(|row| row.counts_reports && self.values(row, entry).is_some())
     }
 
-    /// The flows of an entry of the watchlist that counts the packets that match it, and how many of them are to be measured.
-    pub(crate) fn measured(&self, entry: &Entry, packets: u64) -> Option<(FlowKey, u64)> {
+    /// Returns the flows of an entry of the watchlist that counts the packets that match it, and how many of them are to be
+    /// measured.
+    pub(crate) fn measured(&self, entry: &Entry, packets: u64) -> Option<(FlowMatch, u64)> {
         let rows = self.rows.iter().filter(|row| row.counts_matches);
         let watch = rows
             .filter_map(|row| self.watch(row, &self.values(row, entry)?))
@@ -799,13 +822,13 @@ impl Program {
         Some((watch.key, packets / u64::from(watch.sample.max(1))))
     }
 
-    /// Its place in the order of additions.
+    /// Returns the position of an entry in the order of additions.
     fn rank(&self, entry: &Entry) -> (Kind, usize) {
         let found = self.rows.iter().find(|row| self.values(row, entry).is_some());
         found.map_or((Kind::Watch, usize::MAX), |row| (row.kind, row.step))
     }
 
-    /// An entry, for people.
+    /// Describes an entry for people.
     pub fn describe(&self, entry: &Entry) -> String {
         let what = match &entry.key {
             Key::Clone(session) => format!("clone session {session}"),
@@ -836,7 +859,7 @@ impl Program {
     }
 }
 
-/// The rules after `changes`.
+/// Applies `changes` to rules.
 pub fn changed(rules: &Rules, changes: &[Change]) -> Rules {
     let mut rules = rules.clone();
     for change in changes {
@@ -851,18 +874,28 @@ pub fn changed(rules: &Rules, changes: &[Change]) -> Rules {
     rules
 }
 
-/// Whether a row is for filters of this algorithm and metric.
-fn is_of(row: &Row, filter: &Filter) -> bool {
-    let is_same = |(algorithm, metric): (_, Option<Metric>)| {
+/// Returns whether a row is for filters of this algorithm and metric.
+fn is_filter_row(row: &Row, filter: &Filter) -> bool {
+    row.filter.is_some_and(|(algorithm, metric)| {
         algorithm == filter.algorithm && metric.is_none_or(|metric| metric == filter.metric)
-    };
-    row.filter.is_some_and(is_same)
+    })
+}
+
+fn ports(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<Ports> {
+    match values.get(&variable) {
+        None => Some(ANY_PORT),
+        Some((low, high)) => Some((u16::try_from(*low).ok()?, u16::try_from(*high).ok()?)),
+    }
+}
+
+fn byte(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<u8> {
+    values.get(&variable).map(|(low, _)| *low as u8)
 }
 
 fn applies(row: &Row, given: &Given<'_>) -> bool {
     let (prefix, mode) = match given {
         Given::Watch(watch) => (watch.key.src.or(watch.key.dst), Some(watch.mode)),
-        Given::Filter(filter) if !is_of(row, filter) => return false,
+        Given::Filter(filter) if !is_filter_row(row, filter) => return false,
         Given::Filter(filter) => (filter.key.src.or(filter.key.dst), None),
         Given::Route(route) => (Some(route.to), None),
         _ => return true,
@@ -876,33 +909,34 @@ fn applies(row: &Row, given: &Given<'_>) -> bool {
     family && row.mode.is_none_or(|of| Some(of) == mode)
 }
 
-fn fits(place: &Place, value: u128) -> Result<(), String> {
-    if value & !ones(place.width) == 0 {
+fn check_width(bound: &BoundValue, value: u128) -> Result<(), String> {
+    if value & !ones(bound.width) == 0 {
         return Ok(());
     }
     Err(format!(
         "{value} does not fit into the {} bits of `{}` in the program",
-        place.width, place.name
+        bound.width, bound.name
     ))
 }
 
 fn read_params(
     action: u32,
-    params: &[Place],
+    params: &[BoundValue],
     content: &Content,
     set: &mut impl FnMut(Value, Span) -> bool,
 ) -> bool {
     let Content::Action(found, values) = content else {
         return false;
     };
-    let mut read = |place: &Place| {
-        let number = values.get(&place.id).and_then(Bytes::number);
-        number.is_some_and(|number| set(place.value, (number, number)))
-    };
-    *found == action && values.len() == params.len() && params.iter().all(&mut read)
+    *found == action
+        && values.len() == params.len()
+        && params.iter().all(|param| {
+            let number = values.get(&param.id).and_then(Bytes::number);
+            number.is_some_and(|number| set(param.value, (number, number)))
+        })
 }
 
-/// The instruction bitmap that parameters give.
+/// Returns the instruction bitmap that parameters give.
 fn read_bits(values: &BTreeMap<Variable, Span>) -> Option<Bits> {
     if let Some((bits, _)) = values.get(&Variable::Bits) {
         return Bits::try_from(*bits).ok();

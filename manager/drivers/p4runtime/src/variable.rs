@@ -1,4 +1,4 @@
-//! The values of a map's entries: numbers, and what a rule or the device gives.
+//! The values of a map's entries: numbers, and values that a rule or the device gives.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use settings::setting::{Setting, Shown};
 /// A value of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Always this one.
+    /// A constant number.
     Number(u128),
-    /// Of a key: always these, from the first to the last.
+    /// A constant range of a key, from the first to the last.
     Range(u64, u64),
-    /// Of the rule or of the device.
+    /// A value of the rule or of the device.
     Variable(Variable),
 }
 
@@ -29,9 +29,8 @@ macro_rules! variables {
 pub(crate) const RESULTS: [u8; 6] = [4, 6, 1, 3, 2, 5];
 
 impl Variable {
-    /// Its value in a comparison of a rule.
-    pub(crate) fn of_comparison(self, row: &detect::table::Row) -> Option<u128> {
-        let results = |comparison: u8| RESULTS.get(usize::from(comparison)).copied().unwrap_or(0).into();
+    /// Returns its value in a comparison of a rule.
+    pub(crate) fn in_comparison(self, row: &detect::table::Row) -> Option<u128> {
         match self {
             Self::TermSubject => Some(row.subject.into()),
             Self::TermAggregate => Some(row.aggregate.into()),
@@ -44,21 +43,21 @@ impl Variable {
         }
     }
 
-            /// All of them.
+            /// All variables in the order of their declaration.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// Its word in a map.
+            /// Returns the word for this variable in a map.
             pub fn word(self) -> &'static str {
                 match self { $(Self::$name => $word),* }
             }
 
-            /// What it is, for people.
+            /// Returns the description for people.
             pub fn text(self) -> String {
                 let lines: &[&str] = match self { $(Self::$name => &[$($text),+]),* };
                 lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
             }
 
-            /// The rules that have it.
+            /// Returns the rules that have this variable.
             pub(crate) fn scope(self) -> Scope {
                 match self { $(Self::$name => Scope::$kinds),* }
             }
@@ -66,28 +65,18 @@ impl Variable {
     };
 }
 
-/// Which kinds of rules have a variable.
+/// The kinds of rules that have a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// All.
     Any,
-    /// `sink` and `source`.
     Port,
-    /// `session`.
     Session,
-    /// `forwarding`.
     Forwarding,
-    /// `watch`.
     Watch,
-    /// `filter`.
     Filter,
-    /// `filter`, `term` and `clauses`.
     Rule,
-    /// `term`.
     Term,
-    /// `term` and `clauses`.
     Clauses,
-    /// `watch` and `filter`.
     Flows,
 }
 
@@ -175,7 +164,7 @@ variables! {
 }
 
 impl Variable {
-    /// It describes a part of the traffic, and belongs into a key.
+    /// Returns whether it describes a part of the traffic, and belongs into a key.
     pub(crate) fn is_key(self) -> bool {
         matches!(
             self,
@@ -183,7 +172,7 @@ impl Variable {
         )
     }
 
-    /// The 4 bits of the bitmap that it is, counted from the least significant nibble.
+    /// Returns which 4 bits of the bitmap it is, counted from the least significant nibble.
     pub(crate) fn nibble(self) -> Option<u32> {
         match self {
             Self::Bits0To3 => Some(3),
@@ -209,10 +198,8 @@ impl Setting for Value {
         let Some(word) = node.get_ref().as_str() else {
             return u64::read(node, reader).map(|number| Self::Number(number.into()));
         };
-        let both = |(first, last): (&str, &str)| Some((first.parse().ok()?, last.parse().ok()?));
-        let range: Option<(u64, u64)> = word.split_once('-').and_then(both);
-        if let Some((first, last)) = range.filter(|(first, last)| first <= last) {
-            return Some(Self::Range(first, last));
+        if let Some(range) = range(word) {
+            return Some(range);
         }
         let found = Variable::ALL.iter().find(|variable| variable.word() == word);
         if found.is_none() {
@@ -234,4 +221,17 @@ impl Setting for Value {
             Self::Variable(variable) => variable.word().to_owned().show(),
         }
     }
+}
+
+/// Parses a range such as `0-3`.
+fn range(word: &str) -> Option<Value> {
+    let (first, last) = word.split_once('-')?;
+    let first: u64 = first.parse().ok()?;
+    let last: u64 = last.parse().ok()?;
+    (first <= last).then_some(Value::Range(first, last))
+}
+
+/// Returns the results for which a comparison is true.
+fn results(comparison: u8) -> u128 {
+    RESULTS.get(usize::from(comparison)).copied().unwrap_or(0).into()
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use detect::Metric;
 use manager::device::{Answer, Change, Encoding, Filter, FilterAlgorithm, Mode, Restart, Rule, Rules, Watch};
-use manager::flows::FlowKey;
+use manager::flows::FlowMatch;
 use p4runtime::client::Client;
 use p4runtime::driver::Load;
 use p4runtime::map;
@@ -44,11 +44,11 @@ fn compiled(map: &str, folder: Option<&PathBuf>) -> Option<(Vec<u8>, Vec<u8>)> {
 
 fn rules(map: &str) -> Rules {
     let mut rules = Rules::from([Rule::Session("192.0.2.9:32766".parse().unwrap())]);
-    let key = FlowKey {
+    let key = FlowMatch {
         src: Some("10.0.0.0/8".parse().unwrap()),
         dst: Some("10.1.2.3".parse().unwrap()),
         dport: (4789, 4789),
-        ..FlowKey::default()
+        ..FlowMatch::default()
     };
     let watch = |mode| {
         Rule::Watch(Arc::new(Watch {

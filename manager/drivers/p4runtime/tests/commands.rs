@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use detect::Metric;
 use manager::device::{Filter, FilterAlgorithm, Mode, Rule, Rules, Watch};
-use manager::flows::FlowKey;
+use manager::flows::FlowMatch;
 use p4runtime::commands::commands;
 use support::{info, local, shipped};
 
@@ -28,9 +28,9 @@ fn rules() -> Rules {
             drops: true,
         }))
     };
-    let to = |dst: &str| FlowKey {
+    let to = |dst: &str| FlowMatch {
         dst: dst.parse().ok(),
-        ..FlowKey::default()
+        ..FlowMatch::default()
     };
     [
         Rule::Session("192.0.2.9:32766".parse().unwrap()),
@@ -47,7 +47,7 @@ fn rules() -> Rules {
         Rule::Forwarding,
         Rule::Source(1),
         watch(
-            FlowKey {
+            FlowMatch {
                 dport: (443, 450),
                 proto: Some(6),
                 ..to("10.1.0.0/16")

@@ -13,7 +13,7 @@ use manager::device::{
     Rules, Watch,
 };
 use manager::driver::Message;
-use manager::flows::FlowKey;
+use manager::flows::FlowMatch;
 use manager::inventory::DevicePorts;
 use manager::reconcile::{Order, Reconciler, Target, Timing};
 use p4runtime::driver::{Driver, Load, Settings};
@@ -46,10 +46,10 @@ fn sinks(ports: &[u32]) -> Vec<Change> {
 
 /// An entry of the watchlist.
 fn watch(dport: u16) -> Rule {
-    let key = FlowKey {
+    let key = FlowMatch {
         proto: Some(6),
         dport: (dport, dport),
-        ..FlowKey::default()
+        ..FlowMatch::default()
     };
     Rule::Watch(Arc::new(Watch {
         key,
@@ -481,7 +481,9 @@ impl Fleet {
 async fn a_device_that_refuses_reads_or_loses_its_program_is_shown_and_filled_again() {
     let (server, address) = Server::start(Some(&info(PROGRAM))).await;
     let mut fleet = Fleet::new(vec![with_load(address)], Timing::default());
-    fleet.until(|fleet| fleet.reconciler.is_in_sync()).await;
+    fleet
+        .until(|fleet| fleet.reconciler.in_sync() == fleet.reconciler.phases().count())
+        .await;
     server
         .switch()
         .refusals
@@ -491,14 +493,18 @@ async fn a_device_that_refuses_reads_or_loses_its_program_is_shown_and_filled_ag
         .until(|fleet| fleet.state() == "failed: it refuses to be read: driver bug (Unknown)")
         .await;
     server.switch().refusals.clear();
-    fleet.until(|fleet| fleet.reconciler.is_in_sync()).await;
+    fleet
+        .until(|fleet| fleet.reconciler.in_sync() == fleet.reconciler.phases().count())
+        .await;
 
     let entries = server.switch().entities();
     assert_eq!(server.switch().loads, 0);
     server.switch().lose_program();
     fleet.states.clear();
     fleet
-        .until(|fleet| fleet.states.len() > 1 && fleet.reconciler.is_in_sync())
+        .until(|fleet| {
+            fleet.states.len() > 1 && fleet.reconciler.in_sync() == fleet.reconciler.phases().count()
+        })
         .await;
     let loads = server.switch().loads;
     assert_eq!((loads, server.switch().entities()), (1, entries));
@@ -539,7 +545,9 @@ async fn two_hundred_slow_devices_converge() {
         ..Timing::default()
     };
     let mut fleet = Fleet::new(devices, timing);
-    fleet.until(|fleet| fleet.reconciler.is_in_sync()).await;
+    fleet
+        .until(|fleet| fleet.reconciler.in_sync() == fleet.reconciler.phases().count())
+        .await;
     let filled = servers[0].switch().entities();
     assert!(filled > 0 && servers.iter().all(|server| server.switch().entities() == filled));
 }

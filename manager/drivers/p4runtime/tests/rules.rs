@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use detect::Metric;
 use manager::device::{Filter, FilterAlgorithm, Rule, Rules};
-use manager::flows::FlowKey;
+use manager::flows::FlowMatch;
 use p4runtime::entry::{Bytes, Content, Entry, Field, Key};
 use p4runtime::map;
 use p4runtime::message::UpdateType;
@@ -79,9 +79,9 @@ fn program() -> Program {
 }
 
 fn filter(dst: &str, rule: &str) -> Rule {
-    let key = FlowKey {
+    let key = FlowMatch {
         dst: Some(dst.parse().unwrap()),
-        ..FlowKey::default()
+        ..FlowMatch::default()
     };
     let (algorithm, metric) = (FilterAlgorithm::Rule, Metric::FlowPath);
     Rule::Filter(Arc::new(Filter {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use manager::device::{Answer, Change, Encoding, L4Checksum, Mode, Request, Rule, Rules, Watch};
 use manager::driver::{Counter, Message};
-use manager::flows::{ANY_PORT, FlowKey};
+use manager::flows::{ANY_PORT, FlowMatch};
 use p4runtime::client::{Calls, Client, Tls};
 use p4runtime::driver::Load;
 use p4runtime::message::*;
@@ -23,10 +23,10 @@ fn add(rules: &Rules) -> Vec<Change> {
 }
 
 fn watch(port: u16, bits: u16) -> Rule {
-    let key = FlowKey {
+    let key = FlowMatch {
         dport: (port, port),
         sport: ANY_PORT,
-        ..FlowKey::default()
+        ..FlowMatch::default()
     };
     Rule::Watch(Arc::new(Watch {
         key,
@@ -119,9 +119,9 @@ async fn published_programs_take_their_rules() {
                 watch(80, 0x8000),
             ]);
         } else {
-            let key = FlowKey {
+            let key = FlowMatch {
                 dport: (80, 90),
-                ..FlowKey::default()
+                ..FlowMatch::default()
             };
             let mode = Mode::Postcard;
             let watch = Watch {

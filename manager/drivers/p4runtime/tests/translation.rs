@@ -11,7 +11,7 @@ use detect::Metric;
 use manager::device::{
     Change, Encoding, Filter, FilterAlgorithm, L4Checksum, MatchKinds, Mode, Restart, Rule, Rules, Watch,
 };
-use manager::flows::{ANY_PORT, FlowKey};
+use manager::flows::{ANY_PORT, FlowMatch};
 use p4runtime::entry::{Bytes, Content, Entry, Field, Key, MARK};
 use p4runtime::map;
 use p4runtime::message::{ReadResponse, UpdateType};
@@ -21,9 +21,9 @@ use prost::Message;
 use support::{PROGRAMS, info, local, parse, program, shipped};
 use testkit::rng::Rng;
 
-fn key(src: Option<&str>, dst: Option<&str>, sport: (u16, u16), dport: (u16, u16)) -> FlowKey {
+fn key(src: Option<&str>, dst: Option<&str>, sport: (u16, u16), dport: (u16, u16)) -> FlowMatch {
     let prefix = |text: &str| text.parse().unwrap();
-    FlowKey {
+    FlowMatch {
         src: src.map(prefix),
         dst: dst.map(prefix),
         sport,
@@ -33,7 +33,7 @@ fn key(src: Option<&str>, dst: Option<&str>, sport: (u16, u16), dport: (u16, u16
     }
 }
 
-fn watch(key: FlowKey, mode: Mode, bits: u16) -> Rule {
+fn watch(key: FlowMatch, mode: Mode, bits: u16) -> Rule {
     Rule::Watch(Arc::new(Watch {
         key,
         mode,
@@ -62,7 +62,7 @@ fn rules(program: &Program) -> Rules {
         rules.insert(watch(one, Mode::Postcard, 0xa000));
         let ranges = key(None, Some("10.1.2.0/24"), (1024, 65535), (80, 443));
         rules.insert(watch(
-            FlowKey {
+            FlowMatch {
                 proto: Some(6),
                 ..ranges
             },
@@ -207,7 +207,7 @@ fn a_device_forwards_by_its_routes_when_it_may() {
 #[test]
 fn a_watchlist_of_both_versions_of_ip_has_two_tables() {
     let int = program("hopwise-int");
-    let tables = |key: FlowKey| -> Vec<u32> {
+    let tables = |key: FlowMatch| -> Vec<u32> {
         let entries = int.encode(&watch(key, Mode::Md, 0xa000)).unwrap();
         let table = |entry: &Entry| match entry.key {
             Key::Table { table, .. } => table,
@@ -216,9 +216,9 @@ fn a_watchlist_of_both_versions_of_ip_has_two_tables() {
         entries.iter().map(table).collect()
     };
     assert_eq!(
-        tables(FlowKey {
+        tables(FlowMatch {
             dscp: Some(10),
-            ..FlowKey::default()
+            ..FlowMatch::default()
         }),
         [0x0200_0002, 0x0200_0003]
     );
@@ -426,7 +426,7 @@ fn a_mapping_at_a_position_behind_its_number_is_refused() {
     );
 }
 
-fn filter(key: FlowKey, algorithm: FilterAlgorithm, metric: Metric, threshold: u64) -> Rule {
+fn filter(key: FlowMatch, algorithm: FilterAlgorithm, metric: Metric, threshold: u64) -> Rule {
     Rule::Filter(Arc::new(Filter {
         key,
         algorithm,
@@ -456,13 +456,13 @@ fn filters_are_entries_and_a_threshold_is_a_parameter() {
     assert_eq!(rules, (9, 16, 16, false));
     assert_eq!((can.filter_entries, can.filters), (256, all.into()));
     let (any, web) = (
-        FlowKey::default(),
+        FlowMatch::default(),
         key(Some("10.0.0.0/8"), None, ANY_PORT, (80, 90)),
     );
     let mut wanted = Rules::from([
         filter(any, FilterAlgorithm::PerFlow, Metric::FlowLatency, 1_000_000),
         filter(
-            FlowKey {
+            FlowMatch {
                 proto: Some(6),
                 ..web
             },
@@ -503,7 +503,7 @@ fn filters_are_entries_and_a_threshold_is_a_parameter() {
         ),
         (
             filter(
-                FlowKey { dscp: Some(3), ..any },
+                FlowMatch { dscp: Some(3), ..any },
                 FilterAlgorithm::Noop,
                 Metric::FlowPath,
                 0,
@@ -663,7 +663,7 @@ fn what_the_program_cannot_do_is_refused_in_one_sentence() {
             "the program cannot sample packets; remove `sample` from the intent",
         ),
         (
-            watch(FlowKey::default(), Mode::Md, 0x8000),
+            watch(FlowMatch::default(), Mode::Md, 0x8000),
             "the program inserts INT into packets without ports; add a port to the intent",
         ),
         (
@@ -778,12 +778,12 @@ fn a_narrower_key_has_the_greater_priority() {
     let tna = program("fabric-tna");
     let mut rng = Rng(1);
     let mut nested = 0;
-    let priority = |key: FlowKey| match &tna.encode(&watch(key, Mode::Postcard, 0x8000)).unwrap()[0].key {
+    let priority = |key: FlowMatch| match &tna.encode(&watch(key, Mode::Postcard, 0x8000)).unwrap()[0].key {
         Key::Table { priority, .. } => *priority,
         other => panic!("{other:?}"),
     };
     for _ in 0..20_000 {
-        let mut one = || FlowKey {
+        let mut one = || FlowMatch {
             src: [None, Some("0.0.0.0/0"), Some("10.0.0.0/8"), Some("10.1.0.0/16")][rng.below(4)]
                 .map(|text| text.parse().unwrap()),
             dst: [None, Some("10.0.0.0/8")][rng.below(2)].map(|text| text.parse().unwrap()),
@@ -800,7 +800,7 @@ fn a_narrower_key_has_the_greater_priority() {
     }
     assert!(nested > 100);
     // The exclusion of the reports wins over every key.
-    let narrowest = FlowKey {
+    let narrowest = FlowMatch {
         proto: Some(17),
         ..key(Some("10.0.0.1"), Some("10.0.0.2"), (1, 1), (1, 1))
     };

@@ -7,15 +7,16 @@ use settings::{choice, section};
 
 use super::{CrossConnectSettings, Role, RoleKind, Row, TimerSettings, frame, mac, micros, port};
 
-/// Registers of the program.
+/// Capacity of the program's registers.
 const MAX_REGISTERS: u32 = 4096;
-/// Destinations that it has.
+/// Upper limit of the destinations.
 const MAX_DESTINATIONS: usize = 64;
-/// Postcards of an aggregate of the kinds that hold them. The program has room for 25; BMv2 ends when a frame grows by more than 512 bytes.
+/// Upper limit of the postcards in an aggregate of the kinds that hold them. The program has room for 25; BMv2 ends when a frame
+/// grows by more than 512 bytes.
 const MAX_HELD: u32 = 23;
-/// Destinations that are named.
+/// Upper limit of the destinations that a description names.
 const MAX_NAMED: usize = 3;
-/// The clone session of the rest of a datagram, which is recirculated: its port is of no account.
+/// The clone session of the rest of a datagram, which is recirculated: its port does not matter.
 const REST_SESSION: u32 = 501;
 const REST_PORT: u32 = 1;
 
@@ -90,7 +91,7 @@ choice! {
 }
 
 impl P4AggregateKind {
-    /// Its number in aggregates.
+    /// Returns the number of this kind in aggregates.
     fn number(self) -> u8 {
         match self {
             Self::Agg => 1,
@@ -112,10 +113,10 @@ impl P4AggregateKind {
 }
 
 impl AggregatorSettings {
-    /// The role of the device with this node id.
+    /// Builds the role of the device with this node id.
     ///
     /// # Errors
-    /// A key and what is wrong with it, in a sentence.
+    /// A sentence with the key and its problem.
     pub fn role(&self, node: u32) -> Result<Role, String> {
         self.check()?;
         let mut rows = Vec::new();
@@ -152,21 +153,22 @@ impl AggregatorSettings {
             RoleKind::Aggregator,
             rows,
             frames,
-            (&self.cross_connect, &self.timer_frames),
+            &self.cross_connect,
+            &self.timer_frames,
         )
     }
 
-    /// What it does, in a few words.
+    /// Describes the role in a few words.
     pub fn about(&self) -> String {
-        let to = self.destinations.iter().filter_map(|one| one.to);
-        let mut to: Vec<String> = to.take(MAX_NAMED).map(|to| to.to_string()).collect();
+        let destinations = self.destinations.iter().filter_map(|one| one.to);
+        let mut names: Vec<String> = destinations.take(MAX_NAMED).map(|to| to.to_string()).collect();
         let more = self.destinations.len().saturating_sub(MAX_NAMED);
-        to.extend((more > 0).then(|| format!("{more} more")));
+        names.extend((more > 0).then(|| format!("{more} more")));
         format!(
             "{} of {} postcards to {}",
             self.kind.word(),
             self.r,
-            to.join(", ")
+            names.join(", ")
         )
     }
 
@@ -202,7 +204,8 @@ impl DestinationSettings {
         let source = self
             .source
             .ok_or_else(|| format!("{}: write the address from which aggregates come", key("source")))?;
-        let of = |text: &str, name: &str| mac(text).map_err(|why| format!("{}: {why}", key(name)));
+        let source_mac = mac(&self.source_mac).map_err(|error| format!("{}: {error}", key("source_mac")))?;
+        let next_mac = mac(&self.mac).map_err(|error| format!("{}: {error}", key("mac")))?;
         let (action, src, dst) = match (source, to.ip()) {
             (IpAddr::V4(source), IpAddr::V4(to)) => {
                 ("send", u128::from(source.to_bits()), u128::from(to.to_bits()))
@@ -217,8 +220,8 @@ impl DestinationSettings {
         };
         let params = vec![
             ("port", u128::from(port(self.port, &key("port"))?)),
-            ("src_mac", of(&self.source_mac, "source_mac")?.into()),
-            ("dst_mac", of(&self.mac, "mac")?.into()),
+            ("src_mac", source_mac.into()),
+            ("dst_mac", next_mac.into()),
             ("src_ip", src),
             ("dst_ip", dst),
             ("dst_port", to.port().into()),

@@ -16,26 +16,26 @@ use settings::section;
 
 pub use self::aggregator::AggregatorSettings;
 pub use self::stores::{Offer, StoreSettings};
-pub use self::translator::{CollectorSettings, Link, TranslatorSettings};
+pub use self::translator::{CollectorLink, CollectorSettings, TranslatorSettings};
 
-/// Timer frames of a second that the manager sends itself at most. More of them need a packet generator.
+/// Upper limit of the timer frames per second that the manager sends itself. More of them need a packet generator.
 pub const MAX_FRAMES: u64 = 5_000;
 /// The EtherType of timer frames: local experiments (IEEE 802).
 const TIMER_ETHERTYPE: [u8; 2] = [0x88, 0xb5];
-/// Ports that a program may have.
+/// Upper limit of the numbers of ports.
 const MAX_PORTS: u32 = 511;
 
-/// Which role it is.
+/// The kind of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RoleKind {
-    /// Postcards in, aggregates out.
+    /// Receives postcards and sends aggregates.
     Aggregator,
-    /// DTA reports in, RoCEv2 out.
+    /// Receives DTA reports and sends RoCEv2.
     Translator,
 }
 
 impl RoleKind {
-    /// The word in a map, in the inventory, and of the table of settings.
+    /// Returns the word in a map, in the inventory, and of the table of settings.
     pub fn word(self) -> &'static str {
         match self {
             Self::Aggregator => "aggregator",
@@ -44,19 +44,19 @@ impl RoleKind {
     }
 }
 
-/// What a device does, as entries of its program.
+/// The role of a device, as entries of its program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Role {
-    /// Which one it is.
+    /// Kind of the role.
     pub kind: RoleKind,
-    /// The timer frames that the manager sends, each once in a period; none: a packet generator sends them, or nobody.
+    /// The timer frames that the manager sends, each once in a period; empty if a packet generator sends them, or nobody.
     pub frames: Vec<Vec<u8>>,
-    /// That period.
+    /// Period of the timer frames.
     pub period: Duration,
     rows: Vec<Row>,
 }
 
-/// An entry.
+/// An entry of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Entries of earlier steps are written before it, and removed after it.
@@ -64,7 +64,7 @@ pub(crate) struct Row {
     pub(crate) form: Form,
 }
 
-/// What kind of entry it is.
+/// The form of an entry of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Table {
@@ -84,7 +84,7 @@ pub(crate) enum Form {
     },
 }
 
-/// Names and numbers.
+/// Numbers with their names.
 pub(crate) type Numbers = Vec<(&'static str, u128)>;
 
 impl Row {
@@ -121,7 +121,7 @@ impl Row {
         }
     }
 
-    /// Copies to these ports, each with its instance.
+    /// Builds a multicast group of copies to these ports, each with its instance.
     fn group(group: u32, replicas: Vec<(u32, u32)>) -> Self {
         Self {
             step: 0,
@@ -129,7 +129,7 @@ impl Row {
         }
     }
 
-    /// It lets packets in, and so comes last.
+    /// Marks an entry that lets packets in, and so is written last.
     fn last(self) -> Self {
         Self { step: 2, ..self }
     }
@@ -140,24 +140,30 @@ impl Role {
         &self.rows
     }
 
-    /// Its entries in tables, multicast groups, and clone sessions.
+    /// Counts its entries in tables, multicast groups, and clone sessions.
     pub fn size(&self) -> [usize; 3] {
-        let count = |is: fn(&Form) -> bool| self.rows.iter().filter(|row| is(&row.form)).count();
-        [
-            count(|form| matches!(form, Form::Table { .. })),
-            count(|form| matches!(form, Form::Group { .. })),
-            count(|form| matches!(form, Form::Clone { .. })),
-        ]
+        let mut size = [0; 3];
+        for row in &self.rows {
+            let index = match row.form {
+                Form::Table { .. } => 0,
+                Form::Group { .. } => 1,
+                Form::Clone { .. } => 2,
+            };
+            size[index] += 1;
+        }
+        size
     }
 
     fn new(
         kind: RoleKind,
         mut rows: Vec<Row>,
         frames: Vec<Vec<u8>>,
-        (ports, timer): (&[CrossConnectSettings], &TimerSettings),
+        ports: &[CrossConnectSettings],
+        timer: &TimerSettings,
     ) -> Result<Self, String> {
         for connect in ports {
-            let (from, to) = (port(connect.from, "from")?, port(connect.to, "to")?);
+            let from = port(connect.from, "from")?;
+            let to = port(connect.to, "to")?;
             let key = vec![("ingress_port", from.into())];
             rows.push(Row::entry("other", key, "forward", vec![("port", to.into())]));
         }
@@ -222,7 +228,7 @@ impl TimerSettings {
     }
 }
 
-/// A timer frame with this content.
+/// Builds a timer frame with this content.
 fn frame(content: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend_from_slice(&TIMER_ETHERTYPE);
@@ -231,7 +237,7 @@ fn frame(content: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A port of the program.
+/// Checks the number of a port of the program.
 fn port(number: u32, key: &str) -> Result<u32, String> {
     if (1..MAX_PORTS).contains(&number) {
         Ok(number)
@@ -240,7 +246,7 @@ fn port(number: u32, key: &str) -> Result<u32, String> {
     }
 }
 
-/// An IPv4 address.
+/// Checks that an address is given and is an IPv4 address.
 fn ipv4(address: Option<IpAddr>, key: &str) -> Result<Ipv4Addr, String> {
     match address {
         Some(IpAddr::V4(address)) => Ok(address),
@@ -251,7 +257,7 @@ fn ipv4(address: Option<IpAddr>, key: &str) -> Result<Ipv4Addr, String> {
     }
 }
 
-/// Microseconds of a time that the program counts in 48 bits.
+/// Converts a time into microseconds, which the program counts in 48 bits.
 fn micros(time: Duration, key: &str) -> Result<u128, String> {
     let micros = time.as_micros();
     if (1..1 << 40).contains(&micros) {
@@ -261,10 +267,10 @@ fn micros(time: Duration, key: &str) -> Result<u128, String> {
     }
 }
 
-/// A MAC address.
+/// Parses a MAC address.
 ///
 /// # Errors
-/// It is none; a sentence.
+/// A sentence if it is none.
 pub fn mac(text: &str) -> Result<u64, String> {
     let bytes: Option<Vec<u8>> = text
         .split(':')

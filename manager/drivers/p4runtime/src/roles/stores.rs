@@ -1,4 +1,4 @@
-//! Stores of collectors, as entries of the program `dta_translator`, and the places of its registers that they take.
+//! Stores of collectors, as entries of the program `dta_translator`, and the registers that they occupy.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use wire::dta::layout::{Columns, Geometry, Ring, SketchKind, postcard_stride, sl
 
 use super::{Row, frame, micros};
 
-/// Words that the program writes at once.
+/// Upper limit of the words that the program writes at once.
 const WORDS: u64 = 16;
-/// Places of its registers: lists, incomplete paths, sketches, their counters of 4 bytes and columns of both epochs; and stores and lists of all
-/// collectors.
+/// Capacities of its registers: lists, incomplete paths, sketches, their counters of 4 bytes and columns of both epochs; and
+/// stores and lists of all collectors.
 const LISTS: u32 = 1024;
 const PATHS: u32 = 4096;
 const SKETCHES: u32 = 16;
@@ -94,20 +94,20 @@ choice! {
 pub struct Offer {
     /// Store or sketch ID; lists have theirs in the geometry.
     pub id: u32,
-    /// Its layout.
+    /// Layout of the store.
     pub geometry: Geometry,
-    /// Where it is in the collector's memory.
+    /// Address of the store in the collector's memory.
     pub address: u64,
     /// The R_Key of its region.
     pub rkey: u32,
-    /// Of a sketch: its reporters.
+    /// Number of reporters of a sketch.
     pub reporters: u32,
-    /// Of postcards: incomplete paths that wait.
+    /// Number of incomplete paths of postcards that can wait.
     pub places: u32,
 }
 
 impl StoreSettings {
-    /// The store.
+    /// Builds the offer of this store.
     pub(super) fn offer(&self) -> Offer {
         let family = Family::V1;
         let geometry = match self.kind {
@@ -126,11 +126,10 @@ impl StoreSettings {
                 family,
             },
             P4StoreKind::Append => {
-                let (entry_len, entries, batch) = (self.entry, self.entries, self.batch);
                 let ring = Ring {
-                    entry_len,
-                    entries,
-                    batch,
+                    entry_len: self.entry,
+                    entries: self.entries,
+                    batch: self.batch,
                     tagged: false,
                 };
                 Geometry::Append {
@@ -177,7 +176,7 @@ impl StoreSettings {
     }
 }
 
-/// Times that the program waits, in microseconds, and columns that it writes at once.
+/// Timeouts of the program, in microseconds, and the columns that it writes at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     pub(super) append: u128,
@@ -187,7 +186,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// From the settings of a translator.
+    /// Converts the settings of a translator.
     pub(super) fn new(
         append: Duration,
         postcard: Duration,
@@ -203,9 +202,9 @@ impl Waits {
     }
 }
 
-/// What stores have taken of the program's registers so far.
+/// The registers of the program that stores occupy so far.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct RegisterUse {
     lists: u32,
     places: u32,
     sketches: u32,
@@ -215,11 +214,11 @@ pub(super) struct Taken {
     pub(super) frames: Vec<Vec<u8>>,
 }
 
-impl Taken {
+impl RegisterUse {
     /// Adds a store of a collector.
     ///
     /// # Errors
-    /// The program cannot have it; a sentence.
+    /// A sentence if the program cannot have it.
     pub(super) fn add(&mut self, collector: u8, offer: &Offer, waits: &Waits) -> Result<(), String> {
         offer.geometry.check().map_err(|why| why.to_string())?;
         if !offer.address.is_multiple_of(8) || offer.address == 0 {
@@ -238,67 +237,49 @@ impl Taken {
     }
 
     fn geometry(&mut self, collector: u8, offer: &Offer, waits: &Waits) -> Result<(), String> {
-        let words_of = |bytes: u16| match bytes {
-            4..=64 if bytes.is_multiple_of(4) => Ok(bytes / 4),
-            _ => Err("the program writes whole words, 4 to 64 bytes".to_owned()),
-        };
-        let family = |family: Family| match family {
-            Family::V1 => Ok(()),
-            Family::Artifact => Err("the program has the hash functions `v1` only".to_owned()),
-        };
         match offer.geometry {
             Geometry::KeyWrite {
                 slots,
                 data_len,
-                family: of,
+                family,
             } => {
-                family(of)?;
-                let words = words_of(data_len)?;
-                let params = slot_params(offer, slots, slot_stride(data_len), ("data_words", words.into()));
-                self.store((collector, 1, offer.id), "slots", params);
+                check_family(family)?;
+                let params = slot_params(
+                    offer,
+                    slots,
+                    slot_stride(data_len),
+                    ("data_words", words(data_len)?.into()),
+                );
+                self.store(store_key(collector, 1, offer.id), "slots", params);
                 Ok(())
             }
-            Geometry::KeyIncrement { slots, family: of } => {
-                family(of)?;
+            Geometry::KeyIncrement { slots, family } => {
+                check_family(family)?;
                 let params = slot_params(offer, slots, 8, ("data_words", 0));
-                self.store((collector, 3, offer.id), "slots", params);
+                self.store(store_key(collector, 3, offer.id), "slots", params);
                 Ok(())
             }
             Geometry::Append {
                 lists,
                 first_list,
                 ring,
-            } => self.append(collector, offer, (lists, first_list, ring), waits),
-            Geometry::Postcarding {
-                slots,
-                hops,
-                family: of,
-            } => {
-                family(of)?;
-                self.postcards(collector, offer, (slots, hops), waits)
+            } => self.append(collector, offer, lists, first_list, ring, waits),
+            Geometry::Postcarding { slots, hops, family } => {
+                check_family(family)?;
+                self.postcards(collector, offer, slots, hops, waits)
             }
-            Geometry::Sketch { kind, shape, .. } => self.sketch(collector, offer, (kind, shape), waits),
+            Geometry::Sketch { kind, shape, .. } => self.sketch(collector, offer, kind, shape, waits),
         }
     }
 
-    fn store(
-        &mut self,
-        (collector, opcode, id): (u8, u8, u32),
-        action: &'static str,
-        params: super::Numbers,
-    ) {
-        let key = vec![
-            ("collector", collector.into()),
-            ("opcode", opcode.into()),
-            ("id", id.into()),
-        ];
+    fn store(&mut self, key: super::Numbers, action: &'static str, params: super::Numbers) {
         self.rows.push(Row::entry("store", key, action, params));
     }
 
-    fn timer(&mut self, collector: u8, opcode: u8, place: u16, id: u32) {
+    fn timer(&mut self, collector: u8, opcode: u8, index: u16, id: u32) {
         let content = [
             &[collector, opcode << 4][..],
-            &place.to_be_bytes(),
+            &index.to_be_bytes(),
             &id.to_be_bytes(),
         ]
         .concat();
@@ -309,7 +290,9 @@ impl Taken {
         &mut self,
         collector: u8,
         offer: &Offer,
-        (lists, first_list, ring): (u32, u32, Ring),
+        lists: u32,
+        first_list: u32,
+        ring: Ring,
         waits: &Waits,
     ) -> Result<(), String> {
         if ring.tagged {
@@ -340,7 +323,7 @@ impl Taken {
                 ("entry_words", u128::from(ring.entry_len / 4)),
                 ("timer", waits.append),
             ];
-            self.store((collector, 2, first_list + list), "ring", params);
+            self.store(store_key(collector, 2, first_list + list), "ring", params);
             self.timer(collector, 2, 0, first_list + list);
         }
         self.lists += lists;
@@ -351,7 +334,8 @@ impl Taken {
         &mut self,
         collector: u8,
         offer: &Offer,
-        (slots, hops): (u64, u8),
+        slots: u64,
+        hops: u8,
         waits: &Waits,
     ) -> Result<(), String> {
         let places = offer.places;
@@ -369,9 +353,11 @@ impl Taken {
             ("places", u128::from(places) - 1),
             ("timer", waits.postcard),
         ]);
-        self.store((collector, 4, offer.id), "paths", params);
+        self.store(store_key(collector, 4, offer.id), "paths", params);
         // At most 4,096.
-        (0..places).for_each(|place| self.timer(collector, 4, place as u16, offer.id));
+        for index in 0..places {
+            self.timer(collector, 4, index as u16, offer.id);
+        }
         self.places += places;
         Ok(())
     }
@@ -380,17 +366,16 @@ impl Taken {
         &mut self,
         collector: u8,
         offer: &Offer,
-        (kind, shape): (SketchKind, Columns),
+        kind: SketchKind,
+        shape: Columns,
         waits: &Waits,
     ) -> Result<(), String> {
         let column_words = u64::from(shape.depth) * u64::from(shape.width / 4);
         if column_words > WORDS {
             return Err("a column of a sketch has at most 64 bytes".to_owned());
         }
-        let (words, columns) = (
-            2 * column_words * u64::from(shape.columns),
-            2 * u64::from(shape.columns),
-        );
+        let words = 2 * column_words * u64::from(shape.columns);
+        let columns = 2 * u64::from(shape.columns);
         if self.sketches == SKETCHES
             || words > SKETCH_WORDS - self.words
             || columns > SKETCH_COLUMNS - self.columns
@@ -419,8 +404,10 @@ impl Taken {
             ("batch_size", batch.into()),
             ("timer", waits.sketch),
         ];
-        self.store((collector, 5, offer.id), "sketch", params);
-        (0..2).for_each(|parity| self.timer(collector, 5, parity, offer.id));
+        self.store(store_key(collector, 5, offer.id), "sketch", params);
+        for parity in 0..2 {
+            self.timer(collector, 5, parity, offer.id);
+        }
         self.sketches += 1;
         self.words += words;
         self.columns += columns;
@@ -428,7 +415,30 @@ impl Taken {
     }
 }
 
-/// The parameters of an action about slots; `last` is the one in which they differ.
+fn store_key(collector: u8, opcode: u8, id: u32) -> super::Numbers {
+    vec![
+        ("collector", collector.into()),
+        ("opcode", opcode.into()),
+        ("id", id.into()),
+    ]
+}
+
+/// Returns the words of data, if the program can write them at once.
+fn words(bytes: u16) -> Result<u16, String> {
+    match bytes {
+        4..=64 if bytes.is_multiple_of(4) => Ok(bytes / 4),
+        _ => Err("the program writes whole words, 4 to 64 bytes".to_owned()),
+    }
+}
+
+fn check_family(family: Family) -> Result<(), String> {
+    match family {
+        Family::V1 => Ok(()),
+        Family::Artifact => Err("the program has the hash functions `v1` only".to_owned()),
+    }
+}
+
+/// Builds the parameters of an action about slots; `last` is the one in which they differ.
 fn slot_params(offer: &Offer, slots: u64, stride: u64, last: (&'static str, u128)) -> super::Numbers {
     vec![
         ("address", offer.address.into()),

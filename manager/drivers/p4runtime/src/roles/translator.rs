@@ -7,16 +7,16 @@ use std::time::Duration;
 use settings::section;
 use settings::values::Rate;
 
-use super::stores::{Offer, StoreSettings, Taken, Waits};
+use super::stores::{Offer, RegisterUse, StoreSettings, Waits};
 use super::{CrossConnectSettings, Role, RoleKind, Row, TimerSettings, ipv4, mac, micros, port};
 
-/// What the program has: collectors, sequences of reporters to all collectors, senders.
+/// Capacities of the program: collectors, sequences of reporters to all collectors, senders.
 const COLLECTORS: usize = 16;
 const REPORTERS: usize = 1024;
 const SENDERS: usize = 1024;
 /// Messages to reporters are copies to the session of this number and of the port at which the report arrived.
 const REPLY_SESSION: u32 = 512;
-/// The replica that passes again, and the group of it and of an operation.
+/// The replica of a packet that is processed again, and the group of it and of an operation.
 const AGAIN: (u32, u32) = (6, 7);
 /// UDP source port of RoCEv2 to the first collector.
 const SOURCE_PORT: u16 = 0xc000;
@@ -106,22 +106,22 @@ section! {
     }
 }
 
-/// What a collector has said of itself.
+/// The connection to a collector, as it offers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Where its memory is.
+pub struct CollectorLink {
+    /// Address of its memory.
     pub address: Ipv4Addr,
-    /// Its unreliable queue pair, its reliable one, and our end of that.
+    /// Numbers of its unreliable queue pair, its reliable one, and our end of that.
     pub queue_pairs: [u32; 3],
     /// The stores in its memory.
     pub stores: Vec<Offer>,
 }
 
 impl TranslatorSettings {
-    /// The role.
+    /// Builds the role of the device.
     ///
     /// # Errors
-    /// A key and what is wrong with it, in a sentence.
+    /// A sentence with the key and its problem.
     pub fn role(&self) -> Result<Role, String> {
         if self.collectors.is_empty() || self.collectors.len() > COLLECTORS {
             return Err(format!("collectors: write 1 to {COLLECTORS}"));
@@ -132,43 +132,47 @@ impl TranslatorSettings {
             self.sketch_timeout,
             self.sketch_columns,
         )?;
-        let (mut rows, mut taken) = (self.limits()?, Taken::default());
+        let mut rows = self.limits()?;
+        let mut registers = RegisterUse::default();
         let mut destinations = BTreeSet::new();
         for (number, collector) in self.collectors.iter().enumerate() {
-            let at = |why: String| format!("collectors[{number}].{why}");
-            let link = collector.link().map_err(at)?;
-            rows.extend(collector.rows(number as u8, &link).map_err(at)?);
+            let with_key = |error: String| format!("collectors[{number}].{error}");
+            let link = collector.link().map_err(with_key)?;
+            rows.extend(collector.rows(number as u8, &link).map_err(with_key)?);
             for (index, store) in link.stores.iter().enumerate() {
-                let at = |why: String| format!("collectors[{number}].stores[{index}]: {why}");
-                taken.add(number as u8, store, &waits).map_err(at)?;
+                registers
+                    .add(number as u8, store, &waits)
+                    .map_err(|error| format!("collectors[{number}].stores[{index}]: {error}"))?;
             }
-            let reports = collector.reports_to(&link).map_err(at)?;
+            let reports = collector.reports_to(&link).map_err(with_key)?;
             if !destinations.insert(reports) {
-                return Err(at(format!(
+                return Err(with_key(format!(
                     "reports: {reports} is another collector's; give it an address of its own"
                 )));
             }
         }
-        check_twice(&taken.rows)?;
-        rows.append(&mut taken.rows);
+        check_duplicates(&registers.rows)?;
+        rows.append(&mut registers.rows);
         Role::new(
             RoleKind::Translator,
             rows,
-            taken.frames,
-            (&self.cross_connect, &self.timer_frames),
+            registers.frames,
+            &self.cross_connect,
+            &self.timer_frames,
         )
     }
 
-    /// What it does, in a few words.
+    /// Describes the role in a few words.
     pub fn about(&self) -> String {
         let stores: usize = self.collectors.iter().map(|one| one.stores.len()).sum();
-        let (collectors, reporters) = (self.collectors.len(), self.reporters.len());
+        let collectors = self.collectors.len();
+        let reporters = self.reporters.len();
         format!(
             "DTA to {collectors} collector(s) with {stores} store(s); {reporters} reporter(s) of essential reports"
         )
     }
 
-    /// Settings of all collectors, reporters and senders.
+    /// Builds the entries for the settings of all collectors, reporters and senders.
     fn limits(&self) -> Result<Vec<Row>, String> {
         let cost = cost(self.reporter_rate);
         let burst = u128::from(cost) * u128::from(self.reporter_burst);
@@ -232,8 +236,8 @@ impl TranslatorSettings {
             }
             for collector in 0..self.collectors.len() {
                 let key = vec![("collector", collector as u128), ("reporter", reporter.id.into())];
-                let place = collector * self.reporters.len() + index;
-                let params = vec![("index", place as u128), ("address", address.to_bits().into())];
+                let sequence = collector * self.reporters.len() + index;
+                let params = vec![("index", sequence as u128), ("address", address.to_bits().into())];
                 rows.push(Row::entry("reporter", key, "track", params));
             }
         }
@@ -260,8 +264,8 @@ impl TranslatorSettings {
 }
 
 impl CollectorSettings {
-    /// What the settings say of it.
-    fn link(&self) -> Result<Link, String> {
+    /// Builds the connection that the settings describe.
+    fn link(&self) -> Result<CollectorLink, String> {
         let address = ipv4(self.address, "address")?;
         for (key, number) in [
             ("unreliable", self.unreliable),
@@ -273,28 +277,29 @@ impl CollectorSettings {
             }
         }
         let stores = self.stores.iter().map(StoreSettings::offer).collect();
-        Ok(Link {
+        Ok(CollectorLink {
             address,
             queue_pairs: [self.unreliable, self.reliable, self.own],
             stores,
         })
     }
 
-    fn reports_to(&self, link: &Link) -> Result<Ipv4Addr, String> {
+    fn reports_to(&self, link: &CollectorLink) -> Result<Ipv4Addr, String> {
         self.reports
             .map_or(Ok(link.address), |reports| ipv4(Some(reports), "reports"))
     }
 
-    fn rows(&self, number: u8, link: &Link) -> Result<Vec<Row>, String> {
-        let of = |text: &str, key: &str| mac(text).map_err(|why| format!("{key}: {why}"));
+    fn rows(&self, number: u8, link: &CollectorLink) -> Result<Vec<Row>, String> {
+        let source_mac = mac(&self.source_mac).map_err(|error| format!("source_mac: {error}"))?;
+        let next_mac = mac(&self.mac).map_err(|error| format!("mac: {error}"))?;
         let to = port(self.port, "port")?;
         let source = ipv4(self.source, "source")?;
         let [unreliable, reliable, own] = link.queue_pairs;
         let mut rows = groups(number, to);
         for (index, queue_pair) in [unreliable, reliable].into_iter().enumerate() {
             let params = vec![
-                ("src_mac", of(&self.source_mac, "source_mac")?.into()),
-                ("dst_mac", of(&self.mac, "mac")?.into()),
+                ("src_mac", source_mac.into()),
+                ("dst_mac", next_mac.into()),
                 ("src_ip", source.to_bits().into()),
                 ("dst_ip", link.address.to_bits().into()),
                 (
@@ -303,10 +308,9 @@ impl CollectorSettings {
                 ),
                 ("queue_pair", queue_pair.into()),
             ];
-            let place = u128::from(number) * 2 + index as u128;
             rows.push(Row::entry(
                 "queue_pair",
-                vec![("queue_pair", place)],
+                vec![("queue_pair", u128::from(number) * 2 + index as u128)],
                 "send_to",
                 params,
             ));
@@ -341,24 +345,25 @@ impl CollectorSettings {
     }
 }
 
-/// The groups of a collector behind a port: of one to five operations, and of one after which the packet passes again.
+/// Builds the groups of a collector behind a port: of one to five operations, and of one after which the packet is processed
+/// again.
 fn groups(number: u8, port: u32) -> Vec<Row> {
     let first = u32::from(number) * 8;
     let (group, replica) = AGAIN;
-    let of_copies =
-        (1..group).map(|copies| Row::group(first + copies, (1..=copies).map(|copy| (port, copy)).collect()));
-    of_copies
-        .chain([Row::group(first + group, vec![(port, 1), (port, replica)])])
-        .collect()
+    let mut groups: Vec<Row> = (1..group)
+        .map(|copies| Row::group(first + copies, (1..=copies).map(|copy| (port, copy)).collect()))
+        .collect();
+    groups.push(Row::group(first + group, vec![(port, 1), (port, replica)]));
+    groups
 }
 
-/// What one of so many per second costs: ns with 16 bits of fraction; 0: no limit.
+/// Returns the cost of one of so many per second: ns with 16 bits of fraction; 0 for no limit.
 fn cost(rate: u64) -> u64 {
     (1_000_000_000_u64 << 16).checked_div(rate).unwrap_or(0)
 }
 
-/// Two stores of a kind have different IDs, and lists, too.
-fn check_twice(rows: &[Row]) -> Result<(), String> {
+/// Checks that stores of a kind have different ids, and lists, too.
+fn check_duplicates(rows: &[Row]) -> Result<(), String> {
     let mut keys = BTreeSet::new();
     for row in rows {
         let super::Form::Table { key, .. } = &row.form else {

@@ -8,9 +8,9 @@ use manager::flows::{ANY_PORT, Ports};
 use super::Span;
 use crate::entry::Field;
 use crate::map::{Value, Variable};
-use crate::program::Place;
+use crate::program::BoundValue;
 
-/// `width` ones.
+/// Returns a number of `width` ones.
 pub(super) fn ones(width: u32) -> u128 {
     1_u128.checked_shl(width).map_or(u128::MAX, |one| one - 1)
 }
@@ -32,42 +32,41 @@ pub(super) fn address(number: u128, width: u32) -> Option<IpAddr> {
     }
 }
 
-/// The addresses of a prefix.
-pub(super) fn prefix_span(prefix: Option<Prefix>, place: &Place) -> Result<Option<Span>, String> {
+/// Returns the range of the addresses of a prefix.
+pub(super) fn prefix_span(prefix: Option<Prefix>, field: &BoundValue) -> Result<Option<Span>, String> {
     let Some(prefix) = prefix else { return Ok(None) };
-    if prefix.is_v6() != (place.width == 128) {
+    if prefix.is_v6() != (field.width == 128) {
         let version = if prefix.is_v6() { "IPv6" } else { "IPv4" };
         return Err(format!(
             "the field `{}` of the program does not hold {version} addresses",
-            place.name
+            field.name
         ));
     }
     let low = address_number(prefix.network());
-    Ok(Some((low, low | ones(place.width - u32::from(prefix.len())))))
+    Ok(Some((low, low | ones(field.width - u32::from(prefix.len())))))
 }
 
 pub(super) fn port_span(ports: Ports) -> Option<Span> {
     (ports != ANY_PORT).then_some((ports.0.into(), ports.1.into()))
 }
 
-/// The values that a field matches; `None`: they are not a range.
-pub(super) fn span(field: &Field, place: &Place) -> Option<Span> {
-    let all = ones(place.width);
-    if let (Value::Variable(Variable::Clauses), Field::Ternary(value, mask)) = (place.value, field) {
-        return value
-            .number()
-            .filter(|_| value == mask)
-            .map(|clauses| (clauses, clauses));
+/// Returns the range of values that a field matches, or `None` if they are not a range.
+pub(super) fn span(field: &Field, bound: &BoundValue) -> Option<Span> {
+    let all = ones(bound.width);
+    if let (Value::Variable(Variable::Clauses), Field::Ternary(value, mask)) = (bound.value, field) {
+        let clauses = value.number()?;
+        return (value == mask).then_some((clauses, clauses));
     }
     match field {
         Field::Exact(value) | Field::Optional(value) => value.number().map(|number| (number, number)),
         Field::Range(low, high) => low.number().zip(high.number()).filter(|(low, high)| low <= high),
         Field::Ternary(value, mask) => {
-            let (value, open) = (value.number()?, all & !mask.number()?);
+            let value = value.number()?;
+            let open = all & !mask.number()?;
             (open & open.wrapping_add(1) == 0 && value & open == 0).then_some((value, value | open))
         }
         Field::Lpm(value, length) => {
-            let open = ones(place.width.checked_sub(u32::try_from(*length).ok()?)?);
+            let open = ones(bound.width.checked_sub(u32::try_from(*length).ok()?)?);
             let value = value.number()?;
             (value & open == 0).then_some((value, value | open))
         }
