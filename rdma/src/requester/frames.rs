@@ -26,7 +26,7 @@ pub(super) struct Payload<'a> {
 
 /// One packet of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct PacketPosition {
     pub(super) index: u32,
     /// The path MTU, bytes of payload.
     pub(super) mtu: u32,
@@ -61,7 +61,7 @@ impl Framer {
         out: &mut [u8],
         head: Head,
         target: &Target,
-        part: Part,
+        position: PacketPosition,
         payload: Payload<'_>,
     ) -> usize {
         let reth = Reth {
@@ -70,7 +70,7 @@ impl Framer {
             len: target.len,
         };
         let Payload { data, immediate } = payload;
-        if target.len <= part.mtu {
+        if target.len <= position.mtu {
             let made = match immediate {
                 None => self.0.write_only(out, head, reth, data),
                 Some(immediate) => self
@@ -79,13 +79,20 @@ impl Framer {
             };
             return made.unwrap_or(0);
         }
-        self.segment(out, head, reth, part, payload)
+        self.segment(out, head, reth, position, payload)
     }
 
-    fn segment(&mut self, out: &mut [u8], head: Head, reth: Reth, part: Part, payload: Payload<'_>) -> usize {
+    fn segment(
+        &mut self,
+        out: &mut [u8],
+        head: Head,
+        reth: Reth,
+        position: PacketPosition,
+        payload: Payload<'_>,
+    ) -> usize {
         let Payload { data, immediate } = payload;
-        let at = part.index as usize * part.mtu as usize;
-        let end = (at + part.mtu as usize).min(data.len());
+        let at = position.index as usize * position.mtu as usize;
+        let end = (at + position.mtu as usize).min(data.len());
         let Some(data) = data.get(at..end) else { return 0 };
         let made = match (immediate, at, end == payload.data.len()) {
             (_, 0, _) => self.0.write_first(out, head, reth, data),

@@ -9,7 +9,7 @@ use wire::roce::{self, Head, Nak, Opcode, Psn, Syndrome, Transport};
 use super::config::{
     Config, ConnectError, Connection, End, Offer, REGIONS, RemoteRegion, UncertainFetchAdds,
 };
-use super::frames::{Framer, Part, Payload, Target, frames_for, max_frame_len};
+use super::frames::{Framer, PacketPosition, Payload, Target, frames_for, max_frame_len};
 use super::outbox::Outbox;
 use super::retransmit::{Destination, Kind, Operation, RetransmitBuffer};
 use super::stats::{GivenUp, Refused, Response, Stats};
@@ -484,10 +484,10 @@ impl CollectorLink {
         }
         for index in 0..frames {
             let head = Head::new(queue_pair.psn);
-            let part = Part { index, mtu: self.mtu };
+            let position = PacketPosition { index, mtu: self.mtu };
             let len = queue_pair
                 .framer
-                .write(outbox.space(), head, &target, part, payload);
+                .write(outbox.space(), head, &target, position, payload);
             outbox.push(self.collector, len);
             self.stats.bytes += len as u64;
             queue_pair.psn = queue_pair.psn.next();
@@ -559,7 +559,7 @@ impl CollectorLink {
             Kind::Add(delta) => queue_pair.framer.add(out, self.next, &target, delta),
             Kind::Write(_) => {
                 let data = self.retransmit.data(self.cursor);
-                let part = Part {
+                let position = PacketPosition {
                     index: self.cursor_packets,
                     mtu: self.mtu,
                 };
@@ -572,7 +572,7 @@ impl CollectorLink {
                     ack_request: ask,
                     solicited: false,
                 };
-                queue_pair.framer.write(out, head, &target, part, payload)
+                queue_pair.framer.write(out, head, &target, position, payload)
             }
         };
         outbox.push(self.collector, len);
