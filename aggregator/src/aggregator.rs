@@ -303,15 +303,15 @@ impl Core {
             }
         }
         for item in &items {
-            self.put(item, now, out);
+            self.insert(item, now, out);
         }
         self.pending = items;
         self.pending.clear();
     }
 
-    /// Puts one postcard into its register.
+    /// Inserts one postcard into its register.
     #[inline(always)]
-    fn put(&mut self, item: &Item, now: u64, out: &mut impl Output) {
+    fn insert(&mut self, item: &Item, now: u64, out: &mut impl Output) {
         let slot = match self.table.find(item.bucket, item.key) {
             Some(slot) => slot,
             None => self.claim(item, now, out),
