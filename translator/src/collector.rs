@@ -1,7 +1,7 @@
 //! State of one collector: its stores, its meter, and the reports that wait for it.
 
 use crate::config::Rate;
-use crate::local::Local;
+use crate::local::LocalQueue;
 use crate::meter::Meter;
 use crate::stats::Stats;
 use crate::stores::Stores;
@@ -10,7 +10,7 @@ use crate::stores::Stores;
 pub(crate) struct CollectorState {
     pub(crate) stores: Stores,
     pub(crate) meter: Meter,
-    pub(crate) local: Local,
+    pub(crate) local: LocalQueue,
     pub(crate) attached: bool,
     pub(crate) level: u8,
     /// Do not retry pending writes before this time, ns.
@@ -24,7 +24,7 @@ impl CollectorState {
         Self {
             stores: Stores::new(),
             meter,
-            local: Local::new(local),
+            local: LocalQueue::new(local),
             attached: false,
             level: 0,
             retry: 0,

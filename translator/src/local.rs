@@ -8,7 +8,7 @@ const WRAP: [u8; 4] = [0xff; 4];
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Local {
+pub(super) struct LocalQueue {
     bytes: Vec<u8>,
     /// Offsets of the oldest record and of the next one.
     head: usize,
@@ -25,7 +25,7 @@ pub(super) struct Record<'a> {
     pub(super) payload: &'a [u8],
 }
 
-impl Local {
+impl LocalQueue {
     pub(super) fn new(len: usize) -> Self {
         Self {
             bytes: vec![0; len],
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn it_is_a_queue_of_any_sizes() {
         for capacity in [0, 8, 9, 100, 137, 1000] {
-            let mut local = Local::new(capacity);
+            let mut local = LocalQueue::new(capacity);
             let mut model: VecDeque<Vec<u8>> = VecDeque::new();
             let mut seed = capacity as u64 + 1;
             let (mut pushed, mut full) = (0, 0);

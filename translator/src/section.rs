@@ -287,12 +287,14 @@ impl Section {
                 stats.columns += u64::from(new);
                 stats.retransmitted += u64::from(count - new);
                 stats.epochs += u64::from(new > 0 && end == columns);
-                (progress.cursor, progress.fresh) = (end, progress.fresh.max(end));
+                progress.cursor = end;
+                progress.fresh = progress.fresh.max(end);
                 true
             }
             Err(Unsent::Suppressed) => {
                 stats.suppressed += u64::from(columns - progress.fresh);
-                (progress.cursor, progress.fresh) = (columns, columns);
+                progress.cursor = columns;
+                progress.fresh = columns;
                 true
             }
             Err(Unsent::NoRoom) => false,

@@ -506,7 +506,7 @@ impl Slots {
             // For the usual sizes a shorter buffer is cleared.
             let mut slot = [0; SHORT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
-            self.put(
+            self.write_copies(
                 &slot[..len],
                 &slots[..usize::from(copies)],
                 notice,
@@ -516,7 +516,7 @@ impl Slots {
         } else {
             let mut slot = [0; MAX_SLOT];
             layout::put_slot(&mut slot, checksum, data, self.data_len);
-            self.put(
+            self.write_copies(
                 &slot[..len],
                 &slots[..usize::from(copies)],
                 notice,
@@ -541,7 +541,7 @@ impl Slots {
     }
 
     #[inline(always)]
-    fn put<W: Transport>(
+    fn write_copies<W: Transport>(
         &self,
         slot: &[u8],
         slots: &[u32],

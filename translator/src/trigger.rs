@@ -102,7 +102,7 @@ pub enum Part {
 }
 
 /// Writes the low bytes of a number, most significant first.
-fn put(place: &mut [u8], number: u64) {
+fn write_number(place: &mut [u8], number: u64) {
     let bytes = number.to_be_bytes();
     let len = place.len().min(8);
     place[..len].copy_from_slice(&bytes[8 - len..]);
@@ -262,11 +262,11 @@ impl Trigger {
                 break;
             };
             match *part {
-                Part::Field(field, _) => put(place, input.field(field).unwrap_or(0)),
+                Part::Field(field, _) => write_number(place, input.field(field).unwrap_or(0)),
                 Part::Key(from, _) => copy(place, input.key(), from.into()),
                 Part::Data(from, _) => copy(place, input.data, from.into()),
-                Part::Time => put(place, now),
-                Part::Constant(number, _) => put(place, number),
+                Part::Time => write_number(place, now),
+                Part::Constant(number, _) => write_number(place, number),
             }
             at += part.len();
         }

@@ -56,7 +56,7 @@ pub struct Case {
     pub load: Load,
 }
 
-const fn put(name: &'static str, copies: u8, data: u16, essential: bool) -> Case {
+const fn key_write(name: &'static str, copies: u8, data: u16, essential: bool) -> Case {
     Case {
         name,
         load: Load::KeyWrite {
@@ -76,12 +76,12 @@ const fn append(name: &'static str, entries: u8, lists: u32) -> Case {
 
 /// All cases of the benchmark.
 pub const CASES: [Case; 14] = [
-    put("key-write-n1-4", 1, 4, false),
-    put("key-write-n1-20", 1, 20, false),
-    put("key-write-n2-4", 2, 4, false),
-    put("key-write-n2-20", 2, 20, false),
-    put("key-write-n4-20", 4, 20, false),
-    put("essential-65536-reporters", 2, 20, true),
+    key_write("key-write-n1-4", 1, 4, false),
+    key_write("key-write-n1-20", 1, 20, false),
+    key_write("key-write-n2-4", 2, 4, false),
+    key_write("key-write-n2-20", 2, 20, false),
+    key_write("key-write-n4-20", 4, 20, false),
+    key_write("essential-65536-reporters", 2, 20, true),
     append("append-1", 1, 1),
     append("append-16", 16, 1),
     append("append-255", 255, 1),
