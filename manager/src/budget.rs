@@ -1031,9 +1031,9 @@ mod tests {
         }
     }
 
-    /// It is said once that nothing can be done, and again after there was room.
+    // That nothing can be done is reported once, and again after there was room.
     #[test]
-    fn a_collector_that_nothing_can_relieve_is_told_once() {
+    fn a_collector_that_nothing_can_relieve_is_reported_once() {
         let budget = Budget {
             reports: Some(100),
             events: None,
@@ -1056,9 +1056,9 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(observe(500.0), ["500 reports/s at the collector 192.0.2.1:9555"]);
-        let told: Vec<usize> = [500.0, 90.0, 500.0, 50.0, 500.0]
+        let reported: Vec<usize> = [500.0, 90.0, 500.0, 50.0, 500.0]
             .map(|rate| observe(rate).len())
             .into();
-        assert_eq!(told, [0, 0, 0, 0, 1]);
+        assert_eq!(reported, [0, 0, 0, 0, 1]);
     }
 }

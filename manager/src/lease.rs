@@ -17,7 +17,7 @@ use crate::device::{Election, NodeId};
 pub struct Lease {
     /// Period of the lease, ns.
     lease: u64,
-    seen: BTreeMap<NodeId, Seen>,
+    seen: BTreeMap<NodeId, LeaseReport>,
     /// The highest election that any device has reported.
     highest: Election,
     /// Number of times that devices were claimed again.
@@ -28,7 +28,7 @@ pub struct Lease {
 
 /// The last report of a device.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct LeaseReport {
     /// Election of its last claim.
     election: Election,
     /// Time since the acting manager renewed its lease, ns.
@@ -53,7 +53,7 @@ impl Lease {
     pub fn observe(&mut self, node: NodeId, election: Election, silence: u64, now: u64) {
         self.seen.insert(
             node,
-            Seen {
+            LeaseReport {
                 election,
                 silence,
                 at: now,
@@ -118,7 +118,7 @@ impl Lease {
             .then(|| self.highest.term.saturating_add(1))
     }
 
-    fn is_recent(&self, seen: &Seen, now: u64) -> bool {
+    fn is_recent(&self, seen: &LeaseReport, now: u64) -> bool {
         now.saturating_sub(seen.at) < self.lease
     }
 }
@@ -133,10 +133,10 @@ mod tests {
         Election { term, epoch: 3 }
     }
 
-    /// The decision at time 1000 of one to whom the devices told these silences at these times.
-    fn decided(devices: usize, told: &[(u64, u64)]) -> Option<u64> {
+    /// The decision at time 1000 of a manager to which the devices reported these silences at these times.
+    fn decided(devices: usize, reported: &[(u64, u64)]) -> Option<u64> {
         let mut lease = Lease::new(LEASE);
-        for (node, (silence, at)) in (1..).zip(told) {
+        for (node, (silence, at)) in (1..).zip(reported) {
             lease.observe(node, election(node.into()), *silence, *at);
         }
         lease.term(devices, 1000)
@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn devices_that_a_newer_manager_has_left_are_claimed_again() {
-        // By device: the term of its election, the silence and when it was heard.
-        let decided = |heard: &[(u64, u64, u64)]| {
+        // By device: the term of its election, the silence and when it was reported.
+        let decided = |reports: &[(u64, u64, u64)]| {
             let mut lease = Lease::new(LEASE);
-            for (node, (term, silence, at)) in (1..).zip(heard) {
+            for (node, (term, silence, at)) in (1..).zip(reports) {
                 lease.observe(node, election(*term), *silence, *at);
             }
             lease.reclaim(5, 1000)
@@ -186,7 +186,7 @@ mod tests {
         // The newer one acts, at least on one.
         assert_eq!(decided(&[(7, 99, 1000)]), None);
         assert_eq!(decided(&[(7, 500, 1000), (9, 5, 1000)]), None);
-        // One of them was not heard lately.
+        // One of them has not reported lately.
         assert_eq!(decided(&[(7, 500, 1000), (7, 500, 900)]), None);
     }
 

@@ -18,7 +18,7 @@ use p4runtime::{
     map::{self, Map},
     message::{P4Info, P4MatchField, P4Param},
     notation::Notation,
-    program::{Local, Program, Report},
+    program::{LocalSettings, Program, Report},
     programs::{INCLUDED, Included},
     text,
     translate::Entries,
@@ -243,7 +243,7 @@ fn load(subject: &Subject) -> Result<(P4Info, Map), CliError> {
     Ok((info, map))
 }
 
-fn local(node: u32, report: (u32, Ipv4Addr)) -> Local {
+fn local(node: u32, report: (u32, Ipv4Addr)) -> LocalSettings {
     // As an example: those of the device and of its next hop are in the manager's settings.
     const MAC: u64 = 0x0200_0000_0000;
     let (port, source) = report;
@@ -253,10 +253,10 @@ fn local(node: u32, report: (u32, Ipv4Addr)) -> Local {
         source_mac: MAC | u64::from(node),
         mac: MAC,
     };
-    Local {
+    LocalSettings {
         node,
         report: Some(report),
-        ..Local::default()
+        ..LocalSettings::default()
     }
 }
 

@@ -14,7 +14,7 @@ use p4runtime::{
     client::{Peer, Tls},
     driver::{Load, Settings as DriverSettings},
     map::{self, Map},
-    program::{Local, Report, Route},
+    program::{LocalSettings, Report, Route},
     roles::{AggregatorSettings, Role, RoleKind, TranslatorSettings, mac},
 };
 use settings::{
@@ -168,7 +168,7 @@ impl P4RuntimeSettings {
                 tls: tls.map_err(|error| ("tls", error))?,
             },
             map: (self.map.clone(), Arc::new(map)),
-            local: Local {
+            local: LocalSettings {
                 node: device.node,
                 report: report.map_err(|error| ("report", error))?,
                 restart,

@@ -82,7 +82,7 @@ pub struct Compiler {
     /// Compiled intents by slot; `None` is a free slot.
     placed: Vec<Option<Arc<Placed>>>,
     /// Requests of intents by slot: thousands of watchlist entries read them, so they are stored together.
-    asked: Vec<Asked>,
+    demands: Vec<Demand>,
     slots: BTreeMap<String, usize>,
     /// Shared with copies of this compiler until one of them changes.
     devices: BTreeMap<NodeId, Arc<DeviceEntries>>,
@@ -96,7 +96,7 @@ pub struct Compiler {
 
 /// The packets and records that an intent requests.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct Demand {
     mode: Mode,
     bits: Bits,
     sample: u32,
@@ -124,7 +124,7 @@ impl Compiler {
             devices,
             sessions,
             placed: Vec::new(),
-            asked: Vec::new(),
+            demands: Vec::new(),
             slots: BTreeMap::new(),
             bit_users: [0; 16],
             embedding: 0,
@@ -309,16 +309,16 @@ impl Compiler {
         }
         self.count(&placed, true);
         self.slots.insert(placed.intent.name.clone(), slot);
-        let asked = Asked {
+        let demand = Demand {
             mode: placed.mode,
             bits: placed.bits,
             sample: placed.intent.sample,
         };
         if slot == self.placed.len() {
             self.placed.push(None);
-            self.asked.push(asked);
+            self.demands.push(demand);
         }
-        self.asked[slot] = asked;
+        self.demands[slot] = demand;
         self.placed[slot] = Some(placed);
     }
 
@@ -506,17 +506,17 @@ impl Compiler {
     /// [`Refusal::Mtu`] if what all its intents ask for does not fit in one of their modes: each of them may be removed, and the entry still
     /// fits.
     fn watch(&self, key: FlowMatch, slots: &BTreeSet<usize>) -> Result<Watch, Refusal> {
-        let nothing = Asked {
+        let nothing = Demand {
             mode: Mode::Md,
             bits: 0,
             sample: 1,
         };
-        let mut asked = slots.iter().map(|slot| self.asked[*slot]);
-        let first = asked.next().unwrap_or(nothing);
+        let mut demands = slots.iter().map(|slot| self.demands[*slot]);
+        let first = demands.next().unwrap_or(nothing);
         let mut differ = false;
-        let all = asked.fold(first, |all, one| {
+        let all = demands.fold(first, |all, one| {
             differ |= one.mode != all.mode;
-            Asked {
+            Demand {
                 mode: all.mode,
                 bits: all.bits | one.bits,
                 sample: all.sample.min(one.sample),
@@ -530,7 +530,7 @@ impl Compiler {
         self.check_room(mode, all.bits, slots)?;
         if differ {
             for slot in slots {
-                self.check_room(self.asked[*slot].mode, all.bits, slots)?;
+                self.check_room(self.demands[*slot].mode, all.bits, slots)?;
             }
         }
         let hops = self.network.hops(mode, all.bits);

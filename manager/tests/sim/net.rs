@@ -31,7 +31,7 @@ pub(crate) struct Switch {
     /// Somebody else executes what it accepts, later and one by one.
     pub(crate) is_slow: bool,
     /// It adds nothing to a packet that would then exceed the MTU of its link; others drop what is too long.
-    pub(crate) heeds_mtu: bool,
+    pub(crate) respects_mtu: bool,
     /// It executes requests of every election.
     pub(crate) is_unfenced: bool,
     accepted: Vec<Change>,
@@ -114,7 +114,7 @@ impl Net {
         self.versions += 1;
         let version = self.versions;
         let (rules, highest, accepted) = (Rules::new(), Election::default(), Vec::new());
-        let (up, renewed, is_slow, heeds_mtu, is_unfenced) = (true, 0, false, false, false);
+        let (up, renewed, is_slow, respects_mtu, is_unfenced) = (true, 0, false, false, false);
         let switch = Switch {
             restart,
             rules,
@@ -123,7 +123,7 @@ impl Net {
             highest,
             renewed,
             is_slow,
-            heeds_mtu,
+            respects_mtu,
             is_unfenced,
             accepted,
         };
@@ -236,7 +236,7 @@ impl Net {
             return Step::Dropped;
         };
         let (switch, mtu) = (&self.switches[&node], self.mtu_of((node, egress)));
-        let room = if switch.heeds_mtu { mtu } else { u32::MAX };
+        let room = if switch.respects_mtu { mtu } else { u32::MAX };
         let report = switch.process(node, (port, egress), packet, room);
         if packet.bytes.len > mtu {
             Step::Dropped

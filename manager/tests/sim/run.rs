@@ -208,10 +208,11 @@ impl Run {
             let kinds = [Restart::Keeps, Restart::Waits, Restart::Forwards];
             net.add(node, kinds[rng.below(if faults.open { 3 } else { 2 })]);
             let is_slow = faults.slow && rng.below(3) == 0;
-            let heeds_mtu = rng.below(2) == 0;
+            let respects_mtu = rng.below(2) == 0;
             net.switches.entry(node).and_modify(|switch| {
                 switch.is_slow = is_slow && switch.restart == Restart::Keeps;
-                (switch.heeds_mtu, switch.is_unfenced) = (heeds_mtu, faults.unfenced);
+                switch.respects_mtu = respects_mtu;
+                switch.is_unfenced = faults.unfenced;
             });
             inventory
                 .add_device(Self::device(node))

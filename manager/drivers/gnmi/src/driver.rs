@@ -80,7 +80,7 @@ impl Drop for Driver {
 }
 
 /// The digest of the lists that the driver has read last.
-type Seen = Arc<Mutex<Option<String>>>;
+type LastDigest = Arc<Mutex<Option<String>>>;
 
 /// The connection to a device, and the driver's knowledge of it.
 struct Session {
@@ -89,7 +89,7 @@ struct Session {
     claimed: Election,
     /// Rules that the device always follows, as far as the manager asks for them.
     always: Rules,
-    seen: Seen,
+    seen: LastDigest,
 }
 
 async fn work(mut session: Session, mut queue: mpsc::Receiver<Command>, emit: impl Fn(Message)) {
@@ -276,7 +276,7 @@ fn digest(objects: &DeviceObjects) -> String {
 }
 
 /// Reports facts about ports, changes by others, and the loss of the device.
-async fn watch(settings: Settings, mut client: Client, seen: Seen, emit: impl Fn(Message)) {
+async fn watch(settings: Settings, mut client: Client, seen: LastDigest, emit: impl Fn(Message)) {
     let Settings { node, map, .. } = settings;
     let mut known: Option<Facts> = None;
     let mut was_reachable = true;
@@ -297,7 +297,7 @@ async fn follow(
     node: NodeId,
     map: &PathMap,
     client: &mut Client,
-    seen: &Seen,
+    seen: &LastDigest,
     known: &mut Option<Facts>,
     emit: &impl Fn(Message),
 ) -> String {
@@ -350,7 +350,7 @@ async fn report(
     node: NodeId,
     map: &PathMap,
     client: &mut Client,
-    seen: &Seen,
+    seen: &LastDigest,
     known: &mut Option<Facts>,
     emit: &impl Fn(Message),
 ) -> Result<(), Failure> {

@@ -11,14 +11,14 @@ use manager::device::Rules;
 use crate::entry::{Bytes, Content, Entry, Field, Key};
 use crate::map::Map;
 use crate::message::{MatchType, P4Action, P4Info, P4MatchField, P4Table, Preamble};
-use crate::program::{Form, Local, Program, Row};
+use crate::program::{Form, LocalSettings, Program, Row};
 use crate::translate::Entries;
 
 /// Renders the commands that give a switch these rules, and no other entries in the tables of the map.
 ///
 /// # Errors
 /// One sentence if the map does not fit the program, or cannot express a rule.
-pub fn commands(map: &Map, info: &P4Info, local: &Local, rules: &Rules) -> Result<String, String> {
+pub fn commands(map: &Map, info: &P4Info, local: &LocalSettings, rules: &Rules) -> Result<String, String> {
     let program = Program::new(map, info, local)
         .map_err(|problems| format!("the map does not fit the program: {}", problems.join("; ")))?;
     let mut out = String::new();

@@ -25,7 +25,7 @@ use crate::message::{
     Cookie, DigestListAck, Entity, ForwardingPipelineConfig, MasterArbitrationUpdate, P4Info, PacketOut,
     StreamMessageRequest, StreamRequest, StreamResponse, Uint128,
 };
-use crate::program::{Local, Program};
+use crate::program::{LocalSettings, Program};
 use crate::refused::RefusedRequest;
 use crate::translate::{Meaning, changed};
 
@@ -38,8 +38,8 @@ pub struct Settings {
     pub via: Option<Connector>,
     /// The map, and its name for people.
     pub map: (String, Arc<Map>),
-    /// Local settings of the device.
-    pub local: Local,
+    /// LocalSettings settings of the device.
+    pub local: LocalSettings,
     /// The program that is loaded if the device has none.
     pub load: Option<Arc<Load>>,
 }

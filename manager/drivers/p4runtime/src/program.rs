@@ -27,7 +27,7 @@ const UNKNOWN_SIZE: usize = 1024;
 
 /// The local settings of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Local {
+pub struct LocalSettings {
     /// Node id of the device.
     pub node: NodeId,
     /// Interface by which its reports leave.
@@ -72,7 +72,7 @@ pub struct Report {
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) map: Map,
-    pub(crate) local: Local,
+    pub(crate) local: LocalSettings,
     pub(crate) rows: Vec<Row>,
     /// Tables that the map uses.
     pub(crate) tables: BTreeMap<u32, TableFacts>,
@@ -149,7 +149,7 @@ impl Program {
     ///
     /// # Errors
     /// A sentence about each thing that does not fit.
-    pub fn new(map: &Map, info: &P4Info, local: &Local) -> Result<Self, Vec<String>> {
+    pub fn new(map: &Map, info: &P4Info, local: &LocalSettings) -> Result<Self, Vec<String>> {
         let mut binding = Binding {
             info,
             local,
@@ -357,7 +357,7 @@ impl Program {
 }
 
 /// Returns the capabilities of a device as far as its map says them: until its P4Info is known, keys are those of most programs.
-pub fn capabilities(map: &Map, local: &Local) -> Capabilities {
+pub fn capabilities(map: &Map, local: &LocalSettings) -> Capabilities {
     let restart = local.restart.unwrap_or(match map.settings.restart {
         _ if map.role().is_some() => Restart::Waits,
         RestartWord::Keeps => Restart::Keeps,
@@ -524,7 +524,7 @@ pub fn check_info(bytes: &[u8]) -> Result<(), String> {
 /// Binds rows and collects what does not fit.
 struct Binding<'a> {
     info: &'a P4Info,
-    local: &'a Local,
+    local: &'a LocalSettings,
     problems: Vec<String>,
     tables: BTreeMap<u32, TableFacts>,
 }

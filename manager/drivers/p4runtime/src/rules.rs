@@ -15,7 +15,7 @@ use manager::device::{Rule, Rules};
 use crate::entry::{Bytes, Content, Entry, Field, Key};
 use crate::map::{Kind, Value, Variable};
 use crate::program::{BoundValue, Form, Program, Row};
-use crate::translate::{Entries, Given};
+use crate::translate::{Entries, RuleValues};
 use crate::variable::RESULTS;
 
 impl Program {
@@ -38,10 +38,10 @@ impl Program {
         let number = self.first_rule_filter();
         let mut entries = Vec::new();
         for ((row, clauses), (_, term)) in table.comparisons().iter().zip(self.rows(Kind::Term)) {
-            entries.push(self.entry(term, &Given::Term(number, row, *clauses))?);
+            entries.push(self.entry(term, &RuleValues::Term(number, row, *clauses))?);
         }
         for (_, row) in self.rows(Kind::Clauses) {
-            entries.push(self.entry(row, &Given::Clauses(number, table.clauses[0]))?);
+            entries.push(self.entry(row, &RuleValues::Clauses(number, table.clauses[0]))?);
         }
         Ok(entries)
     }

@@ -51,8 +51,8 @@ pub struct Meaning {
 /// Changes of one request: a device may execute them in any order.
 pub type Batch = Vec<(UpdateType, Entry)>;
 
-/// The values that a rule gives.
-pub(crate) enum Given<'a> {
+/// The values of a rule, from which its entries are made.
+pub(crate) enum RuleValues<'a> {
     Port(u32),
     Session(SocketAddr),
     Watch(&'a Watch),
@@ -67,7 +67,7 @@ pub(crate) enum Given<'a> {
     Nothing,
 }
 
-impl<'a> Given<'a> {
+impl<'a> RuleValues<'a> {
     /// Returns the flows of an entry of a watchlist or a filter.
     fn flows(&self) -> Option<&'a FlowMatch> {
         match self {
@@ -110,11 +110,11 @@ impl Program {
                         "the program reports over IPv4 only; use a collector with an IPv4 address".to_owned(),
                     );
                 }
-                self.entries(Kind::Session, &Given::Session(*collector))
+                self.entries(Kind::Session, &RuleValues::Session(*collector))
             }
             Rule::DtaMap(_) => Err("the program does not report by DTA".to_owned()),
-            Rule::Sink(port) => self.entries(Kind::Sink, &Given::Port(*port)),
-            Rule::Source(port) => self.entries(Kind::Source, &Given::Port(*port)),
+            Rule::Sink(port) => self.entries(Kind::Sink, &RuleValues::Port(*port)),
+            Rule::Source(port) => self.entries(Kind::Source, &RuleValues::Port(*port)),
             Rule::Forwarding => self.forwarding(),
             Rule::Instruction(number) => {
                 if self.bits() & instruction::bit(*number) == 0 {
@@ -123,7 +123,7 @@ impl Program {
                         instruction::name(*number)
                     ));
                 }
-                self.entries(Kind::Transit, &Given::Nothing)
+                self.entries(Kind::Transit, &RuleValues::Nothing)
             }
             Rule::Filter(filter) => {
                 self.check_filter(filter)?;
@@ -131,12 +131,12 @@ impl Program {
                     Some(rule) => self.encode_rule(rule)?,
                     None => Vec::new(),
                 };
-                entries.extend(self.entries(Kind::Filter, &Given::Filter(filter))?);
+                entries.extend(self.entries(Kind::Filter, &RuleValues::Filter(filter))?);
                 Ok(entries)
             }
             Rule::Watch(watch) => {
                 self.check_watch(watch)?;
-                self.entries(Kind::Watch, &Given::Watch(watch))
+                self.entries(Kind::Watch, &RuleValues::Watch(watch))
             }
         }
     }
@@ -198,7 +198,7 @@ impl Program {
         }
     }
 
-    fn entries(&self, kind: Kind, given: &Given<'_>) -> Result<Vec<Entry>, String> {
+    fn entries(&self, kind: Kind, given: &RuleValues<'_>) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         for (_, row) in self.rows(kind).filter(|(_, row)| applies(row, given)) {
             entries.push(self.entry(row, given)?);
@@ -214,16 +214,16 @@ impl Program {
     fn forwarding(&self) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         for (_, row) in self.rows(Kind::Forwarding) {
-            let given: Vec<Given<'_>> = if self.width(row, Variable::Route) > 0 {
-                self.local.routes.iter().map(Given::Route).collect()
+            let given: Vec<RuleValues<'_>> = if self.width(row, Variable::Route) > 0 {
+                self.local.routes.iter().map(RuleValues::Route).collect()
             } else if self.width(row, Variable::MtuPort) > 0 {
                 self.local
                     .mtus
                     .iter()
-                    .map(|(port, mtu)| Given::Mtu(*port, *mtu))
+                    .map(|(port, mtu)| RuleValues::Mtu(*port, *mtu))
                     .collect()
             } else {
-                vec![Given::Nothing]
+                vec![RuleValues::Nothing]
             };
             for given in given.iter().filter(|given| applies(row, given)) {
                 entries.push(self.entry(row, given)?);
@@ -235,7 +235,7 @@ impl Program {
         Ok(entries)
     }
 
-    pub(crate) fn entry(&self, row: &Row, given: &Given<'_>) -> Result<Entry, String> {
+    pub(crate) fn entry(&self, row: &Row, given: &RuleValues<'_>) -> Result<Entry, String> {
         match &row.form {
             Form::Clone {
                 session,
@@ -314,7 +314,7 @@ impl Program {
     }
 
     /// Returns the number of a value, or `None` for a part of a key that is left open.
-    fn number(&self, value: Value, given: &Given<'_>) -> Result<Option<u128>, String> {
+    fn number(&self, value: Value, given: &RuleValues<'_>) -> Result<Option<u128>, String> {
         let variable = match value {
             Value::Number(number) => return Ok(Some(number)),
             Value::Range(number, _) => return Ok(Some(number.into())),
@@ -326,26 +326,26 @@ impl Program {
             (Variable::ReportSource, _) => Ok(Some(u32::from(self.report()?.source).into())),
             (Variable::ReportSourceMac, _) => Ok(Some(self.report()?.source_mac.into())),
             (Variable::ReportMac, _) => Ok(Some(self.report()?.mac.into())),
-            (Variable::RoutePort, Given::Route(route)) => Ok(Some(route.port.into())),
-            (Variable::RouteSourceMac, Given::Route(route)) => Ok(Some(route.source_mac.into())),
-            (Variable::RouteMac, Given::Route(route)) => Ok(Some(route.mac.into())),
-            (Variable::MtuPort, Given::Mtu(port, _)) => Ok(Some((*port).into())),
-            (Variable::Mtu, Given::Mtu(_, mtu)) => Ok(Some((*mtu).into())),
-            (Variable::Port, Given::Port(port)) => Ok(Some((*port).into())),
-            (Variable::Collector, Given::Session(to)) => Ok(Some(address_number(to.ip()))),
-            (Variable::CollectorPort, Given::Session(to)) => Ok(Some(to.port().into())),
+            (Variable::RoutePort, RuleValues::Route(route)) => Ok(Some(route.port.into())),
+            (Variable::RouteSourceMac, RuleValues::Route(route)) => Ok(Some(route.source_mac.into())),
+            (Variable::RouteMac, RuleValues::Route(route)) => Ok(Some(route.mac.into())),
+            (Variable::MtuPort, RuleValues::Mtu(port, _)) => Ok(Some((*port).into())),
+            (Variable::Mtu, RuleValues::Mtu(_, mtu)) => Ok(Some((*mtu).into())),
+            (Variable::Port, RuleValues::Port(port)) => Ok(Some((*port).into())),
+            (Variable::Collector, RuleValues::Session(to)) => Ok(Some(address_number(to.ip()))),
+            (Variable::CollectorPort, RuleValues::Session(to)) => Ok(Some(to.port().into())),
             // See `crate::rules`.
-            (Variable::FilterNumber, Given::Filter(_)) => Ok(Some(self.first_rule_filter().into())),
-            (Variable::FilterNumber, Given::Term(number, ..) | Given::Clauses(number, _)) => {
+            (Variable::FilterNumber, RuleValues::Filter(_)) => Ok(Some(self.first_rule_filter().into())),
+            (Variable::FilterNumber, RuleValues::Term(number, ..) | RuleValues::Clauses(number, _)) => {
                 Ok(Some((*number).into()))
             }
-            (Variable::Clauses, Given::Term(_, _, clauses) | Given::Clauses(_, clauses)) => {
+            (Variable::Clauses, RuleValues::Term(_, _, clauses) | RuleValues::Clauses(_, clauses)) => {
                 Ok(Some((*clauses).into()))
             }
-            (variable, Given::Term(_, row, _)) => Ok(variable.in_comparison(row)),
-            (Variable::Threshold, Given::Filter(filter)) => Ok(Some(filter.threshold.into())),
-            (Variable::Proto, Given::Filter(filter)) => Ok(filter.key.proto.map(u128::from)),
-            (variable, Given::Watch(watch)) => self.watched(variable, watch),
+            (variable, RuleValues::Term(_, row, _)) => Ok(variable.in_comparison(row)),
+            (Variable::Threshold, RuleValues::Filter(filter)) => Ok(Some(filter.threshold.into())),
+            (Variable::Proto, RuleValues::Filter(filter)) => Ok(filter.key.proto.map(u128::from)),
+            (variable, RuleValues::Watch(watch)) => self.watched(variable, watch),
             (variable, _) => Err(format!("the rule has no `{variable}`")),
         }
     }
@@ -376,12 +376,14 @@ impl Program {
     }
 
     /// Encodes a field of a key, or returns `None` if every value matches.
-    fn field(&self, bound: &BoundValue, given: &Given<'_>) -> Result<Option<Field>, String> {
+    fn field(&self, bound: &BoundValue, given: &RuleValues<'_>) -> Result<Option<Field>, String> {
         let span = match (bound.value, given.flows(), given) {
             (Value::Range(first, last), ..) => Some((first.into(), last.into())),
             (Value::Variable(Variable::Src), Some(key), _) => prefix_span(key.src, bound)?,
             (Value::Variable(Variable::Dst), Some(key), _) => prefix_span(key.dst, bound)?,
-            (Value::Variable(Variable::Route), _, Given::Route(route)) => prefix_span(Some(route.to), bound)?,
+            (Value::Variable(Variable::Route), _, RuleValues::Route(route)) => {
+                prefix_span(Some(route.to), bound)?
+            }
             (Value::Variable(Variable::Sport), Some(key), _) => port_span(key.sport),
             (Value::Variable(Variable::Dport), Some(key), _) => port_span(key.dport),
             (value, _, given) => self.number(value, given)?.map(|number| (number, number)),
@@ -640,7 +642,7 @@ impl Program {
                     return None;
                 };
                 let to = to.number()?;
-                let expected = self.number(*port, &Given::Nothing).ok().flatten();
+                let expected = self.number(*port, &RuleValues::Nothing).ok().flatten();
                 (session == number && found == truncate && expected == Some(to)).then_some(())?;
             }
             // A group has no mark: the number and the instances make it ours, so that other ports are a modification.
@@ -892,12 +894,12 @@ fn byte(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<u8> {
     values.get(&variable).map(|(low, _)| *low as u8)
 }
 
-fn applies(row: &Row, given: &Given<'_>) -> bool {
+fn applies(row: &Row, given: &RuleValues<'_>) -> bool {
     let (prefix, mode) = match given {
-        Given::Watch(watch) => (watch.key.src.or(watch.key.dst), Some(watch.mode)),
-        Given::Filter(filter) if !is_filter_row(row, filter) => return false,
-        Given::Filter(filter) => (filter.key.src.or(filter.key.dst), None),
-        Given::Route(route) => (Some(route.to), None),
+        RuleValues::Watch(watch) => (watch.key.src.or(watch.key.dst), Some(watch.mode)),
+        RuleValues::Filter(filter) if !is_filter_row(row, filter) => return false,
+        RuleValues::Filter(filter) => (filter.key.src.or(filter.key.dst), None),
+        RuleValues::Route(route) => (Some(route.to), None),
         _ => return true,
     };
     let is_v6 = prefix.map(|prefix| prefix.is_v6());

@@ -17,7 +17,7 @@ use p4runtime::driver::Settings;
 use p4runtime::entry::{Content, Entry, Field, Key};
 use p4runtime::map;
 use p4runtime::message::*;
-use p4runtime::program::{Local, Program};
+use p4runtime::program::{LocalSettings, Program};
 use p4runtime::programs::Included;
 use p4runtime::roles::{AggregatorSettings, Role, TranslatorSettings};
 use p4runtime::translate::Entries;
@@ -78,7 +78,7 @@ fn translator(text: &str) -> Role {
 }
 
 fn with(address: SocketAddr, map: &str, role: Role) -> Settings {
-    let local = Local {
+    let local = LocalSettings {
         report: None,
         routes: Vec::new(),
         mtus: Vec::new(),
@@ -267,9 +267,9 @@ impl Modelled {
         let map = included.map.unwrap();
         let (_, config) = map::program(map).unwrap();
         let mut model = Model::new(p4_model::Program::read(str::from_utf8(config).unwrap()).unwrap());
-        let local = Local {
+        let local = LocalSettings {
             role: Some(role),
-            ..Local::default()
+            ..LocalSettings::default()
         };
         let program = Program::new(&shipped(map), &info, &local).unwrap();
         for entry in program.encode_all(&forwarding(), &Entries::new()).unwrap() {

@@ -15,7 +15,7 @@ use manager::flows::{ANY_PORT, FlowMatch};
 use p4runtime::entry::{Bytes, Content, Entry, Field, Key, MARK};
 use p4runtime::map;
 use p4runtime::message::{ReadResponse, UpdateType};
-use p4runtime::program::{Local, Program};
+use p4runtime::program::{LocalSettings, Program};
 use p4runtime::translate::{Meaning, changed};
 use prost::Message;
 use support::{PROGRAMS, info, local, parse, program, shipped};
@@ -196,7 +196,7 @@ fn a_device_forwards_by_its_routes_when_it_may() {
     let meaning = int.decode(found[1..].to_vec(), &rules);
     assert_eq!((meaning.rules.len(), meaning.remains.len()), (0, 3));
     // Another controller has the routes: it may forward before its ports remove INT.
-    let without = Local {
+    let without = LocalSettings {
         routes: vec![],
         ..local()
     };
@@ -282,7 +282,7 @@ fn capabilities_follow_from_the_program() {
             ..kinds
         }
     );
-    let kept = Local {
+    let kept = LocalSettings {
         restart: Some(Restart::Keeps),
         ..local()
     };
@@ -299,7 +299,7 @@ fn what_does_not_fit_is_named() {
         .replace("param switch_id 32", "param node 32")
         .replace("hdr.ipv4.src_addr 32", "hdr.ipv4.src_addr 31")
         .replace("dst_addr 32 ternary", "dst_addr 32 range");
-    let without = Local {
+    let without = LocalSettings {
         report: None,
         ..local()
     };

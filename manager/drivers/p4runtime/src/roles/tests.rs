@@ -5,7 +5,7 @@ use settings::setting::{Setting, names};
 
 use super::*;
 use crate::map;
-use crate::program::{Local, Program};
+use crate::program::{LocalSettings, Program};
 use crate::programs::Included;
 use crate::text::Message;
 use crate::translate::Entries;
@@ -75,9 +75,9 @@ fn entries(program: &str, role: Role) -> Vec<String> {
     let included = Included::named(program).unwrap();
     let name = included.map.unwrap();
     let map = map::read(map::shipped(name).unwrap(), name).unwrap();
-    let local = Local {
+    let local = LocalSettings {
         role: Some(role),
-        ..Local::default()
+        ..LocalSettings::default()
     };
     let program =
         Program::new(&map, &included.info().unwrap(), &local).unwrap_or_else(|all| panic!("{all:#?}"));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use p4runtime::map::{self, Map};
 use p4runtime::message::*;
-use p4runtime::program::{Local, Program, Report, Route};
+use p4runtime::program::{LocalSettings, Program, Report, Route};
 use prost::Message as _;
 
 pub(crate) const PROGRAMS: [(&str, &str); 6] = [
@@ -125,7 +125,7 @@ pub(crate) fn parse(text: &str) -> P4Info {
     info
 }
 
-pub(crate) fn local() -> Local {
+pub(crate) fn local() -> LocalSettings {
     let report = Report {
         port: 4,
         source: [192, 0, 2, 1].into(),
@@ -138,7 +138,7 @@ pub(crate) fn local() -> Local {
         source_mac: 0x0200_0000_0011,
         mac: 0x0200_0000_0012,
     };
-    Local {
+    LocalSettings {
         node: 7,
         report: Some(report),
         restart: None,
