@@ -15,7 +15,7 @@ use manager::device::{Rule, Rules};
 use crate::entry::{Bytes, Content, Entry, Field, Key};
 use crate::map::{Kind, Value, Variable};
 use crate::program::{BoundValue, Form, Program, Row};
-use crate::translate::{Entries, RuleValues};
+use crate::translate::{Entries, RuleValues, low_value};
 use crate::variable::RESULTS;
 
 impl Program {
@@ -184,18 +184,17 @@ impl Program {
     /// Renders the comparison of an entry, and returns the clauses that it makes true.
     fn term(&self, row: &Row, entry: &Entry) -> Option<(String, u128)> {
         let values = self.values(row, entry)?;
-        let number = |variable: Variable| values.get(&variable).map(|(low, _)| *low);
         let term = TermRow {
-            value: u64::try_from(number(Variable::TermValue)?).ok()?,
-            node: u32::try_from(number(Variable::TermNode)?).ok()?,
-            hops: u32::try_from(number(Variable::TermHops)?).ok()?,
-            subject: u8::try_from(number(Variable::TermSubject)?).ok()?,
-            aggregate: u8::try_from(number(Variable::TermAggregate)?).ok()?,
-            comparison: comparison(number(Variable::TermIf)?)?,
-            hops_comparison: comparison(number(Variable::TermHopsIf)?)?,
+            value: u64::try_from(low_value(&values, Variable::TermValue)?).ok()?,
+            node: u32::try_from(low_value(&values, Variable::TermNode)?).ok()?,
+            hops: u32::try_from(low_value(&values, Variable::TermHops)?).ok()?,
+            subject: u8::try_from(low_value(&values, Variable::TermSubject)?).ok()?,
+            aggregate: u8::try_from(low_value(&values, Variable::TermAggregate)?).ok()?,
+            comparison: comparison(low_value(&values, Variable::TermIf)?)?,
+            hops_comparison: comparison(low_value(&values, Variable::TermHopsIf)?)?,
             clause: 0,
         };
-        Some((term.text()?, number(Variable::Clauses)?))
+        Some((term.text()?, low_value(&values, Variable::Clauses)?))
     }
 
     /// Returns the number that the filter among these entries has on the device.

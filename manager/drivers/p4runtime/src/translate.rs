@@ -509,13 +509,14 @@ impl Program {
             let Some(values) = self.values(row, entry) else {
                 continue;
             };
-            let number = |variable: Variable| values.get(&variable).map(|(low, _)| *low);
-            let port = number(Variable::Port).and_then(|port| u32::try_from(port).ok());
+            let port = low_value(&values, Variable::Port).and_then(|port| u32::try_from(port).ok());
             match row.kind {
                 Kind::Session => {
-                    let port = number(Variable::CollectorPort).and_then(|port| u16::try_from(port).ok());
+                    let port =
+                        low_value(&values, Variable::CollectorPort).and_then(|port| u16::try_from(port).ok());
                     let width = self.width(row, Variable::Collector);
-                    let address = number(Variable::Collector).and_then(|number| address(number, width));
+                    let address =
+                        low_value(&values, Variable::Collector).and_then(|number| address(number, width));
                     rules.extend(address.zip(port).map(|to| Rule::Session(to.into())));
                 }
                 Kind::Sink => rules.extend(port.map(Rule::Sink)),
@@ -892,6 +893,11 @@ fn ports(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<Ports>
 
 fn byte(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<u8> {
     values.get(&variable).map(|(low, _)| *low as u8)
+}
+
+/// Returns the low end of a variable's values.
+pub(crate) fn low_value(values: &BTreeMap<Variable, Span>, variable: Variable) -> Option<u128> {
+    values.get(&variable).map(|(low, _)| *low)
 }
 
 fn applies(row: &Row, given: &RuleValues<'_>) -> bool {
