@@ -12,23 +12,24 @@ type Parameter<'a> = &'a mut dyn FnMut(&str, String) -> String;
 
 /// The condition. Its result is 1, 0 or NULL.
 pub(crate) fn condition(expression: &Expression, parameter: Parameter<'_>) -> String {
-    let mut joined = |parts: &[Expression], word: &str, none: &str| {
-        let parts: Vec<String> = parts.iter().map(|part| condition(part, parameter)).collect();
-        if parts.is_empty() {
-            none.to_owned()
-        } else {
-            format!("({})", parts.join(word))
-        }
-    };
     match expression {
-        Expression::And(parts) => joined(parts, " AND ", "1"),
-        Expression::Or(parts) => joined(parts, " OR ", "0"),
+        Expression::And(parts) => join(parts, " AND ", "1", parameter),
+        Expression::Or(parts) => join(parts, " OR ", "0", parameter),
         Expression::Not(part) => format!("(NOT {})", condition(part, parameter)),
-        Expression::Test(test) => written(test, parameter),
+        Expression::Test(test) => test_condition(test, parameter),
     }
 }
 
-fn written(test: &Test, parameter: Parameter<'_>) -> String {
+fn join(parts: &[Expression], word: &str, none: &str, parameter: Parameter<'_>) -> String {
+    let parts: Vec<String> = parts.iter().map(|part| condition(part, parameter)).collect();
+    if parts.is_empty() {
+        none.to_owned()
+    } else {
+        format!("({})", parts.join(word))
+    }
+}
+
+fn test_condition(test: &Test, parameter: Parameter<'_>) -> String {
     match test {
         Test::Address(field, prefixes) => {
             let columns: &[&str] = match field {
@@ -40,13 +41,12 @@ fn written(test: &Test, parameter: Parameter<'_>) -> String {
             for column in columns {
                 for prefix in prefixes {
                     let (first, last) = bounds(prefix);
-                    let (first, last) = (parameter("IPv6", first), parameter("IPv6", last));
+                    let first = parameter("IPv6", first);
+                    let last = parameter("IPv6", last);
                     let mut term = format!("{column} BETWEEN {first} AND {last}");
                     if prefix.is_v6() && prefix.len() < 96 {
-                        let (v4, end) = (
-                            parameter("IPv6", MAPPED.0.to_owned()),
-                            parameter("IPv6", MAPPED.1.to_owned()),
-                        );
+                        let v4 = parameter("IPv6", MAPPED.0.to_owned());
+                        let end = parameter("IPv6", MAPPED.1.to_owned());
                         term = format!("({term} AND NOT {column} BETWEEN {v4} AND {end})");
                     }
                     terms.push(term);
@@ -99,27 +99,26 @@ fn any(terms: &[String]) -> String {
 }
 
 fn within(column: &str, ranges: &[(u64, u64)], parameter: Parameter<'_>) -> Vec<String> {
-    let one = |(first, last): &(u64, u64)| {
-        let (first, last) = (
-            parameter("UInt64", first.to_string()),
-            parameter("UInt64", last.to_string()),
-        );
-        format!("{column} BETWEEN {first} AND {last}")
-    };
-    ranges.iter().map(one).collect()
+    ranges
+        .iter()
+        .map(|(first, last)| {
+            let first = parameter("UInt64", first.to_string());
+            let last = parameter("UInt64", last.to_string());
+            format!("{column} BETWEEN {first} AND {last}")
+        })
+        .collect()
 }
 
-/// The column of a number, and whether the row has it.
+/// The expression of a field that is a number, and the condition that the row has it.
 fn column(field: Field) -> (String, String) {
-    let of_metric = |metric: Metric| {
-        let value = format!("if(metric = '{}', value, {})", metric.name(), first_value(metric));
-        (value.clone(), format!("{value} IS NOT NULL"))
-    };
     match field {
         Field::SrcPort | Field::DstPort => (field.name().to_owned(), WITH_PORTS.to_owned()),
         Field::Proto => ("proto".to_owned(), ADDRESSED.to_owned()),
         Field::Hops => ("length(path)".to_owned(), "notEmpty(path)".to_owned()),
-        Field::Value(metric) => of_metric(metric),
+        Field::Value(metric) => {
+            let value = format!("if(metric = '{}', value, {})", metric.name(), first_value(metric));
+            (value.clone(), format!("{value} IS NOT NULL"))
+        }
         Field::Reason => ("reason".to_owned(), "reason IS NOT NULL".to_owned()),
         _ => (
             field.name().to_owned(),
@@ -128,7 +127,7 @@ fn column(field: Field) -> (String, String) {
     }
 }
 
-/// Of a new flow's path: what the same report measured.
+/// The expression of the value that the first report of a path measured: the row is of metric `flow_path`.
 fn first_value(metric: Metric) -> &'static str {
     match metric {
         Metric::FlowLatency => "flow_latency",

@@ -1,4 +1,4 @@
-//! What can follow a text.
+//! Completes a filter at the cursor.
 
 use crate::field::{Field, Form, Operator, View};
 use crate::lexer::Scanner;
@@ -8,39 +8,41 @@ use crate::lexer::Scanner;
 pub struct Completion {
     /// The first byte that it replaces; up to the end of the text.
     pub from: usize,
-    /// What to write.
+    /// The text that replaces them.
     pub text: String,
-    /// What it is, in a line.
+    /// A description in one line.
     pub about: String,
 }
 
-/// What can follow `text`: it ends where the cursor is. `names` are those of nodes.
+/// The words that can follow `text`, which ends at the cursor. `names` are the names of nodes.
 pub fn complete(text: &str, view: View, names: &[&str]) -> Vec<Completion> {
     if text.len() > MOST {
         return Vec::new();
     }
     let mut scanner = Scanner::new(text);
-    let mut place = Place::Test;
+    let mut expected = Expected::Test;
     loop {
         let at = scanner.at();
-        let next = match place {
-            Place::Test => after_test(&mut scanner, view),
-            Place::Operator(field) => scanner.operator().map(|operator| Place::Value(field, operator)),
-            Place::Value(field, operator) => after_value(&mut scanner, field, operator),
-            Place::End => after_end(&mut scanner),
+        let next = match expected {
+            Expected::Test => after_test(&mut scanner, view),
+            Expected::Operator(field) => scanner
+                .operator()
+                .map(|operator| Expected::Value(field, operator)),
+            Expected::Value(field, operator) => after_value(&mut scanner, field, operator),
+            Expected::End => after_end(&mut scanner),
         };
         // A word that ends at the cursor may not be complete.
         let is_partial = scanner.rest().is_empty() && !text.ends_with([' ', '(', ')']) && at < scanner.at();
         match next {
-            Some(next) if !is_partial => place = next,
-            _ => return proposals(text, at, place, (view, names)),
+            Some(next) if !is_partial => expected = next,
+            _ => return proposals(text, at, expected, view, names),
         }
     }
 }
 
-/// What is expected.
+/// The part of a filter that is expected next.
 #[derive(Clone, Copy)]
-enum Place {
+enum Expected {
     Test,
     Operator(Field),
     Value(Field, Operator),
@@ -48,94 +50,95 @@ enum Place {
     End,
 }
 
-fn after_test(scanner: &mut Scanner<'_>, view: View) -> Option<Place> {
+fn after_test(scanner: &mut Scanner<'_>, view: View) -> Option<Expected> {
     if scanner.is_at_end() {
         return None;
     }
     if scanner.symbol("(") || scanner.word("not") {
-        return Some(Place::Test);
+        return Some(Expected::Test);
     }
     let name = scanner.name();
     if let Some(field) = Field::from_name(name, view) {
         scanner.skip(name.len());
-        return Some(Place::Operator(field));
+        return Some(Expected::Operator(field));
     }
-    scanner.value().ok().map(|_| Place::End)
+    scanner.value().ok().map(|_| Expected::End)
 }
 
-fn after_value(scanner: &mut Scanner<'_>, field: Field, operator: Operator) -> Option<Place> {
+fn after_value(scanner: &mut Scanner<'_>, field: Field, operator: Operator) -> Option<Expected> {
     if scanner.is_at_end() {
         return None;
     }
     if operator == Operator::In && (scanner.symbol("(") || scanner.symbol(",")) {
-        return Some(Place::Value(field, operator));
+        return Some(Expected::Value(field, operator));
     }
     scanner.value().ok()?;
     Some(if scanner.symbol(",") {
-        Place::Value(field, operator)
+        Expected::Value(field, operator)
     } else {
-        Place::End
+        Expected::End
     })
 }
 
-fn after_end(scanner: &mut Scanner<'_>) -> Option<Place> {
+fn after_end(scanner: &mut Scanner<'_>) -> Option<Expected> {
     if scanner.is_at_end() {
         return None;
     }
     if scanner.symbol(")") {
-        return Some(Place::End);
+        return Some(Expected::End);
     }
-    (scanner.word("and") || scanner.word("or")).then_some(Place::Test)
+    (scanner.word("and") || scanner.word("or")).then_some(Expected::Test)
 }
 
-fn proposals(text: &str, at: usize, place: Place, (view, names): (View, &[&str])) -> Vec<Completion> {
+fn proposals(text: &str, at: usize, expected: Expected, view: View, names: &[&str]) -> Vec<Completion> {
     let rest = &text[at..];
     let mut from = at + rest.len() - rest.trim_start().len();
-    let mut found = Vec::new();
-    if let Place::Value(Field::Path, _) = place {
+    if let Expected::Value(Field::Path, _) = expected {
         // The last node of a pattern.
         from = text.rfind('>').map_or(from, |arrow| from.max(arrow + 1));
     }
-    let begun = text[from..].to_owned();
-    let mut offer = |text: String, about: &str| {
-        if text.starts_with(&begun) && text != begun && found.len() < MOST_PROPOSALS {
-            found.push(Completion {
-                from,
-                text,
-                about: about.to_owned(),
-            });
-        }
-    };
-    match place {
-        Place::Test => {
-            let fields = Field::ALL.into_iter().filter(|field| field.is_of(view));
-            fields.for_each(|field| offer(field.name().to_owned(), field.about(view)));
-            offer("not ".to_owned(), "the opposite of what follows");
-        }
-        Place::Operator(field) => {
-            field
-                .operators()
-                .iter()
-                .for_each(|operator| offer(format!("{} ", operator.text()), about(*operator)));
-        }
-        Place::Value(field, _) => match field.form() {
-            Form::Word(words) => words.iter().for_each(|word| offer((*word).to_owned(), "")),
+    let begun = &text[from..];
+    words(expected, view, names)
+        .into_iter()
+        .filter(|(word, _)| word.starts_with(begun) && word != begun)
+        .take(MOST_PROPOSALS)
+        .map(|(text, about)| Completion {
+            from,
+            text,
+            about: about.to_owned(),
+        })
+        .collect()
+}
+
+/// The words that are expected here, each with a description.
+fn words(expected: Expected, view: View, names: &[&str]) -> Vec<(String, &'static str)> {
+    match expected {
+        Expected::Test => Field::ALL
+            .into_iter()
+            .filter(|field| field.is_of(view))
+            .map(|field| (field.name().to_owned(), field.about(view)))
+            .chain([("not ".to_owned(), "the opposite of what follows")])
+            .collect(),
+        Expected::Operator(field) => field
+            .operators()
+            .iter()
+            .map(|operator| (format!("{} ", operator.text()), about(*operator)))
+            .collect(),
+        Expected::Value(field, _) => match field.form() {
+            Form::Word(words) => words.iter().map(|word| ((*word).to_owned(), "")).collect(),
             Form::Proto => ["tcp", "udp", "icmp", "icmpv6", "sctp"]
-                .iter()
-                .for_each(|name| offer((*name).to_owned(), "")),
-            Form::Node => names.iter().for_each(|name| offer(quoted(name), "node")),
+                .map(|name| (name.to_owned(), ""))
+                .to_vec(),
+            Form::Node => names.iter().map(|name| (quoted(name), "node")).collect(),
             Form::Path => names
                 .iter()
                 .filter(|name| is_plain(name))
-                .for_each(|name| offer((*name).to_owned(), "node")),
-            _ => {}
+                .map(|name| ((*name).to_owned(), "node"))
+                .collect(),
+            _ => Vec::new(),
         },
-        Place::End => {
-            offer("and ".to_owned(), "both");
-            offer("or ".to_owned(), "one of both");
-        }
+        Expected::End => vec![("and ".to_owned(), "both"), ("or ".to_owned(), "one of both")],
     }
-    found
 }
 
 fn about(operator: Operator) -> &'static str {

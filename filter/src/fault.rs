@@ -1,15 +1,15 @@
-//! Why a text is no filter.
+//! The error of a text that is no filter.
 
 use std::fmt;
 
-/// Where a text is wrong, and how to correct it.
+/// The position at which a text is wrong, and how to correct it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// The byte of the text where the fault begins; at most its length.
     pub position: usize,
     /// Bytes that it covers; 0 at the end of the text.
     pub length: usize,
-    /// One sentence.
+    /// One sentence that says what to write instead.
     pub message: String,
 }
 

@@ -1,18 +1,18 @@
-//! What can be asked of a row.
+//! The fields of a row that a filter can test.
 
 use detect::Metric;
 
-/// Which rows a filter is about.
+/// The kind of rows that a filter selects from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum View {
     /// Flows: a row is the state of a flow.
     Flows,
-    /// Events.
+    /// Events: a row is one event.
     Events,
 }
 
 impl View {
-    /// Both.
+    /// Both kinds of rows.
     pub const ALL: [Self; 2] = [Self::Flows, Self::Events];
 
     /// The name in the API.
@@ -24,30 +24,30 @@ impl View {
     }
 }
 
-/// What a test is about.
+/// The field of a row that a test compares.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Field {
-    /// Source address.
+    /// The source address.
     Src,
-    /// Destination address.
+    /// The destination address.
     Dst,
     /// Source or destination address.
     Host,
-    /// Source port.
+    /// The source port.
     SrcPort,
-    /// Destination port.
+    /// The destination port.
     DstPort,
     /// Source or destination port.
     Port,
-    /// IP protocol.
+    /// The IP protocol's number.
     Proto,
     /// The flow as text.
     Flow,
-    /// Of an event: its node. Of a flow: a node of its path.
+    /// The node of an event; for a flow, any node of its path.
     Node,
-    /// The event's interface.
+    /// The interface of the event.
     Interface,
-    /// The event's queue.
+    /// The queue of the event.
     Queue,
     /// The nodes of the path, in forwarding order.
     Path,
@@ -63,11 +63,11 @@ pub enum Field {
     Reason,
     /// The number of reports of the flow.
     Reports,
-    /// Of an event of this metric: its value. Of a flow: its value, of several nodes the greatest.
+    /// The value of an event of this metric; for a flow, its latest value, or the greatest one of its nodes.
     Value(Metric),
 }
 
-/// What the values of a field are.
+/// The kind of values that a field is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Address,
@@ -76,9 +76,9 @@ pub(crate) enum Form {
     Node,
     /// A whole number up to this.
     Number(u64),
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Time,
-    /// Millionths.
+    /// A share in millionths.
     Share,
     Path,
     /// One of these words.
@@ -86,7 +86,6 @@ pub(crate) enum Form {
     Text,
 }
 
-/// An operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Operator {
     Equal,
@@ -151,7 +150,7 @@ const METRICS: &[&str] = &[
 ];
 
 impl Field {
-    /// All, in the order in which they are listed.
+    /// All fields, in the order in which they are listed.
     pub const ALL: [Self; 23] = [
         Self::Src,
         Self::Dst,
@@ -178,7 +177,7 @@ impl Field {
         Self::Reports,
     ];
 
-    /// How it is written.
+    /// The name in a filter.
     pub fn name(self) -> &'static str {
         match self {
             Self::Src => "src",
@@ -203,7 +202,7 @@ impl Field {
         }
     }
 
-    /// What it is, in a line.
+    /// A description in one line.
     pub fn about(self, view: View) -> &'static str {
         match (self, view) {
             (Self::Src, _) => "source address: in 10.0.1.0/24",

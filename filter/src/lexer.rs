@@ -3,7 +3,7 @@
 
 use crate::field::Operator;
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a str,
@@ -20,7 +20,7 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Its length in the text, with its quotes.
+    /// The length in the text, quotes included.
     pub(crate) fn length(&self) -> usize {
         self.text.len() + 2 * usize::from(self.is_quoted)
     }
@@ -48,7 +48,7 @@ impl<'a> Scanner<'a> {
         self.rest().is_empty()
     }
 
-    /// Takes this symbol, if it is next.
+    /// Skips this symbol and returns true, if it is next.
     pub(crate) fn symbol(&mut self, symbol: &str) -> bool {
         self.blanks();
         let is_next = self.rest().starts_with(symbol);
@@ -56,14 +56,14 @@ impl<'a> Scanner<'a> {
         is_next
     }
 
-    /// Takes this word, if it is next.
+    /// Skips this word and returns true, if it is next.
     pub(crate) fn word(&mut self, word: &str) -> bool {
         let is_next = self.name() == word;
         self.at += word.len() * usize::from(is_next);
         is_next
     }
 
-    /// The name that is next, which is not taken.
+    /// The name that is next; it is not skipped.
     pub(crate) fn name(&mut self) -> &'a str {
         self.blanks();
         let rest = self.rest();
@@ -93,7 +93,8 @@ impl<'a> Scanner<'a> {
     /// A value. `Err`: there is none, or its quotes are not closed.
     pub(crate) fn value(&mut self) -> Result<Piece<'a>, &'static str> {
         self.blanks();
-        let (rest, start) = (self.rest(), self.at);
+        let rest = self.rest();
+        let start = self.at;
         if let Some(quoted) = rest.strip_prefix('"') {
             let Some(length) = quoted.find('"') else {
                 return Err("close the quotes with another \"");
@@ -109,13 +110,13 @@ impl<'a> Scanner<'a> {
             .find(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '"'))
             .unwrap_or(rest.len());
         self.at += length;
-        match length {
-            0 => Err("a value is missing here"),
-            _ => Ok(Piece {
-                text: &rest[..length],
-                start,
-                is_quoted: false,
-            }),
+        if length == 0 {
+            return Err("a value is missing here");
         }
+        Ok(Piece {
+            text: &rest[..length],
+            start,
+            is_quoted: false,
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Which flows and events a person wants to see: a condition in one language, the same in the UI, the API and the commands.
+//! Filters of flows and events: a condition in one language, the same in the UI, the API and the commands.
 //!
 //! ```text
 //! src in 10.0.1.0/24 and queue_occupancy > 50 and not path ~ 101>*>103
@@ -44,7 +44,7 @@ pub use test::{Facts, Required};
 
 use test::Expression;
 
-/// A condition.
+/// A condition that selects rows of a view.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Filter {
     root: Expression,
@@ -74,14 +74,14 @@ impl Filter {
         self.root.asks_nodes()
     }
 
-    /// What its tests are about, each field once.
+    /// The fields that it tests, each once.
     pub fn fields(&self) -> Vec<Field> {
         let mut fields = Vec::new();
         self.root.fields(&mut fields);
         fields
     }
 
-    /// Where the truth about a value of this metric may change: at these values, and between two of them it is the same.
+    /// The values of this metric at which the result may change; between two of them it is the same.
     pub fn bounds(&self, metric: detect::Metric) -> Vec<u64> {
         let mut bounds = Vec::new();
         self.root.bounds(Field::Value(metric), &mut bounds);
@@ -90,12 +90,12 @@ impl Filter {
         bounds
     }
 
-    /// Tests and values: what it costs.
+    /// The number of tests and values, which is the cost of a match.
     pub fn tests(&self) -> usize {
         self.root.tests()
     }
 
-    /// What each row that it matches has: for an index.
+    /// The properties that each matching row has, for an index.
     pub fn required(&self) -> Required {
         self.root.required()
     }
@@ -107,7 +107,7 @@ impl Filter {
     }
 }
 
-/// No node has a name.
+/// Names for [`Filter::parse`] where no node has a name.
 pub fn no_names(_: &str) -> Option<u32> {
     None
 }

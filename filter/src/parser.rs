@@ -1,4 +1,4 @@
-//! Text to condition. Recursive descent; depth, tests and values are bounded.
+//! Parses a filter by recursive descent; depth, tests and values are bounded.
 
 use detect::{Prefix, rule::names::distance};
 
@@ -8,7 +8,6 @@ use crate::lexer::{Piece, Scanner};
 use crate::path::{MOST_STEPS, Pattern, Step};
 use crate::test::{Expression, Test};
 
-/// Reads a filter.
 pub(crate) fn parse(
     text: &str,
     view: View,
@@ -33,7 +32,7 @@ pub(crate) fn parse(
     };
     let root = parser.any(0)?;
     if !parser.scanner.is_at_end() {
-        return Err(parser.instead("write `and` or `or` between two tests"));
+        return Err(parser.expected("write `and` or `or` between two tests"));
     }
     Ok(root)
 }
@@ -67,7 +66,7 @@ impl<'a> Parser<'a> {
         while self.scanner.word("or") {
             parts.push(self.all(depth)?);
         }
-        Ok(single(parts, Expression::Or))
+        Ok(combine(parts, Expression::Or))
     }
 
     fn all(&mut self, depth: usize) -> Result<Expression, Fault> {
@@ -75,7 +74,7 @@ impl<'a> Parser<'a> {
         while self.scanner.word("and") {
             parts.push(self.negated(depth)?);
         }
-        Ok(single(parts, Expression::And))
+        Ok(combine(parts, Expression::And))
     }
 
     fn negated(&mut self, depth: usize) -> Result<Expression, Fault> {
@@ -88,7 +87,7 @@ impl<'a> Parser<'a> {
         if self.scanner.symbol("(") {
             let inner = self.any(depth + 1)?;
             if !self.scanner.symbol(")") {
-                return Err(self.instead("close the parenthesis with `)`"));
+                return Err(self.expected("close the parenthesis with `)`"));
             }
             return Ok(inner);
         }
@@ -101,23 +100,22 @@ impl<'a> Parser<'a> {
             return Err(self.here(0, format!("a filter has up to {MOST_TESTS} tests and values")));
         }
         let name = self.scanner.name();
-        let (at, length) = (self.scanner.at(), name.len());
-        let fault = |message: String| Err(Fault::new(at, length, message));
+        let at = self.scanner.at();
+        let length = name.len();
         if matches!(name, "and" | "or" | "in") {
-            return fault(format!(
-                "before `{name}`, a test is missing, such as src in 10.0.0.0/8"
-            ));
+            let message = format!("before `{name}`, a test is missing, such as src in 10.0.0.0/8");
+            return Err(Fault::new(at, length, message));
         }
         if name.is_empty() {
-            return self.searched();
+            return self.flow_text();
         }
         let Some(field) = Field::from_name(name, self.view) else {
-            return fault(self.unknown(name));
+            return Err(Fault::new(at, length, self.unknown(name)));
         };
         self.scanner.skip(length);
         let Some(operator) = self.scanner.operator() else {
             let written = field.operators().first().map_or("==", |operator| operator.text());
-            return Err(self.instead(&format!(
+            return Err(self.expected(&format!(
                 "after {name}, write an operator, such as {name} {written} …"
             )));
         };
@@ -131,11 +129,11 @@ impl<'a> Parser<'a> {
         self.meaning(field, operator, &values)
     }
 
-    /// What is no test, but looks like part of a flow's text.
-    fn searched(&mut self) -> Result<Expression, Fault> {
+    /// Parses a value without a field, which is searched in the text of the flow.
+    fn flow_text(&mut self) -> Result<Expression, Fault> {
         let at = self.scanner.at();
         let Ok(piece) = self.scanner.value() else {
-            return Err(self.instead("write a test here, such as src in 10.0.0.0/8"));
+            return Err(self.expected("write a test here, such as src in 10.0.0.0/8"));
         };
         let is_part = piece
             .text
@@ -163,17 +161,8 @@ impl<'a> Parser<'a> {
         }
         let of_view = Field::ALL.into_iter().filter(|field| field.is_of(self.view));
         let names: Vec<&str> = of_view.map(Field::name).collect();
-        // A longer word is not a typo of a field.
-        let letters = |other: &str| {
-            if name.len() <= 40 {
-                distance(name, other)
-            } else {
-                usize::MAX
-            }
-        };
-        let close = |other: &&&str| other.contains(name) || name.contains(**other) || letters(other) <= 2;
-        match names.iter().filter(close).min_by_key(|other| letters(other)) {
-            Some(close) => format!("{view} have no field {name}; did you mean {close}?"),
+        match closest(name, &names) {
+            Some(field) => format!("{view} have no field {name}; did you mean {field}?"),
             None => {
                 format!(
                     "{view} have no field {name}; to search for it in the text of flows, write \"{name}\""
@@ -200,7 +189,7 @@ impl<'a> Parser<'a> {
                 return Ok(values);
             }
             if !self.scanner.symbol(",") {
-                return Err(self.instead("separate values by commas, and close the list with `)`"));
+                return Err(self.expected("separate values by commas, and close the list with `)`"));
             }
         }
     }
@@ -250,34 +239,27 @@ impl<'a> Parser<'a> {
         values: &[Piece<'a>],
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Vec<T>, Fault> {
-        let one = |piece: &Piece<'_>| {
-            read(piece.text).map_err(|message| Fault::new(piece.start, piece.length(), message))
-        };
-        values.iter().map(one).collect()
+        values
+            .iter()
+            .map(|piece| read(piece.text).map_err(|message| Fault::new(piece.start, piece.length(), message)))
+            .collect()
     }
 
     fn node(&self, text: &str) -> Result<u32, String> {
-        let named = || (self.names)(text);
         number(text, Form::Number(u32::MAX.into()))
             .ok()
             .and_then(|id| u32::try_from(id).ok())
-            .or_else(named)
+            .or_else(|| (self.names)(text))
             .ok_or_else(|| {
                 format!("no node has the name {text:?}; write an id such as 101, or a name of the inventory")
             })
     }
 
     fn pattern(&self, text: &str) -> Result<Pattern, String> {
-        let step = |part: &str| match part.trim() {
-            "*" => Ok(Step::Any),
-            "?" => Ok(Step::One),
-            "" => Err("write nodes, ? or * between >, such as 101>*>103".to_owned()),
-            node => self.node(node).map(Step::Node),
-        };
         let steps: Vec<Step> = text
             .split('>')
             .take(MOST_STEPS + 1)
-            .map(step)
+            .map(|part| self.step(part.trim()))
             .collect::<Result<_, _>>()?;
         if steps.len() > MOST_STEPS {
             return Err(format!("a pattern has up to {MOST_STEPS} parts"));
@@ -285,12 +267,21 @@ impl<'a> Parser<'a> {
         Ok(Pattern::new(steps))
     }
 
+    fn step(&self, part: &str) -> Result<Step, String> {
+        match part {
+            "*" => Ok(Step::Any),
+            "?" => Ok(Step::One),
+            "" => Err("write nodes, ? or * between >, such as 101>*>103".to_owned()),
+            node => self.node(node).map(Step::Node),
+        }
+    }
+
     fn here(&self, length: usize, message: String) -> Fault {
         Fault::new(self.scanner.at(), length, message)
     }
 
-    /// What to write at this place, or in place of what stands there.
-    fn instead(&mut self, advice: &str) -> Fault {
+    /// A fault at this position. If a symbol of another language stands there, the advice is to write our word for it.
+    fn expected(&mut self, advice: &str) -> Fault {
         self.scanner.blanks();
         let rest = self.scanner.rest();
         let others = [
@@ -309,10 +300,29 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn single(mut parts: Vec<Expression>, of: impl Fn(Vec<Expression>) -> Expression) -> Expression {
-    match parts.len() {
-        1 => parts.remove(0),
-        _ => of(parts),
+fn combine(mut parts: Vec<Expression>, combined: fn(Vec<Expression>) -> Expression) -> Expression {
+    if parts.len() == 1 {
+        parts.remove(0)
+    } else {
+        combined(parts)
+    }
+}
+
+/// The name that `name` may be a misspelling of.
+fn closest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    names
+        .iter()
+        .copied()
+        .filter(|other| other.contains(name) || name.contains(other) || letters_between(name, other) <= 2)
+        .min_by_key(|other| letters_between(name, other))
+}
+
+fn letters_between(name: &str, other: &str) -> usize {
+    // A longer word is not a typo of a field.
+    if name.len() <= 40 {
+        distance(name, other)
+    } else {
+        usize::MAX
     }
 }
 
@@ -326,32 +336,38 @@ fn address(text: &str) -> Result<Prefix, String> {
 }
 
 fn word(text: &str, known: &[&str]) -> Result<String, String> {
-    match known.contains(&text) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is none of {}", known.join(", "))),
+    if known.contains(&text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is none of {}", known.join(", ")))
     }
 }
 
-/// Ranges of a comparison with the first value, or all values of a list.
+/// The ranges of numbers for which the comparison is true. Only `==`, `!=` and `in` have more than one value.
 fn compared(operator: Operator, ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let (first, last) = ranges.first().copied().unwrap_or((1, 0));
-    let below = |end: Option<u64>| end.map(|end| (0, end)).into_iter().collect();
-    let above = |begin: Option<u64>| begin.map(|begin| (begin, u64::MAX)).into_iter().collect();
-    match operator {
-        Operator::Less => below(first.checked_sub(1)),
-        Operator::AtMost => below(Some(last)),
-        Operator::Greater => above(last.checked_add(1)),
-        Operator::AtLeast => above(Some(first)),
-        _ => ranges,
-    }
+    let range = match operator {
+        Operator::Less => first.checked_sub(1).map(|last| (0, last)),
+        Operator::AtMost => Some((0, last)),
+        Operator::Greater => last.checked_add(1).map(|first| (first, u64::MAX)),
+        Operator::AtLeast => Some((first, u64::MAX)),
+        _ => return ranges,
+    };
+    range.into_iter().collect()
 }
 
-/// A number, or two of them.
+/// Parses a number, or the first and the last one of a range.
 fn range(text: &str, form: Form) -> Result<(u64, u64), String> {
-    let Some((first, last)) = text.split_once('-').filter(|_| form != Form::Proto) else {
+    let ends = if form == Form::Proto {
+        None
+    } else {
+        text.split_once('-')
+    };
+    let Some((first, last)) = ends else {
         return number(text, form).map(|number| (number, number));
     };
-    let (first, last) = (number(first, form)?, number(last, form)?);
+    let first = number(first, form)?;
+    let last = number(last, form)?;
     if first > last {
         return Err(format!("{text} ends before it begins"));
     }
@@ -377,7 +393,6 @@ fn number(text: &str, form: Form) -> Result<u64, String> {
         Form::Number(most) => (COUNTS, most, "a number, such as 50 or 10k"),
         _ => (COUNTS, u64::MAX, "a number"),
     };
-    let bad = || format!("{text:?} is not {what}");
     let (value, unit) = if let Some(digits) = text.strip_prefix("0x") {
         let value = Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         (
@@ -400,9 +415,9 @@ fn number(text: &str, form: Form) -> Result<u64, String> {
         )
     };
     if unit.is_empty() && !units.iter().any(|(unit, _)| unit.is_empty()) {
-        return Err(format!("{}: write its unit", bad()));
+        return Err(format!("{text:?} is not {what}: write its unit"));
     }
-    let value = value.ok_or_else(bad)?;
+    let value = value.ok_or_else(|| format!("{text:?} is not {what}"))?;
     u64::try_from(value)
         .ok()
         .filter(|value| *value <= most)
@@ -417,10 +432,8 @@ fn decimal(text: &str, factor: u64) -> Option<u128> {
         return None;
     }
     let all: u128 = format!("{whole}{fraction}").parse().ok()?;
-    let (scaled, parts) = (
-        all.checked_mul(factor.into())?,
-        10_u128.pow(fraction.len() as u32),
-    );
+    let scaled = all.checked_mul(factor.into())?;
+    let parts = 10_u128.pow(fraction.len() as u32);
     scaled.is_multiple_of(parts).then(|| scaled / parts)
 }
 

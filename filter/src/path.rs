@@ -42,22 +42,23 @@ impl Pattern {
     pub(crate) fn is_in(&self, path: &[u32]) -> bool {
         let mut rest = path;
         for part in self.steps.split(|step| *step == Step::Any) {
-            let fits = |nodes: &[u32]| {
-                nodes
-                    .iter()
-                    .zip(part)
-                    .all(|(node, step)| matches!(step, Step::One) || *step == Step::Node(*node))
-            };
             if part.is_empty() {
                 continue;
             }
-            let Some(at) = rest.windows(part.len()).position(fits) else {
+            let Some(at) = rest.windows(part.len()).position(|nodes| fits(part, nodes)) else {
                 return false;
             };
             rest = &rest[at + part.len()..];
         }
         true
     }
+}
+
+fn fits(part: &[Step], nodes: &[u32]) -> bool {
+    nodes
+        .iter()
+        .zip(part)
+        .all(|(node, step)| *step == Step::One || *step == Step::Node(*node))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a filter means.
+//! Evaluates the tests of a filter for a row.
 
 use std::cell::OnceCell;
 
@@ -8,20 +8,20 @@ use wire::FlowKey;
 use crate::field::Field;
 use crate::path::Pattern;
 
-/// What is known of a row. What it lacks is unknown.
+/// The known values of a row; a field that is absent is unknown.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Facts<'a> {
-    /// The flow.
+    /// The flow of the row.
     pub flow: Option<&'a FlowKey>,
-    /// Where the flow's text is kept once a test has made it, if many filters are asked about the row.
+    /// A cache for the text of the flow, if several filters are compared with the row.
     pub flow_text: Option<&'a OnceCell<String>>,
     /// The nodes in forwarding order (`u32::MAX`: unavailable); empty if unknown.
     pub path: &'a [u32],
-    /// The event's node.
+    /// The node of the event.
     pub node: Option<u32>,
-    /// The event's interface.
+    /// The interface of the event.
     pub interface: Option<u32>,
-    /// The event's queue.
+    /// The queue of the event.
     pub queue: Option<u8>,
     /// The kind of the event.
     pub kind: Option<&'a str>,
@@ -33,24 +33,23 @@ pub struct Facts<'a> {
     pub reason: Option<u8>,
     /// The number of reports of the flow.
     pub reports: Option<u64>,
-    /// Values, by metric.
+    /// The measured values, by metric.
     pub values: [Option<u64>; Metric::COUNT],
 }
 
-/// What each row has that a filter matches.
+/// The properties of each row that a filter matches; `None` where they may differ.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Required {
-    /// This kind.
+    /// The kind of the event.
     pub kind: Option<String>,
-    /// This metric.
+    /// The metric of the event.
     pub metric: Option<String>,
-    /// This node, of an event.
+    /// The node, if rows are events.
     pub node: Option<u32>,
-    /// This flow.
+    /// The flow that the row is about.
     pub flow: Option<FlowKey>,
 }
 
-/// A condition.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Expression {
     /// True of all if there are none.
@@ -60,7 +59,7 @@ pub(crate) enum Expression {
     Test(Test),
 }
 
-/// One field.
+/// A test of one field.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Test {
     /// An address is in one of these.
@@ -153,11 +152,11 @@ impl Expression {
                     _ => {}
                 },
                 Self::Test(Test::Text(field, texts)) if texts.len() == 1 => {
-                    let text = || Some(texts[0].clone());
+                    let text = &texts[0];
                     match field {
-                        Field::Kind => required.kind = text(),
-                        Field::Metric => required.metric = text(),
-                        Field::Flow => required.flow = texts[0].parse().ok(),
+                        Field::Kind => required.kind = Some(text.clone()),
+                        Field::Metric => required.metric = Some(text.clone()),
+                        Field::Flow => required.flow = text.parse().ok(),
                         _ => {}
                     }
                 }
@@ -185,27 +184,21 @@ impl Test {
     fn truth(&self, facts: &Facts<'_>) -> Option<bool> {
         match self {
             Self::Address(field, prefixes) => {
-                let flow = facts.flow.filter(|flow| flow.known_id().is_none())?;
-                let (src, dst) = (flow.src_octets(), flow.dst_octets());
-                let is_in =
-                    |address: &[u8; 16]| prefixes.iter().any(|prefix| prefix.contains_octets(address));
-                Some(match field {
-                    Field::Src => is_in(src),
-                    Field::Dst => is_in(dst),
-                    _ => is_in(src) || is_in(dst),
-                })
+                let flow = addressed(facts)?;
+                let src = flow.src_octets();
+                let dst = flow.dst_octets();
+                Some(prefixes.iter().any(|prefix| match field {
+                    Field::Src => prefix.contains_octets(src),
+                    Field::Dst => prefix.contains_octets(dst),
+                    _ => prefix.contains_octets(src) || prefix.contains_octets(dst),
+                }))
             }
             Self::Number(field, ranges) => {
-                let is_in = |number: u64| {
-                    ranges
-                        .iter()
-                        .any(|(first, last)| (*first..=*last).contains(&number))
-                };
                 if *field == Field::Port {
                     let (src, dst) = facts.flow?.ports()?;
-                    return Some(is_in(src.into()) || is_in(dst.into()));
+                    return Some(contains(ranges, src.into()) || contains(ranges, dst.into()));
                 }
-                number(*field, facts).map(is_in)
+                number(*field, facts).map(|number| contains(ranges, number))
             }
             Self::Text(field, texts) => text(*field, facts, |text| texts.iter().any(|one| one == text)),
             Self::Contains(field, part) => text(*field, facts, |text| text.contains(&**part)),
@@ -216,12 +209,22 @@ impl Test {
     }
 }
 
+fn contains(ranges: &[(u64, u64)], number: u64) -> bool {
+    ranges
+        .iter()
+        .any(|(first, last)| (*first..=*last).contains(&number))
+}
+
+/// The flow, if its addresses are known and not only its id.
+fn addressed<'a>(facts: &Facts<'a>) -> Option<&'a FlowKey> {
+    facts.flow.filter(|flow| flow.known_id().is_none())
+}
+
 fn number(field: Field, facts: &Facts<'_>) -> Option<u64> {
-    let addressed = || facts.flow.filter(|flow| flow.known_id().is_none());
     match field {
         Field::SrcPort => facts.flow?.src_port().map(u64::from),
         Field::DstPort => facts.flow?.dst_port().map(u64::from),
-        Field::Proto => addressed().map(|flow| flow.proto().into()),
+        Field::Proto => addressed(facts).map(|flow| flow.proto().into()),
         Field::Node => facts.node.map(u64::from),
         Field::Interface => facts.interface.map(u64::from),
         Field::Queue => facts.queue.map(u64::from),

@@ -160,117 +160,122 @@ fn events_are_matched_by_their_own_fields() {
     assert!(matches("flow-id:0x0000f10a", View::Events, &facts));
 }
 
+/// A text, the position and length of its fault, and the message; no message if the text is searched.
+const FAULTS: [(&str, usize, usize, &str); 27] = [
+    ("src", 3, 0, ""),
+    (
+        "src and dst == 10.0.0.1",
+        4,
+        3,
+        "after src, write an operator, such as src == …",
+    ),
+    ("src = 10.0.0.1", 4, 1, "in place of =, write =="),
+    (
+        "src == 10.0.0.1 && dst == 10.0.0.2",
+        16,
+        2,
+        "in place of &&, write and",
+    ),
+    ("src == ", 7, 0, "a value is missing here"),
+    ("src in (10.0.0.1, )", 18, 0, "a value is missing here"),
+    (
+        "src in (10.0.0.1",
+        16,
+        0,
+        "separate values by commas, and close the list with `)`",
+    ),
+    (
+        "src in 10.0.0.1/8",
+        7,
+        10,
+        "the address has bits set beyond /8: write 10.0.0.0/8",
+    ),
+    ("src > 10.0.0.1", 4, 1, "src is compared by == != in"),
+    ("(src == 10.0.0.1", 16, 0, "close the parenthesis with `)`"),
+    (
+        "src == 10.0.0.1 dst == 10.0.0.2",
+        16,
+        3,
+        "write `and` or `or` between two tests",
+    ),
+    (
+        "src == 10.0.0.1 and",
+        19,
+        0,
+        "write a test here, such as src in 10.0.0.0/8",
+    ),
+    (
+        "and src == 10.0.0.1",
+        0,
+        3,
+        "before `and`, a test is missing, such as src in 10.0.0.0/8",
+    ),
+    ("kind == drop", 0, 4, "kind is a field of events, not of flows"),
+    (
+        "sorce == 10.0.0.1",
+        0,
+        5,
+        "flows have no field sorce; did you mean src?",
+    ),
+    (
+        "latency > 5ms",
+        0,
+        7,
+        "flows have no field latency; did you mean hop_latency?",
+    ),
+    (
+        "checkout and port == 80",
+        0,
+        8,
+        "flows have no field checkout; to search for it in the text of flows, write \"checkout\"",
+    ),
+    ("flow_latency > 5m", 15, 2, "\"5m\" is not a time, such as 5ms"),
+    ("flow_latency > 1.5", 15, 3, "\"1.5\" is not a time, such as 5ms"),
+    (
+        "link_utilization > 80",
+        19,
+        2,
+        "\"80\" is not a share, such as 80%: write its unit",
+    ),
+    ("port == 65536", 8, 5, "65536 is more than 65535"),
+    ("port in 9-8", 8, 3, "9-8 ends before it begins"),
+    (
+        "proto == ip",
+        9,
+        2,
+        "\"ip\" is not a protocol: tcp, udp, icmp, sctp, or a number",
+    ),
+    (
+        "node == spine9",
+        8,
+        6,
+        "no node has the name \"spine9\"; write an id such as 101, or a name of the inventory",
+    ),
+    (
+        "path ~ 101>>103",
+        7,
+        8,
+        "write nodes, ? or * between >, such as 101>*>103",
+    ),
+    ("flow ~ \"10.0", 7, 0, "close the quotes with another \""),
+    (
+        "src == 10.0.0.1 and §",
+        20,
+        2,
+        "\"§\" is no test; write a field, an operator and a value",
+    ),
+];
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "one scenario, from start to end")]
 fn faults_have_a_position_and_say_what_to_write() {
     let most = "x".repeat(5_000);
     let deep = "(".repeat(40);
-    for (text, position, length, message) in [
-        ("src", 3, 0, ""),
-        (
-            "src and dst == 10.0.0.1",
-            4,
-            3,
-            "after src, write an operator, such as src == …",
-        ),
-        ("src = 10.0.0.1", 4, 1, "in place of =, write =="),
-        (
-            "src == 10.0.0.1 && dst == 10.0.0.2",
-            16,
-            2,
-            "in place of &&, write and",
-        ),
-        ("src == ", 7, 0, "a value is missing here"),
-        ("src in (10.0.0.1, )", 18, 0, "a value is missing here"),
-        (
-            "src in (10.0.0.1",
-            16,
-            0,
-            "separate values by commas, and close the list with `)`",
-        ),
-        (
-            "src in 10.0.0.1/8",
-            7,
-            10,
-            "the address has bits set beyond /8: write 10.0.0.0/8",
-        ),
-        ("src > 10.0.0.1", 4, 1, "src is compared by == != in"),
-        ("(src == 10.0.0.1", 16, 0, "close the parenthesis with `)`"),
-        (
-            "src == 10.0.0.1 dst == 10.0.0.2",
-            16,
-            3,
-            "write `and` or `or` between two tests",
-        ),
-        (
-            "src == 10.0.0.1 and",
-            19,
-            0,
-            "write a test here, such as src in 10.0.0.0/8",
-        ),
-        (
-            "and src == 10.0.0.1",
-            0,
-            3,
-            "before `and`, a test is missing, such as src in 10.0.0.0/8",
-        ),
-        ("kind == drop", 0, 4, "kind is a field of events, not of flows"),
-        (
-            "sorce == 10.0.0.1",
-            0,
-            5,
-            "flows have no field sorce; did you mean src?",
-        ),
-        (
-            "latency > 5ms",
-            0,
-            7,
-            "flows have no field latency; did you mean hop_latency?",
-        ),
-        (
-            "checkout and port == 80",
-            0,
-            8,
-            "flows have no field checkout; to search for it in the text of flows, write \"checkout\"",
-        ),
-        ("flow_latency > 5m", 15, 2, "\"5m\" is not a time, such as 5ms"),
-        ("flow_latency > 1.5", 15, 3, "\"1.5\" is not a time, such as 5ms"),
-        (
-            "link_utilization > 80",
-            19,
-            2,
-            "\"80\" is not a share, such as 80%: write its unit",
-        ),
-        ("port == 65536", 8, 5, "65536 is more than 65535"),
-        ("port in 9-8", 8, 3, "9-8 ends before it begins"),
-        (
-            "proto == ip",
-            9,
-            2,
-            "\"ip\" is not a protocol: tcp, udp, icmp, sctp, or a number",
-        ),
-        (
-            "node == spine9",
-            8,
-            6,
-            "no node has the name \"spine9\"; write an id such as 101, or a name of the inventory",
-        ),
-        (
-            "path ~ 101>>103",
-            7,
-            8,
-            "write nodes, ? or * between >, such as 101>*>103",
-        ),
-        ("flow ~ \"10.0", 7, 0, "close the quotes with another \""),
-        (
-            "src == 10.0.0.1 and §",
-            20,
-            2,
-            "\"§\" is no test; write a field, an operator and a value",
-        ),
+    let bounds = [
         (most.as_str(), 4096, 0, "a filter has up to 4096 bytes"),
         (deep.as_str(), 32, 0, "parentheses and `not` go up to 32 deep"),
-    ] {
+    ];
+    for (text, position, length, message) in FAULTS.iter().copied().chain(bounds) {
         let parsed = Filter::parse(text, View::Flows, &names);
         if message.is_empty() {
             assert!(parsed.is_ok(), "{text}: one word is searched");
@@ -291,9 +296,12 @@ fn faults_have_a_position_and_say_what_to_write() {
     assert_eq!(refused.message, "a filter has up to 256 tests and values");
 }
 
+fn required(text: &str) -> Required {
+    Filter::parse(text, View::Events, &names).unwrap().required()
+}
+
 #[test]
 fn what_every_match_has_is_for_an_index() {
-    let required = |text: &str| Filter::parse(text, View::Events, &names).unwrap().required();
     let flow = "10.0.0.1:1>10.0.0.2:2/17";
     assert_eq!(
         required(&format!(
@@ -324,18 +332,20 @@ fn what_every_match_has_is_for_an_index() {
     );
 }
 
+/// The condition of ClickHouse for a filter, and its parameters.
+fn click_house(text: &str) -> (String, Vec<String>) {
+    let mut values = Vec::new();
+    let filter = Filter::parse(text, View::Events, &names).unwrap();
+    let text = filter.click_house(&mut |kind, value| {
+        values.push(format!("{kind} {value}"));
+        format!("{{p{}}}", values.len())
+    });
+    (text, values)
+}
+
 #[test]
 fn click_house_gets_values_as_parameters() {
-    let written = |text: &str| {
-        let mut values = Vec::new();
-        let filter = Filter::parse(text, View::Events, &names).unwrap();
-        let text = filter.click_house(&mut |kind, value| {
-            values.push(format!("{kind} {value}"));
-            format!("{{p{}}}", values.len())
-        });
-        (text, values)
-    };
-    let (text, values) = written("src in 10.0.1.0/24 and not path ~ 101>*>?>103");
+    let (text, values) = click_house("src in 10.0.1.0/24 and not path ~ 101>*>?>103");
     assert_eq!(
         text,
         "(if(flow != '' AND NOT startsWith(flow, 'flow-id:'), (src BETWEEN {p1} AND {p2}), NULL) AND \
@@ -349,40 +359,43 @@ fn click_house_gets_values_as_parameters() {
             "String >101>([0-9]+>)*[0-9]+>103>"
         ]
     );
-    let (text, values) = written("rule ~ \"a' OR 1 = 1\"");
+    let (text, values) = click_house("rule ~ \"a' OR 1 = 1\"");
     assert_eq!(text, "if(rule = '', NULL, position(rule, {p1}) > 0)");
     assert_eq!(values, ["String a' OR 1 = 1"]);
 }
 
+fn completed(text: &str) -> Vec<String> {
+    complete(text, View::Events, &["leaf-1", "spine 2"])
+        .into_iter()
+        .map(|completion| format!("{}{}", &text[..completion.from], completion.text))
+        .collect()
+}
+
 #[test]
 fn completions_are_what_may_follow() {
-    let texts = |text: &str| -> Vec<String> {
-        let found = complete(text, View::Events, &["leaf-1", "spine 2"]);
-        found
-            .into_iter()
-            .map(|one| format!("{}{}", &text[..one.from], one.text))
-            .collect()
-    };
     let fields = Field::ALL
         .into_iter()
         .filter(|field| field.is_of(View::Events))
         .count();
-    assert_eq!(texts("").len(), fields + 1);
-    assert_eq!(texts("que"), ["queue", "queue_occupancy", "queue_congestion"]);
-    assert_eq!(texts("src "), ["src == ", "src != ", "src in "]);
-    assert_eq!(texts("src i"), ["src in "]);
-    assert_eq!(texts("kind == dr"), ["kind == drop"]);
-    assert_eq!(texts("kind in (drop, lo"), ["kind in (drop, loss"]);
-    assert_eq!(texts("node == "), ["node == leaf-1", "node == \"spine 2\""]);
-    assert_eq!(texts("path ~ 7>le"), ["path ~ 7>leaf-1"]);
-    assert_eq!(texts("proto == t"), ["proto == tcp"]);
-    assert_eq!(texts("kind == drop "), ["kind == drop and ", "kind == drop or "]);
-    assert_eq!(texts("kind == drop a"), ["kind == drop and "]);
+    assert_eq!(completed("").len(), fields + 1);
+    assert_eq!(completed("que"), ["queue", "queue_occupancy", "queue_congestion"]);
+    assert_eq!(completed("src "), ["src == ", "src != ", "src in "]);
+    assert_eq!(completed("src i"), ["src in "]);
+    assert_eq!(completed("kind == dr"), ["kind == drop"]);
+    assert_eq!(completed("kind in (drop, lo"), ["kind in (drop, loss"]);
+    assert_eq!(completed("node == "), ["node == leaf-1", "node == \"spine 2\""]);
+    assert_eq!(completed("path ~ 7>le"), ["path ~ 7>leaf-1"]);
+    assert_eq!(completed("proto == t"), ["proto == tcp"]);
     assert_eq!(
-        texts("kind == drop and not (int"),
+        completed("kind == drop "),
+        ["kind == drop and ", "kind == drop or "]
+    );
+    assert_eq!(completed("kind == drop a"), ["kind == drop and "]);
+    assert_eq!(
+        completed("kind == drop and not (int"),
         ["kind == drop and not (interface"]
     );
-    assert_eq!(texts("reports"), Vec::<String>::new(), "a field of flows");
+    assert_eq!(completed("reports"), Vec::<String>::new(), "a field of flows");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::io;
 use std::ptr::NonNull;
 
-/// See `Region::populate`.
 pub(crate) fn populate(base: NonNull<u8>, len: usize) -> io::Result<()> {
     // SAFETY: MADV_POPULATE_WRITE keeps contents; the range is a region's mapping.
     let answer = unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_POPULATE_WRITE) };
@@ -15,7 +14,6 @@ pub(crate) fn populate(base: NonNull<u8>, len: usize) -> io::Result<()> {
     }
 }
 
-/// See `Region::sync`.
 pub(crate) fn sync(base: NonNull<u8>, len: usize) -> io::Result<()> {
     // SAFETY: MS_SYNC keeps contents; the range is a region's mapping.
     let answer = unsafe { libc::msync(base.as_ptr().cast(), len, libc::MS_SYNC) };

@@ -55,7 +55,7 @@ pub enum Pages {
 pub enum Access {
     /// Reading only; every write is [`OutOfRange`].
     Read,
-    /// Both.
+    /// Reading and writing.
     ReadWrite,
 }
 
@@ -107,13 +107,13 @@ impl Region {
         }
     }
 
-    /// Bytes.
+    /// The length in bytes.
     #[inline]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has no bytes. No region is made that is empty.
+    /// Always false: no region is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -94,7 +94,8 @@ fn writes_of_five_to_seven_bytes_are_atomic() {
                     region.write_head_last(64, &[value; 7][..len]).unwrap();
                 }
             });
-            let (mut changes, mut before) = (0, 0);
+            let mut changes = 0;
+            let mut before = 0;
             for _ in 0..LOOKS {
                 let seen = region.load_u64(64).unwrap().to_ne_bytes();
                 changes += u32::from(seen[0] != before);
@@ -297,7 +298,8 @@ fn a_reader_of_head_last_records_never_takes_a_mixture_for_one() {
     let region = Arc::new(Region::anonymous(4096, false).unwrap());
     let done = Arc::new(AtomicBool::new(false));
     let writer = std::thread::spawn({
-        let (region, done) = (Arc::clone(&region), Arc::clone(&done));
+        let region = Arc::clone(&region);
+        let done = Arc::clone(&done);
         move || {
             for number in 1..100_000_u64 {
                 let record = [number; 128].map(u64::to_ne_bytes);

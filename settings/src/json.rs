@@ -50,12 +50,6 @@ pub fn inline(value: &Value) -> String {
 impl Shown {
     /// Converts it to JSON that [`read`] reads again: values that are not set and empty tables and lists are left out.
     pub fn to_written(&self) -> Value {
-        let is_empty = |value: &Value| match value {
-            Value::Null => true,
-            Value::Array(list) => list.is_empty(),
-            Value::Object(table) => table.is_empty(),
-            _ => false,
-        };
         match self {
             Self::Nothing => Value::Null,
             Self::Plain(value) => value.clone(),
@@ -67,5 +61,14 @@ impl Shown {
                 Value::Object(written.filter(|(_, value)| !is_empty(value)).collect())
             }
         }
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(table) => table.is_empty(),
+        _ => false,
     }
 }

@@ -8,7 +8,8 @@ const HIDDEN: char = '*';
 pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> String {
     let mut is_hidden = vec![false; line.len()];
     for range in hidden {
-        let (first, end) = (range.start.saturating_sub(start), range.end.saturating_sub(start));
+        let first = range.start.saturating_sub(start);
+        let end = range.end.saturating_sub(start);
         for (at, byte) in line.bytes().enumerate().take(end).skip(first) {
             let is_end = start + at == range.start || at + 1 == end;
             is_hidden[at] |= !(is_end && matches!(byte, b'"' | b'\''));
@@ -21,17 +22,21 @@ pub(crate) fn without(line: &str, start: usize, hidden: &[Range<usize>]) -> Stri
 
 /// A line of a text that is not TOML: its punctuation and those of its words that `is_known` accepts.
 pub(crate) fn only(line: &str, is_known: impl Fn(&str) -> bool) -> String {
-    let is_punctuation = |char: char| char.is_whitespace() || "=[]{},\"'.#".contains(char);
     let mut quoted = String::with_capacity(line.len());
     for part in line.split_inclusive(is_punctuation) {
         let word = part.trim_end_matches(is_punctuation);
-        match is_known(word) {
-            true => quoted.push_str(word),
-            false => quoted.extend(word.chars().map(|_| HIDDEN)),
+        if is_known(word) {
+            quoted.push_str(word);
+        } else {
+            quoted.extend(word.chars().map(|_| HIDDEN));
         }
         quoted.push_str(&part[word.len()..]);
     }
     quoted
+}
+
+fn is_punctuation(char: char) -> bool {
+    char.is_whitespace() || "=[]{},\"'.#".contains(char)
 }
 
 /// A text without the secrets that addresses in it may have: users, passwords, paths and queries.
@@ -63,15 +68,18 @@ fn without_user(word: &str) -> String {
     format!("{}{hidden}{}", &word[..start], &word[end..])
 }
 
+fn is_address_end(char: char) -> bool {
+    char.is_whitespace() || matches!(char, '"' | '\'' | '`')
+}
+
 /// The form of an address in our own advice, which has no secret.
 const FORM: &str = "https://HOST/BUCKET";
 
 /// A line without paths and queries of `http://` and `https://`: those of webhooks often hold a token.
 fn without_url_paths(line: &str) -> String {
-    let is_end = |char: char| char.is_whitespace() || matches!(char, '"' | '\'' | '`');
     let mut quoted = String::with_capacity(line.len());
-    for part in line.split_inclusive(is_end) {
-        if part.trim_end_matches(is_end) == FORM {
+    for part in line.split_inclusive(is_address_end) {
+        if part.trim_end_matches(is_address_end) == FORM {
             quoted.push_str(part);
             continue;
         }
@@ -85,7 +93,7 @@ fn without_url_paths(line: &str) -> String {
         quoted.extend(
             part[shown..]
                 .chars()
-                .map(|char| if is_end(char) { char } else { HIDDEN }),
+                .map(|char| if is_address_end(char) { char } else { HIDDEN }),
         );
     }
     quoted

@@ -51,10 +51,10 @@ pub struct Reader<'i> {
     quotable: Option<BTreeSet<String>>,
 }
 
-/// Longest file, bytes.
+/// The maximum length of a file, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 
-/// The text of a file of settings.
+/// Reads the text of a file of settings.
 ///
 /// # Errors
 /// It cannot be read, is not UTF-8, or exceeds the limit, without which a device could be read forever.
@@ -132,10 +132,7 @@ impl<'i> Reader<'i> {
 
     /// Records a problem at bytes `span` of the file.
     pub fn refuse(&mut self, span: Range<usize>, message: impl Into<String>) {
-        let follows = self
-            .unread
-            .iter()
-            .any(|unread| unread.start <= span.start && span.end <= unread.end);
+        let follows = self.unread.iter().any(|unread| is_inside(&span, unread));
         if !follows && !self.renamed.contains(&span) {
             self.problems.push((span, message.into()));
         }
@@ -204,10 +201,10 @@ impl<'i> Reader<'i> {
 
     /// As [`Reader::messages`], each with the keys that lead from `root` to the value it is about.
     pub fn messages_by_key(&self, root: &Node<'_>) -> Vec<(Vec<String>, String)> {
-        let keyed = |(span, message): &(Range<usize>, String)| {
-            (keys_of(root, span), quote::without_url_secrets(message))
-        };
-        self.problems.iter().map(keyed).collect()
+        self.problems
+            .iter()
+            .map(|(span, message)| (keys_of(root, span), quote::without_url_secrets(message)))
+            .collect()
     }
 
     /// Whether there is no problem so far.
@@ -238,9 +235,10 @@ fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut
     let DeValue::Table(entries) = node.get_ref() else {
         return;
     };
-    let (mut own, mut tables, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    let mut own = Vec::new();
+    let mut tables = Vec::new();
+    let mut keys = Vec::new();
     for (key, value) in entries {
-        let is_table = |node: &Node<'_>| matches!(node.get_ref(), DeValue::Table(_));
         match value.get_ref() {
             DeValue::Table(_) => tables.push(value),
             DeValue::Array(list) if list.iter().any(is_table) => tables.extend(list.iter()),
@@ -248,20 +246,26 @@ fn add_unread(node: &Node<'_>, problems: &[(Range<usize>, String)], unread: &mut
         }
         keys.push(key.span());
     }
-    let is_problem = |span: &Range<usize>| {
-        problems
-            .iter()
-            .any(|(problem, _)| span.start <= problem.start && problem.end <= span.end)
-    };
-    // What is wrong in a table below is not wrong here.
-    let is_refused = |table: &&Node<'_>| problems.iter().any(|(problem, _)| *problem == table.span());
-    if own.iter().chain(&keys).any(is_problem) || tables.iter().any(is_refused) {
+    let has_problem = problems.iter().any(|(problem, _)| {
+        // A problem inside a table below is not one of this table.
+        own.iter().chain(&keys).any(|span| is_inside(problem, span))
+            || tables.iter().any(|table| *problem == table.span())
+    });
+    if has_problem {
         unread.extend(own.into_iter().chain(keys));
         unread.push(node.span());
     }
     tables
         .into_iter()
         .for_each(|table| add_unread(table, problems, unread));
+}
+
+fn is_table(node: &Node<'_>) -> bool {
+    matches!(node.get_ref(), DeValue::Table(_))
+}
+
+fn is_inside(inner: &Range<usize>, outer: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
 }
 
 impl Reader<'_> {
@@ -309,12 +313,12 @@ pub fn span_of(root: &Node<'_>, path: &[&str]) -> Range<usize> {
 
 /// The keys of the tables that lead to the value at `span`; lists are no step.
 fn keys_of(root: &Node<'_>, span: &Range<usize>) -> Vec<String> {
-    let has = |node: &Node<'_>| node.span().start <= span.start && span.end <= node.span().end;
-    let (mut node, mut keys) = (root, Vec::new());
+    let mut node = root;
+    let mut keys = Vec::new();
     loop {
         let child = match node.get_ref() {
-            DeValue::Table(table) => table.iter().find(|(_, child)| has(child)),
-            DeValue::Array(list) => match list.iter().find(|child| has(child)) {
+            DeValue::Table(table) => table.iter().find(|(_, child)| is_inside(span, &child.span())),
+            DeValue::Array(list) => match list.iter().find(|child| is_inside(span, &child.span())) {
                 Some(child) => {
                     node = child;
                     continue;
@@ -386,7 +390,8 @@ impl fmt::Display for ConfigError {
                 0
             };
             let part: String = source.chars().skip(skipped).take(SHOWN.0 + SHOWN.1).collect();
-            let (indent, width) = (column - 1 - skipped, (*width).min(SHOWN.1));
+            let indent = column - 1 - skipped;
+            let width = (*width).min(SHOWN.1);
             writeln!(f, "{line} | {part}")?;
             write!(f, "{:margin$} | {:indent$}{}", "", "", "^".repeat(width))?;
         }
@@ -425,7 +430,8 @@ mod tests {
             }
             .to_string()
         };
-        let (before, after) = ("a".repeat(60), "b".repeat(99));
+        let before = "a".repeat(60);
+        let after = "b".repeat(99);
         assert_eq!(
             shown(100_008..100_009),
             format!("h.toml:1:100009: no\n  |\n1 | {before}?{after}\n  | {:60}^", "")

@@ -38,39 +38,39 @@ pub trait Setting: Sized + Clone + PartialEq {
 /// A value for output as TOML or JSON, in declaration order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
-    /// Not set.
+    /// A value that is not set.
     Nothing,
-    /// A plain value.
+    /// A text, a number or a boolean.
     Plain(serde_json::Value),
     /// A list of plain values or of tables.
     List(Vec<Shown>),
-    /// A table.
+    /// A table, in the order of its declaration.
     Table(Vec<(String, Shown)>),
 }
 
 /// A table of the file, with its description.
 #[derive(Clone, Debug)]
 pub struct Chapter {
-    /// As it is written in the file: `[api]`, `[profiles.NAME]`, `[[rules]]`.
+    /// The heading in the file: `[api]`, `[profiles.NAME]`, `[[rules]]`.
     pub heading: String,
     /// Description of the table.
     pub text: String,
-    /// Its keys.
+    /// The keys of the table.
     pub keys: Vec<Key>,
 }
 
 /// A key of a table, with its description.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// Its name.
+    /// The name in the file.
     pub name: &'static str,
     /// Description of valid values.
     pub kind: &'static str,
-    /// The default.
+    /// The value of a file that does not set it.
     pub default: Shown,
-    /// It can change while the program runs.
+    /// True if it can change while the program runs.
     pub live: bool,
-    /// It is a secret, or a table or list that can hold one.
+    /// True for a secret, or a table or list that can hold one.
     pub is_secret: bool,
     /// Description of the key.
     pub text: String,
@@ -78,9 +78,10 @@ pub struct Key {
 
 /// Records that `node` cannot be read as a `T`, for which a file has `what`.
 pub fn refuse<T: Setting>(node: &Node<'_>, reader: &mut Reader<'_>, what: &str) -> Option<T> {
-    match T::IS_SECRET {
-        true => reader.expected_secret(node, what),
-        false => reader.expected(node, what),
+    if T::IS_SECRET {
+        reader.expected_secret(node, what);
+    } else {
+        reader.expected(node, what);
     }
     None
 }
@@ -314,7 +315,7 @@ impl<T: Setting> Setting for Vec<T> {
 
 /// A key of a table whose keys the user chooses.
 pub trait Name: Sized + Clone + Ord + ToString {
-    /// Its placeholder in the reference.
+    /// The placeholder for the name in the reference.
     const PLACEHOLDER: &'static str;
     /// Parses it; the error describes valid values.
     fn parse(text: &str) -> Result<Self, &'static str>;

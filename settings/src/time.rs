@@ -23,13 +23,14 @@ pub fn nanoseconds(text: &str) -> Option<u64> {
 /// A whole number of so many digits.
 fn number(text: &str, digits: usize) -> Option<i64> {
     let is_valid = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_valid)
+    if is_valid { text.parse().ok() } else { None }
 }
 
 /// Seconds since midnight, and nanoseconds, of `08:00`, `08:00:30` or `08:00:30.25`.
 fn time_of_day(text: &str) -> Option<(i64, u64)> {
     let mut fields = text.splitn(3, ':');
-    let (hour, minute) = (number(fields.next()?, 2)?, number(fields.next()?, 2)?);
+    let hour = number(fields.next()?, 2)?;
+    let minute = number(fields.next()?, 2)?;
     let (second, fraction) = match fields.next() {
         None => (0, 0),
         Some(seconds) => match seconds.split_once('.') {
@@ -52,7 +53,8 @@ fn offset(zone: &str) -> Option<i64> {
     }
     let (sign, rest) = zone.split_at_checked(1)?;
     let (hours, minutes) = rest.split_once(':')?;
-    let (hours, minutes) = (number(hours, 2)?, number(minutes, 2)?);
+    let hours = number(hours, 2)?;
+    let minutes = number(minutes, 2)?;
     let seconds = hours * 3600 + minutes * 60;
     match sign {
         _ if hours > 23 || minutes > 59 => None,
@@ -65,7 +67,8 @@ fn offset(zone: &str) -> Option<i64> {
 /// A time, ns since 1970, as people write it: in UTC, to the second.
 pub fn text(nanoseconds: u64) -> String {
     let seconds = (nanoseconds / 1_000_000_000) as i64;
-    let (day, clock) = (seconds / 86_400, seconds % 86_400);
+    let day = seconds / 86_400;
+    let clock = seconds % 86_400;
     let Date { year, month, day } = Date::from_days(day);
     format!(
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
@@ -96,7 +99,8 @@ impl Date {
     /// The date so many days after 1970-01-01.
     #[inline]
     pub fn from_days(days: i64) -> Self {
-        let (era, day) = ((days + EPOCH).div_euclid(ERA), (days + EPOCH).rem_euclid(ERA));
+        let era = (days + EPOCH).div_euclid(ERA);
+        let day = (days + EPOCH).rem_euclid(ERA);
         let year = (day - day / 1460 + day / 36_524 - day / (ERA - 1)) / 365;
         let day = day - (365 * year + year / 4 - year / 100);
         let month = (5 * day + 2) / 153;
@@ -111,8 +115,10 @@ impl Date {
     /// Days from 1970-01-01 to this date, or `None` if there is no such date.
     pub fn days(self) -> Option<i64> {
         let months = 12 * self.year + i64::from(self.month) - 3;
-        let (year, month) = (months.div_euclid(12), months.rem_euclid(12));
-        let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
+        let year = months.div_euclid(12);
+        let month = months.rem_euclid(12);
+        let era = year.div_euclid(400);
+        let year = year.rem_euclid(400);
         let day = 365 * year + year / 4 - year / 100 + (153 * month + 2) / 5 + i64::from(self.day) - 1;
         let days = era * ERA + day - EPOCH;
         // The 30th of February would be a day of March.

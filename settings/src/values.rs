@@ -168,7 +168,7 @@ impl Setting for Size {
     }
 }
 
-/// Bits per second.
+/// A rate in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(pub u64);
 
@@ -284,10 +284,11 @@ thresholds! {
 
 /// A threshold of a metric, in its smallest unit: as in a rule, or as another duration of a file.
 pub fn threshold(metric: Metric, text: &str) -> Option<u64> {
-    let is_latency = matches!(metric, Metric::FlowLatency | Metric::HopLatency);
-    amount(metric, text)
-        .ok()
-        .or_else(|| nanoseconds(text).filter(|_| is_latency))
+    match (amount(metric, text), metric) {
+        (Ok(threshold), _) => Some(threshold),
+        (Err(_), Metric::FlowLatency | Metric::HopLatency) => nanoseconds(text),
+        (Err(_), _) => None,
+    }
 }
 
 /// Millionths as a percentage.

@@ -4,13 +4,12 @@ use std::borrow::Cow;
 
 /// A text of one line with `·` for each control character, and for each that changes the direction of writing.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    match text.contains(is_control) {
-        true => text
-            .chars()
-            .map(|char| if is_control(char) { REPLACED } else { char })
-            .collect(),
-        false => text.into(),
+    if !text.contains(is_control) {
+        return text.into();
     }
+    text.chars()
+        .map(|char| if is_control(char) { REPLACED } else { char })
+        .collect()
 }
 
 /// The same for a text of several lines, which may have tabs and, with `colour`, colours.
@@ -46,13 +45,10 @@ fn colour_len(text: &str) -> usize {
     else {
         return 0;
     };
-    let is_colour = |code: &str| {
-        matches!(
-            code,
-            "0" | "1" | "2" | "3" | "4" | "31" | "32" | "33" | "34" | "35" | "36"
-        )
-    };
-    if is_colour(codes) { codes.len() + 3 } else { 0 }
+    match codes {
+        "0" | "1" | "2" | "3" | "4" | "31" | "32" | "33" | "34" | "35" | "36" => codes.len() + 3,
+        _ => 0,
+    }
 }
 
 /// A control character, or one that changes the direction of writing.

@@ -2,7 +2,7 @@
 
 use std::{error, fmt, io};
 
-/// Why a command failed. Users see only `Display`, so the message includes the remedy.
+/// The error of a command. Users see only `Display`, so the message includes the remedy.
 #[derive(Debug)]
 pub struct CliError {
     message: String,

@@ -8,25 +8,29 @@ use crate::clean::is_control;
 
 /// Something that can be written as a JSON value.
 pub trait Value {
-    /// Appends the value.
+    /// Appends the value to a JSON text.
     fn write(&self, out: &mut String);
 }
 
 /// A JSON text with `\\u…` for each control character, and for each that changes the direction of writing: the same data for a parser, and
 /// harmless on a terminal. Line ends and tabs between values stay. A document in TOML may be given if its comments may change.
 pub fn escaped(json: &str) -> Cow<'_, str> {
-    let is_unsafe = |char: char| is_control(char) && !matches!(char, '\n' | '\r' | '\t');
     if !json.contains(is_unsafe) {
         return json.into();
     }
     let mut out = String::with_capacity(json.len() + 16);
     for char in json.chars() {
-        match is_unsafe(char) {
-            true => escape(char, &mut out),
-            false => out.push(char),
+        if is_unsafe(char) {
+            escape(char, &mut out);
+        } else {
+            out.push(char);
         }
     }
     out.into()
+}
+
+fn is_unsafe(char: char) -> bool {
+    is_control(char) && !matches!(char, '\n' | '\r' | '\t')
 }
 
 /// Appends a character of the Basic Multilingual Plane, where all control characters are.

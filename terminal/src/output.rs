@@ -14,7 +14,7 @@ pub struct Output<W> {
     json: bool,
 }
 
-/// Standard output.
+/// Standard output, for text.
 pub fn stdout() -> Output<io::Stdout> {
     let inner = io::stdout();
     let colour = screen::has_colour(&inner);
@@ -25,7 +25,7 @@ pub fn stdout() -> Output<io::Stdout> {
     }
 }
 
-/// Standard error.
+/// Standard error, for text.
 pub fn stderr() -> Output<io::Stderr> {
     let inner = io::stderr();
     let colour = screen::has_colour(&inner);

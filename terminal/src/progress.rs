@@ -1,7 +1,7 @@
 //! Progress of long operations: one line that is rewritten on a terminal, otherwise nothing.
 
 use std::io::Write;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ impl Progress {
         }
     }
 
-    /// Disables all output.
+    /// Disables all output if `silent`.
     pub fn silenced(mut self, silent: bool) -> Self {
         self.silent = silent;
         self
@@ -121,26 +121,31 @@ impl Waiting {
         let begun = Instant::now();
         let (sender, ended) = channel();
         let thread = std::io::IsTerminal::is_terminal(&std::io::stderr()).then(|| {
-            let show = move || {
-                let mut wait = PATIENCE;
-                let mut terminal = None;
-                while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                    wait = INTERVAL * 5;
-                    // Its size costs a process, which short work does not start.
-                    let terminal = terminal.get_or_insert_with(Terminal::stderr);
-                    if terminal.interactive {
-                        let line = waiting_line(&label, part, begun.elapsed());
-                        let line = cut(&line, terminal.width);
-                        let _ = write!(std::io::stderr(), "{}{REWRITE}", terminal.clean(&line));
-                    }
-                }
-                if terminal.is_some_and(|terminal: Terminal| terminal.interactive) {
-                    let _ = write!(std::io::stderr(), "{ERASE}");
-                }
-            };
-            (sender, thread::spawn(show))
+            (
+                sender,
+                thread::spawn(move || show_waiting(&label, part, begun, &ended)),
+            )
         });
         Self { thread }
+    }
+}
+
+/// Rewrites the line until the sender of `ended` is dropped, then erases it.
+fn show_waiting(label: &str, part: Option<(u64, u64)>, begun: Instant, ended: &Receiver<()>) {
+    let mut wait = PATIENCE;
+    let mut terminal: Option<Terminal> = None;
+    while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+        wait = INTERVAL * 5;
+        // To ask for the size starts a process, which is too much for short work.
+        let terminal = terminal.get_or_insert_with(Terminal::stderr);
+        if terminal.interactive {
+            let line = waiting_line(label, part, begun.elapsed());
+            let line = cut(&line, terminal.width);
+            let _ = write!(std::io::stderr(), "{}{REWRITE}", terminal.clean(&line));
+        }
+    }
+    if terminal.is_some_and(|terminal| terminal.interactive) {
+        let _ = write!(std::io::stderr(), "{ERASE}");
     }
 }
 
@@ -171,7 +176,7 @@ fn cut(line: &str, width: usize) -> String {
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Before work is called long.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// After a line: what it leaves of the one before, and back to its beginning.
+/// Erases what a longer line before it left, and returns to the beginning of the line.
 const REWRITE: &str = "\x1b[K\r";
 const ERASE: &str = "\x1b[K";
 

@@ -10,9 +10,9 @@ use crate::clean::cleaned;
 /// Properties of standard output or standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terminal {
-    /// It is a terminal; lines can be overwritten.
+    /// True for a terminal, where lines can be overwritten.
     pub interactive: bool,
-    /// Colours are enabled.
+    /// True if text is shown in colours.
     pub colour: bool,
     /// Columns of a line.
     pub width: usize,
@@ -23,27 +23,27 @@ pub struct Terminal {
 /// A meaning that has a colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
-    /// Normal.
+    /// A normal state.
     Good,
-    /// Warning.
+    /// A warning that needs attention.
     Warn,
-    /// Error, loss.
+    /// An error or a loss.
     Bad,
-    /// Less important.
+    /// A less important text.
     Dim,
-    /// A heading.
+    /// The heading of a section.
     Strong,
 }
 
 impl Terminal {
-    /// Standard output.
+    /// The properties of standard output.
     pub fn stdout() -> Self {
-        Self::of(std::io::stdout().is_terminal())
+        Self::new(std::io::stdout().is_terminal())
     }
 
-    /// Standard error.
+    /// The properties of standard error.
     pub fn stderr() -> Self {
-        Self::of(std::io::stderr().is_terminal())
+        Self::new(std::io::stderr().is_terminal())
     }
 
     /// A file or a pipe: no colour, nothing overwritten.
@@ -56,7 +56,7 @@ impl Terminal {
         }
     }
 
-    fn of(is_terminal: bool) -> Self {
+    fn new(is_terminal: bool) -> Self {
         let (width, height) = if is_terminal { size() } else { (100, 40) };
         Self {
             interactive: is_terminal && !is_dumb(),
@@ -103,8 +103,7 @@ fn wants_colour() -> bool {
 
 /// Columns and lines: `COLUMNS` and `LINES` if set, else the output of `stty`, else 100 by 40.
 fn size() -> (usize, usize) {
-    let number = |name: &str| env::var(name).ok().and_then(|text| text.parse().ok());
-    if let (Some(width), Some(height)) = (number("COLUMNS"), number("LINES")) {
+    if let (Some(width), Some(height)) = (number_from_env("COLUMNS"), number_from_env("LINES")) {
         return (width, height);
     }
     let output = Command::new("stty")
@@ -123,6 +122,10 @@ fn size() -> (usize, usize) {
         (Some(height), Some(width)) => (width, height),
         _ => (100, 40),
     }
+}
+
+fn number_from_env(name: &str) -> Option<usize> {
+    env::var(name).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use crate::clean::printable;
 /// Alignment of the cells of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
-    /// Text.
+    /// To the left, for text.
     Left,
-    /// Numbers.
+    /// To the right, for numbers.
     Right,
 }
 
@@ -43,7 +43,7 @@ impl Table {
         }
     }
 
-    /// Indents the table.
+    /// Indents each line by so many spaces.
     pub fn indented(mut self, spaces: usize) -> Self {
         self.indent = spaces;
         self

@@ -56,7 +56,9 @@ pub fn counted(number: u64, noun: &str) -> String {
 /// A duration for progress: `0:07`, `2:31`, `1:02:03`.
 pub fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs();
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let hours = seconds / 3600;
+    let minutes = seconds / 60 % 60;
+    let seconds = seconds % 60;
     if hours > 0 {
         format!("{hours}:{minutes:02}:{seconds:02}")
     } else {
@@ -83,7 +85,7 @@ pub fn date_time(ts: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {}Z", time_of_day(ts))
 }
 
-/// Three significant digits.
+/// A number with three significant digits.
 fn three(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),

@@ -34,7 +34,11 @@ pub fn crc_32(len: usize) -> Option<Crc32> {
     // For one vector or less, adding up the lanes would take longer than the multiplications saved.
     let is_short = len <= 4 * BLOCK && len.is_multiple_of(BLOCK);
     if !is_short && wide::is_possible() {
-        return Some(wide::of(if len.is_multiple_of(BLOCK) { len / BLOCK } else { 0 }));
+        return Some(wide::crc_32(if len.is_multiple_of(BLOCK) {
+            len / BLOCK
+        } else {
+            0
+        }));
     }
     narrow(len)
 }
@@ -43,21 +47,23 @@ pub fn crc_32(len: usize) -> Option<Crc32> {
 #[cfg(target_arch = "x86_64")]
 fn narrow(len: usize) -> Option<Crc32> {
     const SHORT: [Crc32; 8] = [
-        of_blocks::<1>,
-        of_blocks::<2>,
-        of_blocks::<3>,
-        of_blocks::<4>,
-        of_blocks::<5>,
-        of_blocks::<6>,
-        of_blocks::<7>,
-        of_blocks::<8>,
+        whole_blocks::<1>,
+        whole_blocks::<2>,
+        whole_blocks::<3>,
+        whole_blocks::<4>,
+        whole_blocks::<5>,
+        whole_blocks::<6>,
+        whole_blocks::<7>,
+        whole_blocks::<8>,
     ];
-    let can =
+    let is_possible =
         std::arch::is_x86_feature_detected!("pclmulqdq") && std::arch::is_x86_feature_detected!("sse4.1");
-    let short = SHORT
-        .get((len / BLOCK).wrapping_sub(1))
-        .filter(|_| len.is_multiple_of(BLOCK));
-    can.then_some(short.copied().unwrap_or(of_any))
+    let short = if len.is_multiple_of(BLOCK) {
+        SHORT.get((len / BLOCK).wrapping_sub(1))
+    } else {
+        None
+    };
+    is_possible.then_some(short.copied().unwrap_or(any_length))
 }
 
 /// A function that is best for strings of `len` bytes: there is none for this processor.
@@ -67,18 +73,18 @@ pub fn crc_32(_len: usize) -> Option<Crc32> {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
+fn whole_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
     match bytes.as_chunks() {
         (blocks, []) if blocks.len() == N => {
             // SAFETY: the processor has PCLMULQDQ and SSE 4.1: only `crc_32` returns this function, after it checked.
             unsafe { few::<N>(state, blocks) }
         }
-        _ => of_any(state, bytes),
+        _ => any_length(state, bytes),
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-fn of_any(state: u32, bytes: &[u8]) -> u32 {
+fn any_length(state: u32, bytes: &[u8]) -> u32 {
     // The bytes that fill no block come first: after the blocks, their look-ups would wait for the result.
     let (front, blocks) = bytes.as_rchunks::<BLOCK>();
     let state = if front.is_empty() {
@@ -86,11 +92,10 @@ fn of_any(state: u32, bytes: &[u8]) -> u32 {
     } else {
         by_table(state, front)
     };
-    // SAFETY: as of `of_blocks`.
+    // SAFETY: as in `whole_blocks`.
     unsafe { multiply(state, blocks) }
 }
 
-/// Byte by byte.
 #[cfg(target_arch = "x86_64")]
 #[cold]
 fn by_table(state: u32, bytes: &[u8]) -> u32 {
@@ -235,7 +240,8 @@ const fn powers() -> [[[u64; 2]; 2]; BLOCKS] {
 const fn word_powers<const N: usize, const ALL: usize>() -> [[u64; 2]; ALL] {
     let mut powers = [[0; 2]; ALL];
     // x^32 modulo P.
-    let (mut value, mut word) = (POLYNOMIAL, 0);
+    let mut value = POLYNOMIAL;
+    let mut word = 0;
     while word < 2 * N {
         let from_front = 2 * N - 1 - word;
         powers[from_front / 2][from_front % 2] = (value as u64) << 1;
@@ -257,7 +263,9 @@ const RECIPROCAL: u64 = reciprocal();
 #[cfg(target_arch = "x86_64")]
 const fn reciprocal() -> u64 {
     // The quotient of x^32 is 1, the remainder P without x^32.
-    let (mut quotient, mut left, mut power) = (1_u64 << 63, POLYNOMIAL, 32);
+    let mut quotient = 1_u64 << 63;
+    let mut left = POLYNOMIAL;
+    let mut power = 32;
     while power < 95 {
         // Times x: the quotient, whose top bit is x^0, and the remainder, whose lowest bit is x^31.
         quotient = quotient >> 1 | ((left & 1) as u64) << 63;
@@ -272,7 +280,8 @@ const fn table() -> [u32; 256] {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        let (mut value, mut bit) = (byte as u32, 0);
+        let mut value = byte as u32;
+        let mut bit = 0;
         while bit < 8 {
             value = times_x(value);
             bit += 1;

@@ -26,30 +26,35 @@ pub(super) fn is_possible() -> bool {
 }
 
 /// A function for strings of any length, optimised for inputs of this many blocks; only if it [is possible](is_possible).
-pub(super) fn of(blocks: usize) -> Crc32 {
-    const SHORT: [Crc32; 4] = [of_blocks::<5>, of_blocks::<6>, of_blocks::<7>, of_blocks::<8>];
-    SHORT.get(blocks.wrapping_sub(5)).copied().unwrap_or(of_any)
+pub(super) fn crc_32(blocks: usize) -> Crc32 {
+    const SHORT: [Crc32; 4] = [
+        whole_blocks::<5>,
+        whole_blocks::<6>,
+        whole_blocks::<7>,
+        whole_blocks::<8>,
+    ];
+    SHORT.get(blocks.wrapping_sub(5)).copied().unwrap_or(any_length)
 }
 
-fn of_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
+fn whole_blocks<const N: usize>(state: u32, bytes: &[u8]) -> u32 {
     match bytes.as_chunks() {
         (blocks, []) if blocks.len() == N => {
-            // SAFETY: the processor supports this: only `of` returns this function, after `is_possible` was checked.
+            // SAFETY: the processor supports this: only `crc_32` returns this function, after `is_possible` was checked.
             unsafe { sum(state, &blocks[..N]) }
         }
-        _ => of_any(state, bytes),
+        _ => any_length(state, bytes),
     }
 }
 
-fn of_any(state: u32, bytes: &[u8]) -> u32 {
-    // The bytes that fill no block come first, as in the other module's `of_any`.
+fn any_length(state: u32, bytes: &[u8]) -> u32 {
+    // The bytes that fill no block come first, as in the other module's `any_length`.
     let (front, blocks) = bytes.as_rchunks::<BLOCK>();
     let state = if front.is_empty() {
         state
     } else {
         by_table(state, front)
     };
-    // SAFETY: as of `of_blocks`.
+    // SAFETY: as in `whole_blocks`.
     unsafe { many(state, blocks) }
 }
 
@@ -69,8 +74,10 @@ fn many(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
 #[target_feature(enable = "vpclmulqdq,avx512f,pclmulqdq,sse4.1")]
 #[inline]
 fn sum(state: u32, blocks: &[[u8; BLOCK]]) -> u32 {
-    let powers = POWERS.get(BLOCKS.wrapping_sub(blocks.len())..);
-    let Some(powers) = powers.filter(|_| !blocks.is_empty()) else {
+    if blocks.is_empty() {
+        return state;
+    }
+    let Some(powers) = POWERS.get(BLOCKS.wrapping_sub(blocks.len())..) else {
         return state;
     };
     let (fours, rest) = blocks.as_chunks::<LANES>();
